@@ -1,0 +1,1 @@
+"""Frozen value types shared by every layer: parameters, statuses, records, results."""

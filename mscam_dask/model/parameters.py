@@ -1,0 +1,164 @@
+"""The numbers that define a fit, validated once and passed around as one value."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Literal, get_args
+
+from mscam_dask.errors import ConfigurationError
+
+__all__ = ["AdmmSettings", "Model", "Parameters", "Scale"]
+
+Scale = Literal["standard", "unit", "minmax", "none"]
+Model = Literal["mscam", "mscan"]
+
+
+def _require(condition: object, name: str, got: object, allowed: str) -> None:
+    if not condition:
+        raise ConfigurationError(f"{name}={got!r} is not usable: allowed is {allowed}.")
+
+
+def _is_count(value: object, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+
+
+def _is_real(value: object, *, positive: bool) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and (value > 0 if positive else value >= 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class AdmmSettings:
+    """Settings of the inner ADMM of one view.
+
+    Attributes
+    ----------
+    penalty : float
+        First value of μ, in units of the view's mean squared singular value.
+    penalty_growth : float
+        Factor ρ ≥ 1 on μ after each inner iteration.
+    max_iterations : int
+        Most inner iterations per outer iteration.
+    tolerance : float
+        Stop when ‖W − F‖_F ≤ tolerance · √c (primal) and the change of F is as small (dual).
+    """
+
+    penalty: float = 10.0
+    penalty_growth: float = 1.1
+    max_iterations: int = 40
+    tolerance: float = 1e-3
+
+    def __post_init__(self) -> None:
+        _require(_is_real(self.penalty, positive=True), "penalty", self.penalty, "a number > 0")
+        _require(
+            _is_real(self.penalty_growth, positive=True) and self.penalty_growth >= 1,
+            "penalty_growth",
+            self.penalty_growth,
+            "a number >= 1",
+        )
+        _require(
+            _is_count(self.max_iterations, 1),
+            "max_iterations",
+            self.max_iterations,
+            "a whole number >= 1",
+        )
+        _require(
+            _is_real(self.tolerance, positive=True), "tolerance", self.tolerance, "a number > 0"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Parameters:
+    """Everything that defines a fit, apart from the data and the machine.
+
+    Attributes
+    ----------
+    n_clusters : int
+        c, the number of connected components asked for.
+    model : {"mscam", "mscan"}
+        Metric learning with a floor (MSCAM) or plain distances between self-representations
+        (MSCAN).
+    n_neighbors : int
+        k, the non-zeros of a row of the consensus graph.
+    alpha : float
+        α, ridge of the self-representation; views are scaled to a mean squared singular value
+        of one first.
+    graph_weight : float
+        First value of λ on the path.
+    graph_weight_growth : float
+        Factor on λ while there are fewer components than clusters (> 1).
+    metric_floor : float
+        Floor of the learned metric (M = floor·I + PPᵀ): weight of the data distances in the
+        graph step.
+    metric_ridge : float
+        Ridge on the metric factor P.
+    scale : {"standard", "unit", "minmax", "none"}
+        Scaling of feature views.
+    max_outer_iter : int
+        Most outer iterations.
+    tol : float
+        Relative size below which two partition scores count as a tie, which goes to the
+        earlier and simpler partition.
+    n_candidates : int or None
+        Candidate neighbours per sample kept from the anchor space; None means
+        max(50, 4·n_neighbors), at most n − 1.
+    admm : AdmmSettings
+        Inner solver of the views.
+    seed : int
+        Seed of everything random in the numerics; the driver derives all generators from it.
+
+    Raises
+    ------
+    ConfigurationError
+        If a value is outside its range; the message names it.
+    """
+
+    n_clusters: int
+    model: Model = "mscam"
+    n_neighbors: int = 9
+    alpha: float = 1.0
+    graph_weight: float = 0.1
+    graph_weight_growth: float = 1.3
+    metric_floor: float = 1.0
+    metric_ridge: float = 1.0
+    scale: Scale = "standard"
+    max_outer_iter: int = 30
+    tol: float = 1e-3
+    n_candidates: int | None = None
+    admm: AdmmSettings = AdmmSettings()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("n_clusters", 1), ("n_neighbors", 1), ("max_outer_iter", 1)):
+            value = getattr(self, name)
+            _require(_is_count(value, minimum), name, value, f"a whole number >= {minimum}")
+        for name in ("alpha", "graph_weight", "metric_floor"):
+            value = getattr(self, name)
+            _require(_is_real(value, positive=True), name, value, "a finite number > 0")
+        for name in ("metric_ridge", "tol"):
+            value = getattr(self, name)
+            _require(_is_real(value, positive=False), name, value, "a finite number >= 0")
+        growth = self.graph_weight_growth
+        _require(
+            _is_real(growth, positive=True) and growth > 1,
+            "graph_weight_growth",
+            growth,
+            "a finite number > 1",
+        )
+        _require(self.model in get_args(Model), "model", self.model, f"one of {get_args(Model)}")
+        _require(self.scale in get_args(Scale), "scale", self.scale, f"one of {get_args(Scale)}")
+        if self.n_candidates is not None:
+            _require(
+                _is_count(self.n_candidates, self.n_neighbors + 1),
+                "n_candidates",
+                self.n_candidates,
+                f"None or a whole number > n_neighbors={self.n_neighbors}",
+            )
+        _require(_is_count(self.seed, 0), "seed", self.seed, "a whole number >= 0")
+
+    def candidates(self, n_samples: int) -> int:
+        """Anchor-space candidates per sample for a data set of `n_samples`."""
+        wanted = self.n_candidates or max(50, 4 * self.n_neighbors)
+        return min(wanted, n_samples - 1)

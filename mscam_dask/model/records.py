@@ -1,0 +1,113 @@
+"""Small records that tasks send to the driver and the driver sends to its observers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["FitEnded", "FitStarted", "OuterRecord", "PreparedRecord", "ViewRecord"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedRecord:
+    """What preparing one view found.
+
+    Attributes
+    ----------
+    view : str
+    n_features, rank : int
+        Columns of the view and directions kept of its basis.
+    effective_rank : float
+        (Σs²)² / Σs⁴ of the scaled view.
+    seconds : float
+    n_bytes : int
+        Bytes of the basis held for the fit.
+    """
+
+    view: str
+    n_features: int
+    rank: int
+    effective_rank: float
+    seconds: float
+    n_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ViewRecord:
+    """One view's sub-solve in one outer iteration.
+
+    Attributes
+    ----------
+    view : str
+    primal_residual, dual_residual : float
+        ‖W − F‖_F and μ‖ΔF‖_F at the last inner iteration, both divided by √c
+        (for MSCAN: relative residual of the linear solves, and 0).
+    inner_iterations : int
+    converged : bool
+    objective : float
+        Value of the view's terms of Eq. (11), with metric ridge.
+    seconds : float
+    """
+
+    view: str
+    primal_residual: float
+    dual_residual: float
+    inner_iterations: int
+    converged: bool
+    objective: float
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class OuterRecord:
+    """One outer iteration as the driver saw it.
+
+    Attributes
+    ----------
+    iteration : int
+        From 0.
+    graph_weight : float
+        λ used for the A-step that was accepted.
+    n_connected_components : int
+        Of the consensus graph after the A-step.
+    n_clusters : int
+        Asked for.
+    score : float
+        Cross-view modularity of the cut of the graph this iteration started from.
+    eigengap : float
+        λ_{c+1} − λ_c of the Laplacian this iteration started from.
+    views : tuple of ViewRecord
+    view_scores : tuple of float
+        Each view's modularity of that cut on its own neutral graphs.
+    seconds : float
+    """
+
+    iteration: int
+    graph_weight: float
+    n_connected_components: int
+    n_clusters: int
+    score: float
+    eigengap: float
+    views: tuple[ViewRecord, ...]
+    view_scores: tuple[float, ...]
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class FitStarted:
+    """Sent once, before the first outer iteration."""
+
+    n_samples: int
+    n_clusters: int
+    max_outer_iter: int
+    views: tuple[PreparedRecord, ...]
+    executor: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class FitEnded:
+    """Sent once, after the labels are known."""
+
+    status: str
+    n_connected_components: int
+    n_iterations: int
+    seconds: float

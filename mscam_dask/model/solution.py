@@ -1,0 +1,60 @@
+"""What a fit returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.model.records import OuterRecord, PreparedRecord
+from mscam_dask.model.status import Status
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["Solution"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Solution:
+    """Clusters, the graph that has them as components, and how they were found.
+
+    Attributes
+    ----------
+    labels : (n,) int64
+        Cluster of each sample, numbered by first appearance.
+    consensus_graph : (n, n) CSR
+        A, rows on the simplex (a sample alone in its cluster has an empty row).
+    n_connected_components : int
+        Of the consensus graph.
+    status : Status
+    score : float
+        Cross-view modularity of `labels`.
+    n_neighbors : int
+        k used: more than asked for when k neighbours leave more components than clusters.
+    prepared : tuple of PreparedRecord
+    history : tuple of OuterRecord
+    view_embeddings : dict of str to (n, c)
+        F_v = Z_vᵀP_v given the final graph (MSCAN: C_v, (n, r_v)).
+    view_contributions : dict of str to float
+        Each view's modularity of the final partition on its own neutral graphs, negative
+        values counted as zero, as a share of the sum.
+    encoders : dict of str to callable
+        Map rows of a view, new ones too, to its anchor coordinates; empty where the solver has
+        no out-of-sample form.
+    """
+
+    labels: NDArray[np.int64]
+    consensus_graph: csr_array[np.float64]
+    n_connected_components: int
+    status: Status
+    score: float
+    n_neighbors: int
+    prepared: tuple[PreparedRecord, ...]
+    history: tuple[OuterRecord, ...]
+    view_embeddings: dict[str, NDArray[np.float64]]
+    view_contributions: dict[str, float]
+    encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
