@@ -1,0 +1,216 @@
+"""Chebyshev-filtered subspace iteration for the bottom of a Laplacian's spectrum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, eye_array
+
+__all__ = ["RitzBlock", "apply_sparse", "filtered_subspace_iteration", "start_block"]
+
+# One filter amplifies no direction by more than this: what the block then loses of its
+# upper directions to rounding is gained back in the next round.
+_LARGEST_GAIN = 1e10
+# Null vectors and finished pairs are orthogonal to what is filtered only to rounding, and
+# are amplified most: not beyond what one more orthogonalisation removes.
+_LARGEST_GAIN_AT_ZERO = 1e20
+_LARGEST_DEGREE = 300
+# Random guard vectors must have settled (to this relative change of the cut) before
+# convergence is believed: they are what finds an eigenvector a warm start had missed.
+_SETTLED = 0.1
+# Wanted pairs this far below the tolerance are no longer filtered, only kept.
+_LOCK_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class RitzBlock:
+    """Ritz pairs in the complement of the null space.
+
+    Attributes
+    ----------
+    vectors : array of shape (n, p)
+        Orthonormal.
+    values : array of shape (p,)
+        Ascending.
+    residuals : array of shape (p,)
+        ||L v - theta v|| of each pair.
+    n_matvecs : int
+        Products of L with one vector that were spent on it.
+    """
+
+    vectors: NDArray[np.float64]
+    values: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    n_matvecs: int
+
+
+def start_block(
+    laplacian: csr_array[np.float64],
+    null: csr_array[np.float64],
+    warm_start: NDArray[np.float64] | None,
+    *,
+    n_rest: int,
+    n_block: int,
+    rng: np.random.Generator,
+) -> RitzBlock:
+    """First block: the lowest part of what the warm start spans, then random vectors.
+
+    Parameters
+    ----------
+    laplacian : csr_array of shape (n, n)
+    null : csr_array of shape (n, count)
+        Orthonormal null vectors; the block is orthogonal to them.
+    warm_start : array of shape (n, q) or None
+        At most n_rest directions of its span are taken: the other n_block - n_rest
+        columns stay random, to find what it lacks.
+    n_rest, n_block : int
+        Wanted pairs, and columns of the block, n_rest <= n_block <= n - count.
+    rng : numpy.random.Generator
+    """
+    start = rng.standard_normal((laplacian.shape[0], n_block))
+    n_matvecs = n_block
+    if warm_start is not None:
+        given = warm_start - apply_sparse(null, apply_sparse(null.T, warm_start))
+        left, sizes, _ = scipy.linalg.svd(given, full_matrices=False)
+        # null vectors among the warm start vanish in the complement, up to rounding
+        span = left[:, sizes > 1e-6 * np.linalg.norm(warm_start)]
+        if span.shape[1]:
+            lowest = _rayleigh_ritz(laplacian, _orthonormal(null, span)).vectors[:, :n_rest]
+            start[:, : lowest.shape[1]] = lowest
+            n_matvecs += span.shape[1]
+    block = _rayleigh_ritz(laplacian, _orthonormal(null, start))
+    return RitzBlock(block.vectors, block.values, block.residuals, n_matvecs)
+
+
+def filtered_subspace_iteration(
+    laplacian: csr_array[np.float64],
+    null: csr_array[np.float64],
+    start: RitzBlock,
+    n_rest: int,
+    *,
+    bound: float,
+    target: float,
+    max_rounds: int,
+) -> RitzBlock:
+    """Filter and Rayleigh-Ritz until the `n_rest` lowest residuals meet `target`.
+
+    Parameters
+    ----------
+    laplacian : csr_array of shape (n, n)
+    null : csr_array of shape (n, count)
+        Orthonormal null vectors, kept out of the block.
+    start : RitzBlock
+        From `start_block`.
+    n_rest : int
+        Wanted pairs; the remaining columns are guards.
+    bound : float
+        Not below the largest eigenvalue of L.
+    target : float
+        Residual norm asked for.
+    max_rounds : int
+        The best block so far is returned after this many rounds.
+    """
+    block = start
+    n_matvecs = start.n_matvecs
+    previous_cut = np.inf
+    for _ in range(max_rounds):
+        cut = float(block.values[-1])
+        settled = previous_cut - cut <= _SETTLED * cut
+        if settled and block.residuals[:n_rest].max() <= target:
+            break
+        previous_cut = cut
+        done = np.zeros(len(block.values), dtype=bool)
+        done[:n_rest] = block.residuals[:n_rest] <= _LOCK_SHARE * target
+        active = block.vectors[:, ~done]
+        degree, cut = _choose_filter(block, n_rest, ~done, bound=bound, target=target)
+        filtered = _chebyshev_filter(laplacian, active, degree, cut=cut, bound=bound)
+        filtered /= np.linalg.norm(filtered, axis=0)
+        basis = _orthonormal(null, np.hstack((block.vectors[:, done], filtered)))
+        block = _rayleigh_ritz(laplacian, basis)
+        n_matvecs += degree * active.shape[1] + basis.shape[1]
+    return RitzBlock(block.vectors, block.values, block.residuals, n_matvecs)
+
+
+def _choose_filter(
+    block: RitzBlock, n_rest: int, active: NDArray[np.bool_], *, bound: float, target: float
+) -> tuple[int, float]:
+    """Degree of the filter, and where the damped interval [cut, bound] begins."""
+    values, residuals = block.values, block.residuals
+    edge = float(values[n_rest - 1])
+    rate_at_zero = max(_gain_rate(0.0, edge, bound), 1e-3) if edge > 0 else 1e-3
+    largest_degree = min(_LARGEST_DEGREE, np.log(2.0 * _LARGEST_GAIN_AT_ZERO) / rate_at_zero)
+    # A cut at the last wanted value would not separate anything (an eigenvalue of higher
+    # multiplicity than the block): keep it where the largest degree still gains tenfold.
+    reach = (np.arccosh(10.0) / (2 * largest_degree)) ** 2
+    cut = max(float(values[-1]), edge + reach * (bound - edge))
+    cut = min(cut, 0.5 * (bound + edge))
+    missing = max(float(residuals[:n_rest].max()) / target, 10.0)
+    degree = min(
+        np.log(4.0 * missing) / _gain_rate(edge, cut, bound),
+        np.log(2.0 * _LARGEST_GAIN) / _gain_rate(float(values[active][0]), cut, bound),
+        np.log(2.0 * _LARGEST_GAIN_AT_ZERO) / _gain_rate(0.0, cut, bound),
+        _LARGEST_DEGREE,
+    )
+    return max(2, int(np.ceil(degree))), cut
+
+
+def _gain_rate(value: float, cut: float, bound: float) -> float:
+    """Logarithm of the gain per degree of the Chebyshev filter at `value` < cut."""
+    return float(np.arccosh((bound + cut - 2.0 * value) / (bound - cut)))
+
+
+def _chebyshev_filter(
+    laplacian: csr_array[np.float64],
+    vectors: NDArray[np.float64],
+    degree: int,
+    *,
+    cut: float,
+    bound: float,
+) -> NDArray[np.float64]:
+    """T_degree(t(L)) vectors, with t mapping [cut, bound] to [-1, 1] and values below to t > 1."""
+    half_width = 0.5 * (bound - cut)
+    center = eye_array(laplacian.shape[0], format="csr") * (0.5 * (bound + cut))
+    doubled = csr_array((center - laplacian) * (2.0 / half_width))
+    previous = vectors
+    current = apply_sparse(doubled, vectors)
+    current *= 0.5
+    for _ in range(degree - 1):
+        following = apply_sparse(doubled, current)
+        following -= previous
+        previous, current = current, following
+    return current
+
+
+def _rayleigh_ritz(laplacian: csr_array[np.float64], basis: NDArray[np.float64]) -> RitzBlock:
+    """Ritz pairs of L in the span of orthonormal columns, ascending, with residual norms."""
+    products = apply_sparse(laplacian, basis)
+    projected = basis.T @ products
+    values, rotation = scipy.linalg.eigh(0.5 * (projected + projected.T))
+    vectors = basis @ rotation
+    products = products @ rotation
+    products -= vectors * values
+    return RitzBlock(vectors, values, np.linalg.norm(products, axis=0), 0)
+
+
+def _orthonormal(null: csr_array[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Orthonormal basis of the columns' part orthogonal to the null vectors."""
+    inside: NDArray[np.float64] = columns - apply_sparse(null, apply_sparse(null.T, columns))
+    basis = np.asarray(
+        scipy.linalg.qr(inside, mode="economic", overwrite_a=True, check_finite=False)[0],
+        dtype=np.float64,
+    )
+    # second pass: a column nearly in the null space is mostly rounding after the first
+    basis -= apply_sparse(null, apply_sparse(null.T, basis))
+    return np.ascontiguousarray(
+        scipy.linalg.qr(basis, mode="economic", overwrite_a=True, check_finite=False)[0],
+        dtype=np.float64,
+    )
+
+
+def apply_sparse(matrix: Any, columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The dense product of a sparse matrix with columns."""
+    return np.asarray(matrix @ columns, dtype=np.float64)

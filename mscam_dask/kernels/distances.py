@@ -1,0 +1,143 @@
+"""Squared Euclidean distances: all pairs, on given edges, and on average."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.errors import DataError
+
+__all__ = ["mean_squared_distance", "squared_distances", "squared_distances_on_edges"]
+
+# Differences of one block of edges: small enough to stay in the second-level cache.
+_BLOCK_BYTES = 1 << 20
+
+
+def squared_distances(
+    rows: NDArray[np.float64], others: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """d_ij = ||rows_i - others_j||^2, by one matrix product.
+
+    Parameters
+    ----------
+    rows : array of shape (m, r)
+    others : array of shape (n, r)
+
+    Returns
+    -------
+    array of shape (m, n)
+        Squared distances, clipped at 0.
+
+    Raises
+    ------
+    DataError
+        The two do not have the same number of columns.
+
+    Notes
+    -----
+    Both sides are first centred at the mean of `others`, so that a common offset costs
+    no digits; near coincident points still lose about eps * ||x||^2 to cancellation
+    (`squared_distances_on_edges` does not). 2 m n r flops, one (m, n) result and one
+    copy of each argument.
+    """
+    _check_columns(rows, others)
+    if rows.shape[1] == 0 or len(others) == 0:
+        return np.zeros((len(rows), len(others)))
+    center = others.mean(axis=0)
+    a = rows - center
+    b = others - center
+    result: NDArray[np.float64] = a @ b.T
+    result *= -2.0
+    result += np.einsum("ij,ij->i", a, a)[:, None]
+    result += np.einsum("ij,ij->i", b, b)[None, :]
+    np.maximum(result, 0.0, out=result)
+    return result
+
+
+def squared_distances_on_edges(
+    embedding: NDArray[np.float64], indices: NDArray[np.int64], *, row_start: int = 0
+) -> NDArray[np.float64]:
+    """d_il = ||embedding[row_start + i] - embedding[indices[i, l]]||^2, by exact differences.
+
+    Parameters
+    ----------
+    embedding : array of shape (n, r)
+        Coordinates of all samples.
+    indices : array of shape (m, K)
+        Candidates of rows ``row_start .. row_start + m``; -1 marks an absent one.
+    row_start : int
+        Sample of the first row of `indices`.
+
+    Returns
+    -------
+    array of shape (m, K)
+        Squared distances, ``inf`` where the candidate is absent. ``d_ij`` and ``d_ji``
+        are the same number to the last bit, and no value depends on `row_start` or on
+        how the rows were cut into calls.
+
+    Raises
+    ------
+    DataError
+        An index is below -1 or not below n, or the rows reach beyond the embedding.
+
+    Notes
+    -----
+    3 m K r flops for m K present candidates; besides the result it holds two blocks of
+    about a megabyte.
+    """
+    n, r = embedding.shape
+    m, n_candidates = indices.shape
+    if not 0 <= row_start <= n - m:
+        raise DataError(
+            f"edges of rows {row_start} to {row_start + m} were asked for, but the embedding "
+            f"has {n} rows. Pass the edges of rows inside it."
+        )
+    if indices.size and (indices.min() < -1 or indices.max() >= n):
+        raise DataError(
+            f"candidate indices span {indices.min()} to {indices.max()}; allowed are 0 to "
+            f"{n - 1}, and -1 for an absent candidate. Rebuild them for this embedding."
+        )
+    result = np.full((m, n_candidates), np.inf)
+    present = np.flatnonzero(indices.ravel() >= 0)
+    step = max(1, _BLOCK_BYTES // (8 * max(1, r)))
+    for start in range(0, len(present), step):
+        edges = present[start : start + step]
+        differences = embedding[indices.ravel()[edges]]
+        differences -= embedding[row_start + edges // n_candidates]
+        result.ravel()[edges] = np.einsum("ij,ij->i", differences, differences)
+    return result
+
+
+def mean_squared_distance(embedding: NDArray[np.float64]) -> float:
+    """Mean of ||x_i - x_j||^2 over the ordered pairs i != j, from the moments.
+
+    Parameters
+    ----------
+    embedding : array of shape (n, r), n >= 2
+
+    Returns
+    -------
+    float
+        2 / (n - 1) * sum_i ||x_i - mean||^2; O(n r) time and memory.
+
+    Raises
+    ------
+    DataError
+        Fewer than two rows: there is no pair.
+    """
+    n = len(embedding)
+    if n < 2:
+        raise DataError(
+            f"the mean distance between samples was asked for {n} sample(s); at least 2 are "
+            "needed. Check the number of rows of the view."
+        )
+    centered = embedding - embedding.mean(axis=0)
+    return float(2.0 * np.sum(centered * centered) / (n - 1))
+
+
+def _check_columns(rows: NDArray[np.float64], others: NDArray[np.float64]) -> None:
+    if rows.shape[1] != others.shape[1]:
+        raise DataError(
+            f"distances between points with {rows.shape[1]} and {others.shape[1]} columns do "
+            "not exist; both sides must live in one space. Pass rows of the same view."
+        )

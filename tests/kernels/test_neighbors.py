@@ -1,0 +1,166 @@
+"""Neighbours against an enumeration of all samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.kernels import neighbors
+from mscam_dask.kernels.neighbors import merge_candidates, nearest_candidates, select_neighbors
+from mscam_dask.kernels.simplex import adaptive_neighbor_weights
+
+
+def by_enumeration(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+    """Every other sample, sorted by (exact distance, index)."""
+    n = len(points)
+    rows = []
+    for i in range(n):
+        distance = np.sum((points - points[i]) ** 2, axis=1)
+        others = [j for j in range(n) if j != i]
+        rows.append(sorted(others, key=lambda j: (distance[j], j))[:k])
+    return np.array(rows, dtype=np.int64)
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 40), st.integers(1, 4), st.data())
+def test_against_enumeration(n: int, r: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, n - 1))
+    points = np.random.default_rng(data.draw(st.integers(0, 999))).standard_normal((n, r))
+    assert_array_equal(nearest_candidates(points, k), by_enumeration(points, k))
+
+
+@settings(max_examples=30)
+@given(st.integers(12, 60), st.integers(1, 3), st.integers(1, 4), st.data())
+def test_ties_on_a_lattice_go_to_the_lower_index(
+    n: int, r: int, side: int, data: st.DataObject
+) -> None:
+    # integer coordinates: exact ties everywhere, many duplicates
+    k = data.draw(st.integers(1, n - 1))
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    points = rng.integers(0, side, size=(n, r)).astype(np.float64)
+    assert_array_equal(nearest_candidates(points, k), by_enumeration(points, k))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_all_samples_equal(offset: float) -> None:
+    found = nearest_candidates(np.full((40, 2), offset), 3)
+    expected = [[j for j in range(5) if j != i][:3] for i in range(40)]
+    assert_array_equal(found, expected)
+
+
+def test_duplicates_hide_no_one_else() -> None:
+    # 30 copies of one point, and a ring of distinct ones around it
+    rng = np.random.default_rng(0)
+    points = np.vstack((np.zeros((30, 2)), rng.standard_normal((30, 2))))[rng.permutation(60)]
+    assert_array_equal(nearest_candidates(points, 5), by_enumeration(points, 5))
+
+
+def test_far_from_the_origin_distances_are_still_exact() -> None:
+    # matrix products would see nothing but rounding here
+    rng = np.random.default_rng(1)
+    points = np.asarray(1e9 + rng.integers(0, 1000, size=(80, 2)) * 2.0**-10, dtype=np.float64)
+    points[0] = -1e9  # so that centring does not help
+    assert_array_equal(nearest_candidates(points, 6), by_enumeration(points, 6))
+
+
+def test_row_blocks_agree_with_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    points = rng.integers(0, 3, size=(70, 3)).astype(np.float64)
+    whole = nearest_candidates(points, 7)
+    monkeypatch.setattr(neighbors, "_BLOCK_BYTES", 1)
+    blocks = [
+        nearest_candidates(points, 7, row_start=start, row_stop=min(70, start + 16))
+        for start in range(0, 70, 16)
+    ]
+    assert_array_equal(np.vstack(blocks), whole)
+    assert nearest_candidates(points, 7, row_start=9, row_stop=9).shape == (0, 7)
+
+
+def test_embedding_is_left_alone() -> None:
+    points = np.arange(12.0).reshape(6, 2)
+    points.flags.writeable = False
+    nearest_candidates(points, 2)
+    assert_array_equal(points, np.arange(12.0).reshape(6, 2))
+
+
+@pytest.mark.parametrize("k", [0, 5])
+def test_number_of_candidates_must_fit(k: int) -> None:
+    with pytest.raises(ConfigurationError, match="allowed is 1 to 4"):
+        nearest_candidates(np.zeros((5, 1)), k)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 3), (0, 6), (4, 3)])
+def test_rows_must_exist(start: int, stop: int) -> None:
+    with pytest.raises(ConfigurationError, match="within 0 to 5"):
+        nearest_candidates(np.zeros((5, 1)), 2, row_start=start, row_stop=stop)
+
+
+def test_not_finite_is_refused_with_the_row() -> None:
+    points = np.zeros((5, 2))
+    points[3, 1] = np.nan
+    with pytest.raises(DataError, match=r"1 of 5 rows .*\[3\]"):
+        nearest_candidates(points, 2)
+    with pytest.raises(DataError, match="drop it"):
+        nearest_candidates(np.zeros((5, 0)), 2)
+
+
+@given(st.integers(0, 5), st.integers(0, 4), st.integers(0, 4), st.integers(0, 999))
+def test_merge_is_the_union(m: int, k1: int, k2: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    first, second = rng.integers(-1, 5, size=(m, k1)), rng.integers(-1, 5, size=(m, k2))
+    merged = merge_candidates(first, second)
+    assert merged.shape == (m, k1 + k2)
+    for row, both in zip(merged, np.hstack((first, second)), strict=True):
+        present = row[row >= 0]
+        assert set(present) == set(both[both >= 0])
+        assert len(set(present)) == len(present)
+        # every survivor stands where it first occurred
+        assert all(both.tolist().index(value) == i for i, value in enumerate(row) if value >= 0)
+
+
+def test_merge_needs_the_same_rows() -> None:
+    with pytest.raises(DataError, match="2 and 3 rows"):
+        merge_candidates(np.zeros((2, 1), dtype=np.int64), np.zeros((3, 1), dtype=np.int64))
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 3), st.integers(0, 999))
+def test_select_takes_the_k_nearest_present(m: int, k: int, absent: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    width = k + 1 + absent + 2
+    indices = np.stack([rng.permutation(50)[:width] for _ in range(m)])
+    indices[:, :absent] = -1
+    distances = rng.integers(0, 4, size=(m, width)).astype(np.float64)
+    distances[:, :absent] = np.nan  # ignored where absent
+    order = rng.permutation(width)
+    chosen, weights = select_neighbors(indices[:, order], distances[:, order], k)
+    for row in range(m):
+        pairs = sorted(zip(distances[row, absent:], indices[row, absent:], strict=True))
+        assert chosen[row].tolist() == [index for _, index in pairs[:k]]
+        nearest = np.array([[distance for distance, _ in pairs[: k + 1]]])
+        assert_array_equal(weights[row], adaptive_neighbor_weights(nearest)[0])
+
+
+def test_all_other_samples_as_neighbours() -> None:
+    # k = n - 1: there is no (k + 1)-th distance, d_{k+1} = d_k
+    indices, weights = select_neighbors(np.array([[2, 1, 3]]), np.array([[2.0, 1.0, 4.0]]), 3)
+    assert_array_equal(indices, [[1, 2, 3]])
+    assert_allclose(weights, [[0.6, 0.4, 0.0]])
+    assert_array_equal(select_neighbors(np.array([[1]]), np.array([[5.0]]), 1)[1], [[1.0]])
+
+
+def test_too_few_candidates_are_refused() -> None:
+    indices = np.array([[1, 2, 3], [0, -1, 2]])
+    with pytest.raises(DataError, match=r"1 of 2 rows have fewer than .* 3 .*\[1\].* has 2"):
+        select_neighbors(indices, np.ones((2, 3)), 2)
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        select_neighbors(indices, np.ones((2, 3)), 0)
+
+
+def test_a_present_candidate_needs_a_distance() -> None:
+    with pytest.raises(DataError, match="finite"):
+        select_neighbors(np.array([[1, 2]]), np.array([[0.0, np.nan]]), 1)

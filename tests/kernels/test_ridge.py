@@ -1,0 +1,161 @@
+"""The ridge self-representation, from its normal equations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.kernels.ridge import (
+    anchor_coordinates,
+    basis_from_gram,
+    basis_from_kernel,
+    basis_from_rows,
+    orient_columns,
+    orthonormalize_nearby,
+    ridge_gains,
+)
+
+
+def random_rows(n: int, d: int, rank: int, seed: int) -> NDArray[np.float64]:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, min(rank, d))) @ rng.standard_normal((min(rank, d), d))
+
+
+rows_strategy = st.builds(
+    random_rows, st.integers(1, 14), st.integers(1, 14), st.integers(1, 14), st.integers(0, 999)
+)
+
+
+@given(rows_strategy)
+def test_basis_is_the_thin_svd(rows: NDArray[np.float64]) -> None:
+    basis = basis_from_rows(rows)
+    q, s2 = basis.vectors, basis.singular_values_squared
+    assert basis.rank == np.linalg.matrix_rank(rows, tol=1e-4 * np.linalg.norm(rows, 2))
+    assert_allclose(q.T @ q, np.eye(basis.rank), atol=1e-12)
+    assert (np.diff(s2) <= 0).all()
+    assert_allclose((q * s2) @ q.T, rows @ rows.T, atol=1e-11 * s2[0])
+
+
+@given(rows_strategy, st.floats(0.01, 100))
+def test_self_representation_solves_the_ridge_problem(
+    rows: NDArray[np.float64], alpha: float
+) -> None:
+    # min ||X - X Z||^2 + alpha ||Z||^2, X = rows^T: (X^T X + alpha I) Z = X^T X
+    basis = basis_from_rows(rows)
+    f = ridge_gains(basis.singular_values_squared, alpha)
+    Z = (basis.vectors * f) @ basis.vectors.T
+    gram = rows @ rows.T
+    scale = float(np.linalg.norm(gram, 2)) + alpha
+    assert_allclose(gram @ Z + alpha * Z, gram, atol=1e-10 * scale)
+
+
+@given(rows_strategy, st.floats(0.01, 100))
+def test_anchor_distances_are_those_between_columns_of_z(
+    rows: NDArray[np.float64], alpha: float
+) -> None:
+    gram = rows @ rows.T
+    Z = scipy.linalg.solve(gram + alpha * np.eye(len(gram)), gram, assume_a="pos")
+    anchors = anchor_coordinates(basis_from_rows(rows), alpha)
+    of_z = np.sum((Z[:, :, None] - Z[:, None, :]) ** 2, axis=0)
+    of_anchors = np.sum((anchors[:, None, :] - anchors[None, :, :]) ** 2, axis=2)
+    assert_allclose(of_anchors, of_z, atol=1e-8)
+
+
+@given(rows_strategy)
+def test_three_ways_to_the_same_subspace(rows: NDArray[np.float64]) -> None:
+    basis = basis_from_rows(rows)
+    other = basis_from_kernel(rows @ rows.T)
+    components, s2 = basis_from_gram(rows.T @ rows)
+    streamed = rows @ (components / np.sqrt(s2))
+    assert_allclose(s2, basis.singular_values_squared, rtol=1e-4)
+    assert_allclose(other.singular_values_squared, s2, rtol=1e-4)
+    projector = basis.vectors @ basis.vectors.T
+    assert_allclose(other.vectors @ other.vectors.T, projector, atol=1e-4)
+    assert_allclose(streamed @ streamed.T, projector, atol=1e-4)
+
+
+def test_ill_conditioned_rows_give_orthonormal_vectors() -> None:
+    rng = np.random.default_rng(0)
+    left = scipy.linalg.qr(rng.standard_normal((300, 20)), mode="economic")[0]
+    right = scipy.linalg.qr(rng.standard_normal((20, 20)))[0]
+    basis = basis_from_rows((left * np.logspace(0, -4.5, 20)) @ right)
+    assert basis.rank == 20
+    assert_allclose(basis.vectors.T @ basis.vectors, np.eye(20), atol=1e-12)
+
+
+def test_negative_eigenvalues_of_a_kernel_are_dropped() -> None:
+    q = scipy.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))[0]
+    values = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -5.0])
+    basis = basis_from_kernel((q * values) @ q.T)
+    assert_allclose(basis.singular_values_squared, [3.0, 2.0, 1.0])
+    assert_allclose(np.abs(basis.vectors.T @ q[:, :3]), np.eye(3), atol=1e-12)
+
+
+def test_leading_directions_only() -> None:
+    rows = np.random.default_rng(0).standard_normal((9, 5))
+    whole = basis_from_kernel(rows @ rows.T)
+    some = basis_from_kernel(rows @ rows.T, max_rank=2)
+    assert_allclose(some.singular_values_squared, whole.singular_values_squared[:2])
+    assert_allclose(some.vectors, whole.vectors[:, :2], atol=1e-12)
+
+
+def test_zero_rows_have_an_empty_basis() -> None:
+    for shape in ((5, 3), (3, 5)):
+        assert basis_from_rows(np.zeros(shape)).vectors.shape == (shape[0], 0)
+
+
+def test_gains_limits() -> None:
+    s2 = np.array([4.0, 1.0])
+    assert_allclose(ridge_gains(s2, 1e-12), 1.0)
+    assert_allclose(ridge_gains(s2, 1e12), s2 / 1e12)
+    assert_allclose(ridge_gains(s2, 1.0), [0.8, 0.5])
+
+
+@pytest.mark.parametrize("alpha", [0.0, -1.0, np.nan, np.inf])
+def test_alpha_must_be_positive(alpha: float) -> None:
+    with pytest.raises(ConfigurationError, match="alpha"):
+        ridge_gains(np.ones(2), alpha)
+
+
+def test_matrices_that_cannot_be_used_are_refused() -> None:
+    with pytest.raises(DataError, match="square"):
+        basis_from_kernel(np.ones((2, 3)))
+    with pytest.raises(DataError, match="NaN or infinity"):
+        basis_from_gram(np.array([[np.nan]]))
+    with pytest.raises(ConfigurationError, match="rank_tolerance"):
+        basis_from_gram(np.eye(2), rank_tolerance=1.0)
+    with pytest.raises(ConfigurationError, match="max_rank"):
+        basis_from_kernel(np.eye(2), max_rank=0)
+
+
+@given(st.integers(0, 999))
+def test_orientation_does_not_depend_on_the_sign_given(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((6, 4))
+    flipped = vectors * rng.choice([-1.0, 1.0], size=4)
+    assert_array_equal(orient_columns(flipped), orient_columns(vectors))
+    assert_array_equal(np.abs(orient_columns(vectors)), np.abs(vectors))
+
+
+def test_orientation_of_a_pair_of_equal_size_is_by_position() -> None:
+    vector = np.array([[-1.0], [1.0 + 1e-12]])
+    assert_array_equal(orient_columns(vector), -vector)
+    assert orient_columns(np.zeros((0, 2))).shape == (0, 2)
+
+
+def test_nearest_orthonormal_matrix() -> None:
+    # w is nearest to M iff M = w H with H symmetric positive semi-definite
+    rng = np.random.default_rng(0)
+    q = scipy.linalg.qr(rng.standard_normal((30, 4)), mode="economic")[0]
+    M = np.asarray(q + 1e-3 * rng.standard_normal((30, 4)))
+    w = orthonormalize_nearby(M)
+    assert_allclose(w.T @ w, np.eye(4), atol=1e-13)
+    assert_allclose(w @ (w.T @ M), M, atol=1e-13)
+    assert_allclose(w.T @ M, M.T @ w, atol=1e-13)
+    assert scipy.linalg.eigvalsh(w.T @ M)[0] > 0.9
