@@ -1,0 +1,62 @@
+"""Assigning new samples to the clusters of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.kernels.distances import squared_distances
+from mscam_dask.kernels.simplex import adaptive_neighbor_weights
+
+__all__ = ["assign_by_neighbors"]
+
+
+def assign_by_neighbors(
+    queries: NDArray[np.float64],
+    anchor_blocks: Iterable[tuple[int, NDArray[np.float64]]],
+    labels: NDArray[np.int64],
+    *,
+    n_neighbors: int,
+) -> NDArray[np.int64]:
+    """Cluster of each query: the one that holds most of its adaptive-neighbour weight.
+
+    Parameters
+    ----------
+    queries : (m, Σr)
+        Anchor coordinates of the new samples.
+    anchor_blocks : iterable of (start, (b, Σr))
+        Anchor coordinates of the training samples, block by block in order.
+    labels : (n,) int64
+        Clusters of the training samples.
+    n_neighbors : int
+        k; fewer when there are fewer training samples.
+
+    Returns
+    -------
+    (m,) int64
+
+    Notes
+    -----
+    The row of A that Eq. (29) would give the query among the training samples, without
+    changing the fit. O(m n Σr) flops, memory of one block. Ties go to the cluster of the
+    lower number.
+    """
+    m, n = len(queries), len(labels)
+    wanted = min(n_neighbors + 1, n)
+    nearest = np.empty((m, 0))
+    indices = np.empty((m, 0), dtype=np.int64)
+    for start, block in anchor_blocks:
+        distances = np.hstack([nearest, squared_distances(queries, block)])
+        positions = np.arange(start, start + len(block), dtype=np.int64)
+        pool = np.hstack([indices, np.broadcast_to(positions, (m, len(block)))])
+        order = np.lexsort((pool, distances), axis=-1)[:, :wanted]
+        nearest = np.take_along_axis(distances, order, axis=1)
+        indices = np.take_along_axis(pool, order, axis=1)
+    if wanted == 1:
+        return np.asarray(labels[indices[:, 0]], dtype=np.int64)
+    weights = adaptive_neighbor_weights(nearest)
+    votes = np.zeros((m, int(labels.max()) + 1))
+    np.add.at(votes, (np.arange(m)[:, None], labels[indices[:, :-1]]), weights)
+    return np.asarray(np.argmax(votes, axis=1), dtype=np.int64)

@@ -1,0 +1,192 @@
+"""The A-step: adaptive neighbours on the summed distances of all views.
+
+Row i of A solves min Σ_j (d_ij a_ij + γ_i a_ij²) on the simplex, with
+
+    d_ij = floor · mean_v ω_v ‖z_i − z_j‖² + λ · (n / 2c) · mean_v ‖F_v,i − F_v,j‖²
+
+over the views v. Both means have the value one on average over pairs, so λ has no unit. The
+candidates of a row are its neighbours in the anchor space (found once) and in the current
+graph embedding; n×n never exists.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.kernels.distances import squared_distances_on_edges
+from mscam_dask.kernels.laplacian import connected_components, graph_from_neighbors
+from mscam_dask.kernels.neighbors import (
+    merge_candidates,
+    nearest_candidates,
+    nearest_neighbors,
+    select_neighbors,
+)
+
+__all__ = [
+    "Candidates",
+    "Graph",
+    "anchor_candidates",
+    "assemble_graph",
+    "graph_rows",
+    "projected_distances",
+    "projected_weight",
+    "widen_candidates",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidates:
+    """Candidate edges of a block of rows and their data distances.
+
+    Attributes
+    ----------
+    row_start : int
+        First row of the block.
+    indices : (m, K) int64
+        Candidate neighbours; −1 where absent.
+    squared_distances : (m, K)
+        mean_v ω_v ‖z_i − z_j‖²; 0 where absent.
+    """
+
+    row_start: int
+    indices: NDArray[np.int64]
+    squared_distances: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Graph:
+    """A consensus graph and its connected components.
+
+    Attributes
+    ----------
+    affinity : (n, n) CSR
+        A, rows on the simplex, zero diagonal.
+    n_components : int
+    components : (n,) int64
+        Numbered by first appearance.
+    """
+
+    affinity: csr_array[np.float64]
+    n_components: int
+    components: NDArray[np.int64]
+
+
+def projected_weight(n_samples: int, n_clusters: int) -> float:
+    """n / 2c: makes the mean squared distance of rows of F, FᵀF = I_c, equal to one."""
+    return n_samples / (2.0 * n_clusters)
+
+
+def anchor_candidates(
+    anchors: NDArray[np.float64], n_candidates: int, row_start: int, row_stop: int
+) -> Candidates:
+    """Nearest neighbours of a block of rows in the anchor space of all views.
+
+    Parameters
+    ----------
+    anchors : (n, Σr)
+        Anchor coordinates of the views side by side, divided by √V.
+    n_candidates : int
+    row_start, row_stop : int
+
+    Returns
+    -------
+    Candidates
+        Sorted by distance within each row.
+    """
+    indices, distances = nearest_neighbors(
+        anchors, n_candidates, row_start=row_start, row_stop=row_stop
+    )
+    return Candidates(row_start, indices, distances)
+
+
+def widen_candidates(
+    candidates: Candidates, anchors: NDArray[np.float64], embedding: NDArray[np.float64]
+) -> Candidates:
+    """Add each row's neighbours in the current graph embedding to its candidates.
+
+    Parameters
+    ----------
+    candidates : Candidates
+        From the anchor space.
+    anchors : (n, Σr)
+    embedding : (n, c)
+        Bottom eigenvectors of the current Laplacian.
+
+    Returns
+    -------
+    Candidates
+        Up to half as many again; candidates already present are absent (−1) the second time.
+
+    Notes
+    -----
+    Rows that the graph has drawn together become candidates even where the data alone would
+    not have proposed them.
+    """
+    m, wanted = candidates.indices.shape
+    stop = candidates.row_start + m
+    extra = nearest_candidates(
+        embedding, max(1, wanted // 2), row_start=candidates.row_start, row_stop=stop
+    )
+    merged = merge_candidates(candidates.indices, extra)
+    added = merged[:, wanted:]
+    distances = squared_distances_on_edges(anchors, added, row_start=candidates.row_start)
+    distances[added < 0] = 0.0
+    return Candidates(
+        candidates.row_start, merged, np.hstack([candidates.squared_distances, distances])
+    )
+
+
+def projected_distances(
+    embedding: NDArray[np.float64], candidates: Candidates
+) -> NDArray[np.float64]:
+    """‖F_i − F_j‖² of one view on the candidate edges, (m, K); 0 where absent."""
+    distances = squared_distances_on_edges(
+        embedding, candidates.indices, row_start=candidates.row_start
+    )
+    distances[candidates.indices < 0] = 0.0
+    return distances
+
+
+def graph_rows(
+    candidates: Candidates,
+    projected: NDArray[np.float64] | None,
+    *,
+    n_neighbors: int,
+    data_weight: float,
+    projected_weight: float,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Rows of A: k neighbours and their weights, Eq. (29)–(30).
+
+    Parameters
+    ----------
+    candidates : Candidates
+    projected : (m, K) or None
+        Σ_v ‖F_v,i − F_v,j‖²; None for the data distances alone.
+    n_neighbors : int
+        k.
+    data_weight, projected_weight : float
+        Factors on the two distances.
+
+    Returns
+    -------
+    indices, weights : (m, k)
+    """
+    distances = data_weight * candidates.squared_distances
+    if projected is not None:
+        distances = distances + projected_weight * projected
+    return select_neighbors(candidates.indices, distances, n_neighbors)
+
+
+def assemble_graph(
+    blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
+) -> Graph:
+    """Put row blocks, in order, into one graph and count its components."""
+    indices = np.concatenate([block[0] for block in blocks])
+    weights = np.concatenate([block[1] for block in blocks])
+    affinity = graph_from_neighbors(indices, weights)
+    count, components = connected_components(affinity)
+    return Graph(affinity, count, components)

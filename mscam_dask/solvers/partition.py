@@ -1,0 +1,146 @@
+"""Partitions: cutting a spectral embedding, merging the components of a graph."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = [
+    "canonical_labels",
+    "cut_embedding",
+    "merge_components",
+]
+
+
+def canonical_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Renumber labels 0, 1, … by first appearance."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return np.asarray(rank[inverse.ravel()], dtype=np.int64)
+
+
+def cut_embedding(vectors: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+    """Partitions of the rows of a spectral embedding into as many clusters as columns.
+
+    Parameters
+    ----------
+    vectors : (n, c)
+        Orthonormal bottom eigenvectors of a Laplacian.
+
+    Returns
+    -------
+    list of (n,) int64
+        Lloyd's iterations on the rows and on the unit rows, each started from the pivoted-QR
+        assignment of the same rows. No cluster is empty.
+
+    Notes
+    -----
+    Pivoted QR of Vᵀ picks c mutually most independent samples as prototypes: no random start,
+    and the result does not depend on the basis chosen within span(V) nor, up to exact ties, on
+    the order of the samples.
+
+    References
+    ----------
+    A. Damle, V. Minden, L. Ying, "Simple, direct and efficient multi-way spectral clustering",
+    Information and Inference 8 (2019), doi:10.1093/imaiai/iay008.
+    """
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = vectors / np.where(lengths > 0, lengths, 1.0)
+    return [_lloyd(rows, _qr_assignment(rows)) for rows in (vectors, unit)]
+
+
+def _qr_assignment(rows: NDArray[np.float64]) -> NDArray[np.int64]:
+    c = rows.shape[1]
+    _, _, pivots = scipy.linalg.qr(rows.T, mode="economic", pivoting=True)
+    prototypes = rows[pivots[:c]]
+    left, _, right = scipy.linalg.svd(prototypes.T, full_matrices=False)
+    return np.asarray(np.argmax(np.abs(rows @ (left @ right)), axis=1), dtype=np.int64)
+
+
+def _lloyd(rows: NDArray[np.float64], start: NDArray[np.int64]) -> NDArray[np.int64]:
+    c = rows.shape[1]
+    start = _fill_empty(rows, start, c)
+    centers = np.stack([rows[start == cluster].mean(axis=0) for cluster in range(c)])
+    model = KMeans(n_clusters=c, init=centers, n_init=1, max_iter=100, tol=0.0)
+    with warnings.catch_warnings():
+        # fewer distinct rows than clusters: the empty ones are filled below
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        labels = model.fit_predict(rows).astype(np.int64)
+    return canonical_labels(_fill_empty(rows, labels, c))
+
+
+def _fill_empty(
+    rows: NDArray[np.float64], labels: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Give each empty cluster the sample farthest from its own centroid, largest cluster first."""
+    labels = labels.copy()
+    for empty in np.flatnonzero(np.bincount(labels, minlength=n_clusters) == 0):
+        largest = np.argmax(np.bincount(labels, minlength=n_clusters))
+        members = np.flatnonzero(labels == largest)
+        offsets = rows[members] - rows[members].mean(axis=0)
+        labels[members[np.argmax(np.sum(offsets**2, axis=1))]] = empty
+    return labels
+
+
+def merge_components(
+    anchors: NDArray[np.float64], components: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Ward agglomeration of graph components down to c clusters.
+
+    Parameters
+    ----------
+    anchors : (n, Σr)
+        Anchor space of all views.
+    components : (n,) int64
+        More than c components.
+    n_clusters : int
+        c.
+
+    Returns
+    -------
+    (n,) int64
+
+    Notes
+    -----
+    The components' centroids enter with their sizes: Ward's update on the condensed distances
+    √(2 n_i n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact for pre-clustered samples. Every merge is
+    one of whole components.
+    """
+    sizes = np.bincount(components).astype(np.float64)
+    centroids = np.stack(
+        [np.bincount(components, weights=column) / sizes for column in anchors.T], axis=1
+    )
+    merged = np.arange(len(sizes))
+    members = [np.array([i]) for i in range(len(sizes))]
+    alive = np.ones(len(sizes), dtype=bool)
+    cost = _ward_costs(centroids, sizes)
+    for _ in range(len(sizes) - n_clusters):
+        i, j = sorted(divmod(int(np.argmin(cost)), len(cost)))
+        total = sizes[i] + sizes[j]
+        centroids[i] = (sizes[i] * centroids[i] + sizes[j] * centroids[j]) / total
+        sizes[i], alive[j] = total, False
+        members[i] = np.concatenate([members[i], members[j]])
+        cost[j, :] = cost[:, j] = np.inf
+        difference = centroids - centroids[i]
+        row = sizes * total / (sizes + total) * np.sum(difference**2, axis=1)
+        row[~alive] = np.inf
+        row[i] = np.inf
+        cost[i, :] = cost[:, i] = row
+    for cluster in np.flatnonzero(alive):
+        merged[members[cluster]] = cluster
+    return canonical_labels(merged[components].astype(np.int64))
+
+
+def _ward_costs(centroids: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Increase of the within-cluster sum of squares when two groups merge; ∞ on the diagonal."""
+    norms = np.sum(centroids**2, axis=1)
+    squared = np.maximum(norms[:, None] + norms - 2.0 * centroids @ centroids.T, 0.0)
+    cost = sizes[:, None] * sizes / (sizes[:, None] + sizes) * squared
+    np.fill_diagonal(cost, np.inf)
+    return np.asarray(cost, dtype=np.float64)

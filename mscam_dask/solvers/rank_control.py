@@ -1,0 +1,108 @@
+"""Steering λ until the consensus graph has exactly c connected components.
+
+The rule of CAN and MLAN: too few components, raise λ; too many, lower it and take the graph
+step again from the same distances. Where one factor of growth jumps over c, λ is bisected.
+
+References
+----------
+F. Nie, X. Wang, H. Huang, "Clustering and projected clustering with adaptive neighbors",
+KDD 2014, doi:10.1145/2623330.2623726.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+__all__ = ["Decision", "RankControl"]
+
+# Bisections of one jump: growth^(1/2^6) is finer than a change of λ that moves an edge.
+_MAX_BISECTIONS = 6
+
+# λ divided this often by the growth factor without effect: the data distances alone give
+# more than c components.
+_MAX_REDUCTIONS = 20
+
+# The same jump over c this many outer iterations in a row will not resolve itself.
+_MAX_STALLS = 3
+
+
+class Decision(enum.Enum):
+    """What to do with the graph just made."""
+
+    ACCEPT = "go on to the next outer iteration"
+    RETRY = "take the graph step again with the new weight"
+    REACHED = "the graph has exactly c components"
+    STALLED = "λ on either side of c gives too few or too many components, repeatedly"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RankControl:
+    """Immutable state of the rule.
+
+    Attributes
+    ----------
+    n_clusters : int
+    growth : float
+        Factor on λ.
+    graph_weight : float
+        λ for the next graph step.
+    below, above : float or None
+        Largest λ seen with too few and smallest with too many components, for the distances
+        at hand.
+    retries : int
+        Graph steps repeated in this outer iteration.
+    stalls : int
+        Outer iterations in a row that ended in a jump over c.
+    """
+
+    n_clusters: int
+    growth: float
+    graph_weight: float
+    below: float | None = None
+    above: float | None = None
+    retries: int = 0
+    stalls: int = 0
+
+    def observe(self, n_components: int) -> tuple[Decision, RankControl]:
+        """The decision after a graph step at `graph_weight`, and the next state.
+
+        Parameters
+        ----------
+        n_components : int
+            Connected components of the graph just made.
+        """
+        if n_components == self.n_clusters:
+            return Decision.REACHED, self
+        if n_components > self.n_clusters:
+            return self._too_many()
+        if self.above is None:
+            return Decision.ACCEPT, self._next(self.graph_weight * self.growth, stalls=0)
+        if self.retries < _MAX_BISECTIONS:
+            return self._retry(below=self.graph_weight, above=self.above)
+        return self._give_up_jump()
+
+    def _too_many(self) -> tuple[Decision, RankControl]:
+        if self.below is None and self.retries >= _MAX_REDUCTIONS:
+            return Decision.STALLED, self
+        if self.below is not None and self.retries >= _MAX_BISECTIONS:
+            # one last step at a weight known to give too few, so that the path can go on
+            return Decision.RETRY, dataclasses.replace(
+                self, graph_weight=self.below, above=self.graph_weight
+            )
+        return self._retry(below=self.below, above=self.graph_weight)
+
+    def _retry(self, *, below: float | None, above: float) -> tuple[Decision, RankControl]:
+        weight = above / self.growth if below is None else (below * above) ** 0.5
+        state = dataclasses.replace(
+            self, graph_weight=weight, below=below, above=above, retries=self.retries + 1
+        )
+        return Decision.RETRY, state
+
+    def _give_up_jump(self) -> tuple[Decision, RankControl]:
+        stalls = self.stalls + 1
+        decision = Decision.STALLED if stalls >= _MAX_STALLS else Decision.ACCEPT
+        return decision, self._next(self.graph_weight * self.growth, stalls=stalls)
+
+    def _next(self, graph_weight: float, *, stalls: int) -> RankControl:
+        return RankControl(self.n_clusters, self.growth, graph_weight, stalls=stalls)
