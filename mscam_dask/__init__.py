@@ -1,0 +1,32 @@
+"""Multi-view clustering with an adaptive consensus graph (MSCAM, MSCAN), on Dask and Zarr."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mscam_dask.estimators import MSCAM, MSCAN
+    from mscam_dask.model.status import Status
+
+__all__ = ["MSCAM", "MSCAN", "Status", "__version__"]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "MSCAM": "mscam_dask.estimators",
+    "MSCAN": "mscam_dask.estimators",
+    "Status": "mscam_dask.model.status",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names when they are first used: the command line starts without NumPy."""
+    import importlib
+
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""How a fit runs: tasks, executors, memory plan, driver loop. It computes no formula itself."""

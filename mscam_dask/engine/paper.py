@@ -1,0 +1,113 @@
+"""`solver="paper"`: the dense oracle behind the same face, in this process."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views import MultiViewData, RowSource
+from mscam_dask.engine.tasks.judge import neutral_view
+from mscam_dask.engine.tasks.views import view_shape
+from mscam_dask.errors import MemoryPlanError
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.records import OuterRecord
+from mscam_dask.model.solution import Solution
+from mscam_dask.model.status import Status
+from mscam_dask.solvers.neutral import view_score
+from mscam_dask.solvers.paper import PaperSettings, PaperSolution, solve_mscam, solve_mscan
+from mscam_dask.solvers.view_basis import scaled_gram
+
+__all__ = ["run_paper"]
+
+_GIB = 2.0**30
+
+# Dense n×n arrays alive at the same time in one view's ADMM, beside one Gram matrix per view.
+_WORKING_MATRICES = 12
+
+
+def run_paper(
+    data: MultiViewData, parameters: Parameters, *, memory_limit_bytes: int | None = None
+) -> Solution:
+    """Run Algorithm 1 or 2, corrected, on dense matrices.
+
+    Parameters
+    ----------
+    data : MultiViewData
+    parameters : Parameters
+    memory_limit_bytes : int, optional
+
+    Returns
+    -------
+    Solution
+        Labels are the components of the graph, however many there are.
+
+    Raises
+    ------
+    MemoryPlanError
+        When the n×n matrices cannot fit.
+    """
+    n = data.n_samples
+    need = 8 * n * n * (len(data.views) + _WORKING_MATRICES)
+    if memory_limit_bytes is not None and need > memory_limit_bytes:
+        raise MemoryPlanError(
+            f"solver='paper' holds about {len(data.views) + _WORKING_MATRICES} dense "
+            f"{n} x {n} matrices, {need / _GIB:.2f} GiB, and {memory_limit_bytes / _GIB:.2f} GiB "
+            "are free; use solver='reduced'"
+        )
+    grams = [_gram(source, parameters) for source in data.views]
+    settings = PaperSettings(
+        n_clusters=parameters.n_clusters,
+        n_neighbors=parameters.n_neighbors,
+        alpha=parameters.alpha,
+        graph_weight=parameters.graph_weight,
+        graph_weight_growth=parameters.graph_weight_growth,
+        max_outer_iter=parameters.max_outer_iter,
+        admm=parameters.admm,
+    )
+    solve = solve_mscan if parameters.model == "mscan" else solve_mscam
+    result = solve(grams, settings)
+    reached = result.n_connected_components == parameters.n_clusters
+    scores = [
+        view_score(neutral_view(source, parameters.n_neighbors), result.labels)
+        for source in data.views
+    ]
+    positive = np.maximum(scores, 1e-12)
+    return Solution(
+        labels=result.labels,
+        consensus_graph=result.consensus_graph,
+        n_connected_components=result.n_connected_components,
+        status=Status.CONTINUATION if reached else Status.COMPONENTS_NOT_REACHED,
+        score=math.fsum(scores) / len(scores),
+        n_neighbors=parameters.n_neighbors,
+        prepared=(),
+        history=_history(result, parameters),
+        view_embeddings=dict(zip(data.view_names, result.view_embeddings, strict=True)),
+        view_contributions=dict(
+            zip(data.view_names, (positive / positive.sum()).tolist(), strict=True)
+        ),
+        encoders={},
+    )
+
+
+def _gram(source: RowSource, parameters: Parameters) -> NDArray[np.float64]:
+    return scaled_gram(source.read, view_shape(source), scale=parameters.scale, name=source.name)
+
+
+def _history(result: PaperSolution, parameters: Parameters) -> tuple[OuterRecord, ...]:
+    """The A-steps as records; what the dense algorithms do not compute is NaN."""
+    return tuple(
+        OuterRecord(
+            iteration=iteration,
+            graph_weight=step.graph_weight,
+            n_connected_components=step.n_connected_components,
+            n_clusters=parameters.n_clusters,
+            score=math.nan,
+            eigengap=math.nan,
+            views=(),
+            view_scores=(),
+            seconds=math.nan,
+        )
+        for iteration, step in enumerate(result.history)
+    )

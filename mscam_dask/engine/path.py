@@ -1,0 +1,304 @@
+"""The outer iterations: a path of growing graph weight, one consensus graph after another.
+
+An iteration depends on the previous one through `PathState` alone: the graph, the rank control
+and the best partition so far. Views carry nothing from one iteration to the next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+
+from mscam_dask.engine.executor import Executor, Handle
+from mscam_dask.engine.setup import Prepared, build_graph
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import judge as judge_tasks
+from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.records import OuterRecord
+from mscam_dask.solvers.graph import projected_weight
+from mscam_dask.solvers.rank_control import Decision, RankControl
+
+__all__ = ["Best", "PathState", "embed_views", "judge", "outer_iteration", "spectrum_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """The best partition seen.
+
+    Attributes
+    ----------
+    labels : handle
+    score : float
+        Its cross-view modularity.
+    view_scores : tuple of float
+        The same per view.
+    """
+
+    labels: Handle
+    score: float
+    view_scores: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class PathState:
+    """What the next outer iteration starts from.
+
+    Attributes
+    ----------
+    iteration : int
+        Number of the next outer iteration.
+    graph : handle
+    spectrum : handle or None
+        Of the previous graph: a first guess, which changes nothing but the time taken.
+    control : RankControl
+    best : Best or None
+    n_neighbors : int
+    """
+
+    iteration: int
+    graph: Handle
+    spectrum: Handle | None
+    control: RankControl
+    best: Best | None
+    n_neighbors: int
+
+
+def judge(
+    prepared: Prepared, partitions: Handle, executor: Executor, *, key: str
+) -> list[tuple[float, ...]]:
+    """Scores of each partition of a list, one per view, computed where the graphs are."""
+    handles = [
+        executor.submit(
+            judge_tasks.score_partitions, neutral, partitions, key=f"score/{key}/{name}"
+        )
+        for neutral, name in zip(prepared.neutral, prepared.names, strict=True)
+    ]
+    by_view = executor.gather(handles)
+    executor.release(handles)
+    return list(zip(*by_view, strict=True))
+
+
+def mean_score(view_scores: Sequence[float]) -> float:
+    """Cross-view modularity: the exactly rounded mean over views, whatever their order."""
+    return math.fsum(view_scores) / len(view_scores)
+
+
+def spectrum_of(
+    graph: Handle,
+    previous: Handle | None,
+    prepared: Prepared,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> Handle:
+    """Bottom 2c eigenpairs of a graph."""
+    n_pairs = min(2 * parameters.n_clusters, prepared.n_samples)
+    return executor.submit(
+        graph_tasks.graph_spectrum,
+        graph,
+        previous,
+        n_pairs,
+        parameters.seed,
+        key=f"graph_spectrum/{key}",
+    )
+
+
+def embed_views(
+    spectrum: Handle,
+    graph_weight: float,
+    prepared: Prepared,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> list[Handle]:
+    """One sub-solve per view, in parallel."""
+    return [
+        executor.submit(
+            view_tasks.sub_solve,
+            view,
+            spectrum,
+            name,
+            parameters,
+            graph_weight,
+            key=f"sub_solve/{key}/{name}",
+        )
+        for view, name in zip(prepared.views, prepared.names, strict=True)
+    ]
+
+
+def outer_iteration(
+    state: PathState, prepared: Prepared, parameters: Parameters, executor: Executor
+) -> tuple[PathState, OuterRecord, Decision]:
+    """Spectrum, cut and judgement; sub-solves; reduction; A-step with rank control."""
+    started = time.perf_counter()
+    key = str(state.iteration)
+    spectrum = spectrum_of(state.graph, state.spectrum, prepared, parameters, executor, key=key)
+    blocks = _widened(spectrum, prepared, parameters, executor, key=key)
+    results, summed = _solved(spectrum, state.control, blocks, prepared, parameters, executor, key)
+    cuts = executor.submit(
+        judge_tasks.cuts_of, spectrum, parameters.n_clusters, key=f"cut_embedding/{key}"
+    )
+    scores = judge(prepared, cuts, executor, key=key)
+    best, view_scores = _better(state.best, cuts, scores, parameters, executor, key=key)
+    executor.release([state.graph] if state.spectrum is None else [state.graph, state.spectrum])
+
+    control, attempt = state.control, 0
+    while True:
+        graph_weight = control.graph_weight
+        data_weight, view_weight = _weights(graph_weight, prepared, parameters)
+        graph, n_components = build_graph(
+            executor,
+            blocks,
+            summed,
+            n_neighbors=state.n_neighbors,
+            data_weight=data_weight,
+            projected_weight=view_weight,
+            key=f"{key}/{attempt}",
+        )
+        decision, control = control.observe(n_components)
+        if decision is not Decision.RETRY:
+            break
+        executor.release([graph])
+        if parameters.model == "mscan":  # its distances hold the graph weight: solve again
+            executor.release([*results, *summed])
+            results, summed = _solved(
+                spectrum, control, blocks, prepared, parameters, executor, f"{key}/{attempt}"
+            )
+        attempt += 1
+
+    records = [
+        executor.submit(view_tasks.view_record, result, key=f"view_record/{key}/{name}")
+        for result, name in zip(results, prepared.names, strict=True)
+    ]
+    gap = executor.submit(
+        graph_tasks.eigengap, spectrum, parameters.n_clusters, key=f"eigengap/{key}"
+    )
+    *view_records, eigengap = executor.gather([*records, gap])
+    executor.release([*results, *records, *summed, gap, cuts])
+    executor.release([block for block in blocks if block not in prepared.blocks])
+    record = OuterRecord(
+        iteration=state.iteration,
+        graph_weight=graph_weight,
+        n_connected_components=n_components,
+        n_clusters=parameters.n_clusters,
+        score=mean_score(view_scores),
+        eigengap=eigengap,
+        views=tuple(view_records),
+        view_scores=view_scores,
+        seconds=time.perf_counter() - started,
+    )
+    following = PathState(state.iteration + 1, graph, spectrum, control, best, state.n_neighbors)
+    return following, record, decision
+
+
+def _weights(
+    graph_weight: float, prepared: Prepared, parameters: Parameters
+) -> tuple[float, float]:
+    """Factors of the data distances and of each view's projected distances in the A-step."""
+    n_views = len(prepared.names)
+    if parameters.model == "mscan":
+        return 0.0, 1.0 / n_views
+    scale = projected_weight(prepared.n_samples, parameters.n_clusters)
+    return parameters.metric_floor, graph_weight * scale / n_views
+
+
+def _solved(
+    spectrum: Handle,
+    control: RankControl,
+    blocks: list[Handle],
+    prepared: Prepared,
+    parameters: Parameters,
+    executor: Executor,
+    key: str,
+) -> tuple[list[Handle], list[Handle]]:
+    """The views' sub-solves, and the sums of their projected distances by block of rows."""
+    results = embed_views(spectrum, control.graph_weight, prepared, parameters, executor, key=key)
+    return results, _reduced(results, blocks, parameters, executor, key=key)
+
+
+def _widened(
+    spectrum: Handle,
+    prepared: Prepared,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> list[Handle]:
+    """Candidates with the neighbours in the graph embedding, unless all samples are candidates."""
+    if parameters.candidates(prepared.n_samples) == prepared.n_samples - 1:
+        return list(prepared.blocks)
+    return [
+        executor.submit(
+            graph_tasks.spectral_candidates,
+            block,
+            prepared.anchors,
+            spectrum,
+            parameters.n_clusters,
+            key=f"candidates/{key}/{index}",
+        )
+        for index, block in enumerate(prepared.blocks)
+    ]
+
+
+def _reduced(
+    results: list[Handle],
+    blocks: list[Handle],
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> list[Handle]:
+    """Sum over views of the projected distances, per block of rows, by a tree in view order."""
+    summed = []
+    for index, block in enumerate(blocks):
+        level = [
+            executor.submit(
+                view_tasks.projected,
+                result,
+                block,
+                parameters.model,
+                key=f"projected_distances/{key}/{index}/{view}",
+            )
+            for view, result in enumerate(results)
+        ]
+        depth = 0
+        while len(level) > 1:
+            pairs = [
+                executor.submit(
+                    graph_tasks.add,
+                    level[i],
+                    level[i + 1],
+                    key=f"sum_distances/{key}/{index}/{depth}/{i}",
+                )
+                for i in range(0, len(level) - 1, 2)
+            ]
+            level = pairs + level[len(level) - len(level) % 2 :]
+            depth += 1
+        summed.append(level[0])
+    return summed
+
+
+def _better(
+    best: Best | None,
+    cuts: Handle,
+    scores: list[tuple[float, ...]],
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> tuple[Best, tuple[float, ...]]:
+    """The better of the best so far and the best new cut, whose scores are returned too.
+
+    A later partition must win by more than `tol`: within noise the simpler one stays.
+    """
+    index = max(range(len(scores)), key=lambda i: mean_score(scores[i]))
+    score = mean_score(scores[index])
+    if best is not None and score <= best.score + parameters.tol * abs(best.score):
+        return best, scores[index]
+    labels = executor.submit(judge_tasks.pick, cuts, index, key=f"best_cut/{key}")
+    return Best(labels, score, scores[index]), scores[index]

@@ -1,0 +1,98 @@
+"""Tasks that work on the consensus graph, whole or by blocks of rows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.kernels.laplacian import laplacian
+from mscam_dask.kernels.spectrum import Spectrum, bottom_eigenpairs
+from mscam_dask.solvers.graph import Candidates, Graph, graph_rows, widen_candidates
+
+__all__ = [
+    "GraphSpectrum",
+    "add",
+    "affinity_of",
+    "block_rows",
+    "component_count",
+    "components_of",
+    "eigengap",
+    "graph_spectrum",
+    "spectral_candidates",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GraphSpectrum:
+    """A graph's Laplacian and its bottom eigenpairs, shared by the tasks of an iteration."""
+
+    laplacian: csr_array[np.float64]
+    spectrum: Spectrum
+
+
+def graph_spectrum(
+    graph: Graph, previous: GraphSpectrum | None, n_pairs: int, seed: int
+) -> GraphSpectrum:
+    """Laplacian and bottom eigenpairs of a graph, started from the previous ones."""
+    matrix = laplacian(graph.affinity)
+    start = None if previous is None else previous.spectrum.vectors
+    spectrum = bottom_eigenpairs(matrix, n_pairs, warm_start=start, rng=np.random.default_rng(seed))
+    return GraphSpectrum(matrix, spectrum)
+
+
+def eigengap(spectrum: GraphSpectrum, n_clusters: int) -> float:
+    """λ_{c+1} − λ_c of the Laplacian; NaN when n = c pairs are all there are."""
+    values = spectrum.spectrum.values
+    if len(values) <= n_clusters:
+        return float("nan")
+    return float(values[n_clusters] - values[n_clusters - 1])
+
+
+def spectral_candidates(
+    candidates: Candidates,
+    anchors: NDArray[np.float64],
+    spectrum: GraphSpectrum,
+    n_clusters: int,
+) -> Candidates:
+    """Candidates of a block of rows, widened by neighbours in the graph's embedding."""
+    return widen_candidates(candidates, anchors, spectrum.spectrum.vectors[:, :n_clusters])
+
+
+def add(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One node of the tree that sums the views' distances in a fixed order."""
+    return left + right
+
+
+def block_rows(
+    candidates: Candidates,
+    summed: NDArray[np.float64] | None,
+    n_neighbors: int,
+    data_weight: float,
+    weight: float,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The A-step for a block of rows."""
+    return graph_rows(
+        candidates,
+        summed,
+        n_neighbors=n_neighbors,
+        data_weight=data_weight,
+        projected_weight=weight,
+    )
+
+
+def component_count(graph: Graph) -> int:
+    """Connected components of a graph."""
+    return graph.n_components
+
+
+def components_of(graph: Graph) -> NDArray[np.int64]:
+    """Component of each sample."""
+    return graph.components
+
+
+def affinity_of(graph: Graph) -> csr_array[np.float64]:
+    """A of a graph."""
+    return graph.affinity

@@ -1,0 +1,453 @@
+"""The scikit-learn face: `MSCAM` and `MSCAN`."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mscam_dask.data.history import history_dataset
+from mscam_dask.data.validation import validate
+from mscam_dask.data.views import MultiViewData, as_multi_view
+from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.fit import Observer, run_fit
+from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.paper import run_paper
+from mscam_dask.engine.plan import check_memory
+from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError
+from mscam_dask.model.parameters import Model, Parameters, Scale
+from mscam_dask.model.solution import Solution
+from mscam_dask.model.status import Status
+from mscam_dask.solvers.assign import assign_by_neighbors
+from mscam_dask.solvers.view_basis import row_blocks
+
+if TYPE_CHECKING:
+    import xarray
+    from distributed import Client
+    from scipy.sparse import csr_array
+
+__all__ = ["MSCAM", "MSCAN"]
+
+_SOLVERS = ("reduced", "paper")
+
+
+class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
+    """What MSCAM and MSCAN share: taking views in, running the fit, showing the result."""
+
+    _model: Model
+
+    labels_: NDArray[np.int64]
+    consensus_graph_: csr_array[np.float64]
+    n_connected_components_: int
+    status_: Status
+    n_iter_: int
+    n_neighbors_: int
+    score_: float
+    view_names_: tuple[str, ...]
+    view_embeddings_: dict[str, NDArray[np.float64]]
+    view_contributions_: dict[str, float]
+    solution_: Solution
+    data_findings_: tuple[Any, ...]
+
+    def _parameters(self) -> Parameters:
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Cluster the samples.
+
+        Parameters
+        ----------
+        X : list or dict of (n_samples, n_features_v) arrays, xarray.Dataset, store path or array
+            The views: NumPy, SciPy sparse or Dask arrays of any real dtype; the path of a store
+            made by ``mscam-dask ingest``; or one (n_samples, n_features) array, cut into views
+            by `view_sizes`. Row i is sample i in every view.
+        y : ignored
+            Present for scikit-learn; labels never enter a fit.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ConfigurationError
+            A parameter is out of range, or does not fit the data (c > n, k ≥ n).
+        DataError
+            The views cannot be clustered as given; the message names view and rows.
+        ClusterError
+            The Dask cluster cannot carry the work.
+        """
+        if self.solver not in _SOLVERS:
+            raise ConfigurationError(
+                f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
+            )
+        parameters = self._parameters()
+        data = self._views(X, reset=True)
+        report = validate(
+            data, n_clusters=parameters.n_clusters, n_neighbors=parameters.n_neighbors
+        )
+        solution = self._solve(data, parameters)
+        self.solution_ = solution
+        self.labels_ = solution.labels
+        self.consensus_graph_ = solution.consensus_graph
+        self.n_connected_components_ = solution.n_connected_components
+        self.status_ = solution.status
+        self.n_iter_ = len(solution.history)
+        self.n_neighbors_ = solution.n_neighbors
+        self.score_ = solution.score
+        self.view_names_ = data.view_names
+        self.view_embeddings_ = solution.view_embeddings
+        self.view_contributions_ = solution.view_contributions
+        self.data_findings_ = tuple(report.findings)
+        self._training = data
+        return self
+
+    def _solve(self, data: MultiViewData, parameters: Parameters) -> Solution:
+        executor = self._executor(data)
+        if self.solver == "paper":
+            solution = run_paper(data, parameters, memory_limit_bytes=executor.memory_limit_bytes)
+            if not solution.status.reached:
+                warnings.warn(
+                    f"{solution.n_connected_components} connected components instead of "
+                    f"{parameters.n_clusters}: {solution.status.message}",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
+            return solution
+        check_memory(data, parameters, executor)
+        return run_fit(data, parameters, executor, observers=self._observers())
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Clusters of new samples, by their adaptive neighbours among the training samples.
+
+        Parameters
+        ----------
+        X : as for `fit`
+            The same views of other samples. A distance or kernel view holds the new samples'
+            distances or kernel values to the training samples, (n_new, n_samples).
+
+        Returns
+        -------
+        (n_new,) int64
+        """
+        check_is_fitted(self)
+        if not self.solution_.encoders:
+            raise ConfigurationError(
+                f"solver={self.solver!r} has no form for new samples; fit with solver='reduced'."
+            )
+        fresh = self._views(X, reset=False)
+        queries = self._anchors(fresh, 0, fresh.n_samples)
+        train = self._training
+        width = sum(source.shape[1] for source in train.views)
+
+        def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:
+            for start, stop in row_blocks(train.n_samples, width):
+                yield start, self._anchors(train, start, stop)
+
+        return assign_by_neighbors(queries, blocks(), self.labels_, n_neighbors=self.n_neighbors_)
+
+    def _anchors(self, data: MultiViewData, start: int, stop: int) -> NDArray[np.float64]:
+        encoders = self.solution_.encoders
+        parts = [encoders[source.name](source.read(start, stop)) for source in data.views]
+        return np.asarray(np.hstack(parts) / np.sqrt(len(parts)), dtype=np.float64)
+
+    @property
+    def history_(self) -> xarray.Dataset:
+        """The outer iterations, over (outer_iteration, view)."""
+        check_is_fitted(self)
+        return history_dataset(self.solution_.history, self.view_names_)
+
+    def _views(self, X: Any, *, reset: bool) -> MultiViewData:
+        """Views of `X`; one plain table goes through scikit-learn's own validation first."""
+        if _is_plain_table(X):
+            table = validate_data(
+                self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1
+            )
+            n_columns = table.shape[1]
+            sizes = (n_columns,) if self.view_sizes is None else tuple(self.view_sizes)
+            return as_multi_view(table, view_sizes=sizes, metric=self.metric)
+        if self.view_sizes is not None:
+            raise ConfigurationError(
+                f"view_sizes={tuple(self.view_sizes)} goes with one 2-D array; the views given "
+                "are separate already. Leave view_sizes out."
+            )
+        data = as_multi_view(X, metric=self.metric)
+        if not reset:
+            self._check_same_views(data)
+        return data
+
+    def _check_same_views(self, data: MultiViewData) -> None:
+        expected = {
+            source.name: source.shape[0] if source.metric != "features" else source.shape[1]
+            for source in self._training.views
+        }
+        got = {source.name: source.shape[1] for source in data.views}
+        if got != expected:
+            raise DataError(
+                f"the fit saw views with these numbers of columns: {expected}; got {got}. "
+                "Give the same views, in the same order, with the same features."
+            )
+
+    def _executor(self, data: MultiViewData) -> Executor:
+        if self.client is not None:
+            from mscam_dask.engine.dask import DaskExecutor
+
+            return DaskExecutor(self.client)
+        n_threads = self.n_jobs
+        if n_threads is None or n_threads == -1:
+            n_threads = min(8, len(os.sched_getaffinity(0)))
+        if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
+            raise ConfigurationError(
+                f"n_jobs={self.n_jobs!r} is not usable: allowed is a whole number >= 1, or None "
+                "or -1 for all cores."
+            )
+        return SerialExecutor() if n_threads == 1 else ThreadExecutor(n_threads)
+
+    def _observers(self) -> tuple[Observer, ...]:
+        if self.callbacks is None:
+            return ()
+        return tuple(self.callbacks)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _is_plain_table(X: Any) -> bool:
+    """Whether X is one table, as scikit-learn knows it, and not a collection of views."""
+    if isinstance(X, MultiViewData | str | os.PathLike | Mapping):
+        return False
+    if type(X).__module__.partition(".")[0] == "xarray":
+        return False
+    if isinstance(X, Sequence):
+        return not any(hasattr(item, "shape") for item in X)
+    return True
+
+
+class MSCAM(_ConsensusClustering):
+    """Multi-view clustering with a learned metric per view and one consensus graph.
+
+    Every view's self-representation and Mahalanobis metric are fitted to a shared sparse graph,
+    the graph to the views' distances, until its connected components are the clusters. There is
+    no k-means on the result and no label in the fit.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters c.
+    alpha : float, default=1.0
+        Ridge of the self-representation, in units of a view's mean squared singular value.
+    graph_weight : float, default=0.1
+        First weight λ of the graph; it grows along the path.
+    n_neighbors : int, default=9
+        Neighbours of a sample in the consensus graph.
+    metric_floor : float, default=1.0
+        Weight of the data distances beside the learned metric (M = floor·I + PPᵀ).
+    metric_ridge : float, default=1.0
+        Ridge on the metric factor P.
+    scale : {"standard", "unit", "minmax", "none"}, default="standard"
+        Scaling of feature views: columns to mean 0 and variance 1, rows to length 1, columns to
+        [0, 1], or as they are.
+    metric : {"features", "distance", "kernel"} or mapping or sequence, default="features"
+        What the numbers of a view are; one for all, by view name, or in order.
+    view_sizes : sequence of int, optional
+        Columns of each view when `fit` gets one 2-D array.
+    max_outer_iter : int, default=30
+        Most outer iterations.
+    tol : float, default=1e-3
+        Partition scores closer than this (relative) are a tie, which the simpler one wins.
+    solver : {"reduced", "paper"}, default="reduced"
+        "paper" runs the corrected Algorithm 2 literally, with dense n×n matrices: slow, for
+        comparison on small data.
+    random_state : int, RandomState or None, default=0
+        Seed of the random start of the eigensolver; results differ only by its tolerance.
+    n_jobs : int or None, default=None
+        Threads of a fit in this process; None or -1 for all cores, 8 at most. The result does
+        not depend on it.
+    client : distributed.Client, optional
+        Run on this Dask cluster, with the same result.
+    callbacks : sequence of callable, optional
+        Called with each event of `mscam_dask.model.records` as it happens.
+
+    Attributes
+    ----------
+    labels_ : (n_samples,) int64
+        Clusters, numbered by first appearance.
+    consensus_graph_ : (n_samples, n_samples) CSR
+        A, rows on the simplex.
+    n_connected_components_ : int
+        Of `consensus_graph_`.
+    status_ : Status
+        How the clusters were reached; ``status_.message`` is a sentence.
+    score_ : float
+        Cross-view modularity of the partition, the label-free mark used along the path.
+    n_iter_ : int
+        Outer iterations.
+    n_neighbors_ : int
+        Neighbours used; more than asked for when the data alone fall into too many pieces.
+    view_names_ : tuple of str
+    view_embeddings_ : dict of str to (n_samples, n_clusters)
+        F_v given the final graph.
+    view_contributions_ : dict of str to float
+        Each view's share in the score, summing to 1.
+    history_ : xarray.Dataset
+        Over (outer_iteration, view).
+    data_findings_ : tuple
+        What was found odd in the data but accepted (all-zero rows, constant columns).
+
+    References
+    ----------
+    N. Xu, Y. Guo, J. Wang, X. Luo, X. He, "Multi-view clustering via simultaneously learning
+    shared subspace and affinity matrix", arXiv:1709.03656.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> centers = np.repeat(np.eye(3), 20, axis=0)
+    >>> views = [10 * centers @ rng.normal(size=(3, d)) + rng.normal(size=(60, d)) for d in (5, 8)]
+    >>> model = MSCAM(n_clusters=3).fit(views)
+    >>> model.n_connected_components_, np.bincount(model.labels_).tolist()
+    (3, [20, 20, 20])
+    """
+
+    _model: Model = "mscam"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        alpha: float = 1.0,
+        graph_weight: float = 0.1,
+        n_neighbors: int = 9,
+        metric_floor: float = 1.0,
+        metric_ridge: float = 1.0,
+        scale: Scale = "standard",
+        metric: str | Mapping[str, str] | Sequence[str] = "features",
+        view_sizes: Sequence[int] | None = None,
+        max_outer_iter: int = 30,
+        tol: float = 1e-3,
+        solver: Literal["reduced", "paper"] = "reduced",
+        random_state: int | np.random.RandomState | None = 0,
+        n_jobs: int | None = None,
+        client: Client | None = None,
+        callbacks: Sequence[Observer] | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.alpha = alpha
+        self.graph_weight = graph_weight
+        self.n_neighbors = n_neighbors
+        self.metric_floor = metric_floor
+        self.metric_ridge = metric_ridge
+        self.scale = scale
+        self.metric = metric
+        self.view_sizes = view_sizes
+        self.max_outer_iter = max_outer_iter
+        self.tol = tol
+        self.solver = solver
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.client = client
+        self.callbacks = callbacks
+
+    def _parameters(self) -> Parameters:
+        return Parameters(
+            n_clusters=self.n_clusters,
+            model="mscam",
+            n_neighbors=self.n_neighbors,
+            alpha=self.alpha,
+            graph_weight=self.graph_weight,
+            metric_floor=self.metric_floor,
+            metric_ridge=self.metric_ridge,
+            scale=self.scale,
+            max_outer_iter=self.max_outer_iter,
+            tol=self.tol,
+            seed=self._seed(),
+        )
+
+
+class MSCAN(_ConsensusClustering):
+    """Multi-view clustering with adaptive neighbours of self-representations, no metric learned.
+
+    The simpler model of the paper: the graph follows plain distances between the columns of
+    self-representations that the graph itself smooths.
+
+    Parameters
+    ----------
+    n_clusters, alpha, graph_weight, n_neighbors, scale, metric, view_sizes, max_outer_iter, tol, \
+solver, random_state, n_jobs, client, callbacks
+        As for `MSCAM`.
+
+    Attributes
+    ----------
+    labels_, consensus_graph_, n_connected_components_, status_, score_, n_iter_, n_neighbors_, \
+view_names_, view_contributions_, history_, data_findings_
+        As for `MSCAM`.
+    view_embeddings_ : dict of str to (n_samples, r_v)
+        The smoothed self-representation of each view in its own basis.
+
+    References
+    ----------
+    As for `MSCAM`.
+    """
+
+    _model: Model = "mscan"
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        alpha: float = 1.0,
+        graph_weight: float = 0.1,
+        n_neighbors: int = 9,
+        scale: Scale = "standard",
+        metric: str | Mapping[str, str] | Sequence[str] = "features",
+        view_sizes: Sequence[int] | None = None,
+        max_outer_iter: int = 30,
+        tol: float = 1e-3,
+        solver: Literal["reduced", "paper"] = "reduced",
+        random_state: int | np.random.RandomState | None = 0,
+        n_jobs: int | None = None,
+        client: Client | None = None,
+        callbacks: Sequence[Observer] | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.alpha = alpha
+        self.graph_weight = graph_weight
+        self.n_neighbors = n_neighbors
+        self.scale = scale
+        self.metric = metric
+        self.view_sizes = view_sizes
+        self.max_outer_iter = max_outer_iter
+        self.tol = tol
+        self.solver = solver
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.client = client
+        self.callbacks = callbacks
+
+    def _parameters(self) -> Parameters:
+        return Parameters(
+            n_clusters=self.n_clusters,
+            model="mscan",
+            n_neighbors=self.n_neighbors,
+            alpha=self.alpha,
+            graph_weight=self.graph_weight,
+            scale=self.scale,
+            max_outer_iter=self.max_outer_iter,
+            tol=self.tol,
+            seed=self._seed(),
+        )
