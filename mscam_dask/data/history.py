@@ -1,0 +1,86 @@
+"""The path of a fit as a labelled array, for analysis and for storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.model.records import OuterRecord
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["history_dataset"]
+
+_PER_ITERATION = {
+    "graph_weight": "weight λ of the accepted graph step",
+    "n_connected_components": "connected components of the consensus graph after the iteration",
+    "score": "cross-view information (nats) of the cut of the graph the iteration started from",
+    "eigengap": "difference of the Laplacian's eigenvalues c+1 and c at the start",
+    "seconds": "wall time of the iteration (s)",
+}
+
+_PER_VIEW = {
+    "primal_residual": "norm of W - F over √c when the inner solver stopped",
+    "dual_residual": "norm of the change of F over √c when the inner solver stopped",
+    "inner_iterations": "iterations of the inner solver",
+    "objective": "the view's terms of the objective",
+}
+
+
+def history_dataset(history: Sequence[OuterRecord], view_names: Sequence[str]) -> xarray.Dataset:
+    """Outer iterations as a Dataset over (outer_iteration, view).
+
+    Parameters
+    ----------
+    history : sequence of OuterRecord
+        Empty when no iteration was needed.
+    view_names : sequence of str
+
+    Returns
+    -------
+    xarray.Dataset
+        Each variable's ``long_name`` says what it is.
+    """
+    import xarray
+
+    per_iteration = {
+        name: ("outer_iteration", np.array([getattr(r, name) for r in history]), _said(prose))
+        for name, prose in _PER_ITERATION.items()
+    }
+    shape = (len(history), len(view_names))
+    per_view = {
+        name: (
+            ("outer_iteration", "view"),
+            _by_view([[getattr(v, name) for v in r.views] for r in history], shape),
+            _said(prose),
+        )
+        for name, prose in _PER_VIEW.items()
+    }
+    per_view["view_score"] = (
+        ("outer_iteration", "view"),
+        _by_view([r.view_scores for r in history], shape),
+        _said("information (nats) on that cut from the view's own neutral graphs"),
+    )
+    return xarray.Dataset(
+        {**per_iteration, **per_view},
+        coords={
+            "outer_iteration": np.array([r.iteration for r in history], dtype=np.int64),
+            "view": list(view_names),
+        },
+    )
+
+
+def _by_view(values: Sequence[Sequence[float]], shape: tuple[int, int]) -> NDArray[np.float64]:
+    """(iteration, view) numbers; NaN where a solver keeps none by view."""
+    table = np.full(shape, np.nan)
+    for row, numbers in zip(table, values, strict=True):
+        row[: len(numbers)] = numbers
+    return table
+
+
+def _said(prose: str) -> dict[str, str]:
+    return {"long_name": prose}

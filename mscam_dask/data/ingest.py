@@ -1,0 +1,238 @@
+"""Files in, one store out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.conversion import common_sample_ids
+from mscam_dask.data.labels import encode_labels
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.readers import Loaded, Selection, Source, read_labels, read_source
+from mscam_dask.data.sources import Metric, RowSource
+from mscam_dask.data.store import open_store
+from mscam_dask.data.store_writer import check_output, write_store
+from mscam_dask.data.views import MetricSpec, as_multi_view, with_metrics
+from mscam_dask.errors import DataError
+
+__all__ = ["IngestReport", "Source", "ViewRecord", "ingest"]
+
+Sources = str | Path | Source | MultiViewData | Sequence[str | Path | Source]
+
+
+@dataclass(frozen=True)
+class ViewRecord:
+    """What was stored of one view."""
+
+    name: str
+    metric: Metric
+    shape: tuple[int, int]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """What `ingest` wrote.
+
+    Attributes
+    ----------
+    output
+        Absolute path of the store.
+    n_samples, views
+        What is in it.
+    n_classes
+        Number of distinct labels, None without labels.
+    has_sample_ids
+        Whether samples have ids.
+    notes
+        What was taken for what, and what was left out, one sentence each.
+    stored_bytes
+        Size of the store on disk.
+    digest
+        `MultiViewData.digest` of the store.
+    """
+
+    output: Path
+    n_samples: int
+    views: tuple[ViewRecord, ...]
+    n_classes: int | None
+    has_sample_ids: bool
+    notes: tuple[str, ...]
+    stored_bytes: int
+    digest: str
+
+
+def ingest(
+    sources: Sources,
+    output: str | Path,
+    *,
+    views: Sequence[str] | Mapping[str, str] | None = None,
+    metric: MetricSpec | None = None,
+    labels: str | Path | Sequence[Any] | NDArray[Any] | None = None,
+    chunk_rows: int | None = None,
+    overwrite: bool = False,
+) -> IngestReport:
+    """Turn files of several views of the same samples into one chunked, checksummed store.
+
+    Parameters
+    ----------
+    sources
+        One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, whitespace-separated text
+        (any other name, such as the UCI files mfeat-pix), NetCDF (.nc), a Zarr directory, or a
+        directory with the six UCI mfeat files. `Source` adds how a file is to be read. A
+        `MultiViewData` is written as it is.
+    output
+        Directory of the store; see `write_store` for how it comes into being.
+    views
+        Which views to take, in which order; a mapping also renames them, {name in the source:
+        name in the store}. All of them by default.
+    metric
+        As in `as_multi_view`; by default what the sources say, else "features".
+    labels
+        Ground truth for evaluation: name of a variable or column of the sources, a file with
+        one label per line, or the labels themselves. By default what the sources call labels.
+    chunk_rows
+        Samples per chunk; by default as many as make 8 MiB in each view.
+    overwrite
+        Replace a store that is there.
+
+    Returns
+    -------
+    IngestReport
+
+    Raises
+    ------
+    DataError
+        When a source cannot be read, holds Python objects, or the views do not fit each
+        other: numbers of samples, ids, names; when a value is NaN or infinite; when `output`
+        exists.
+    ConfigurationError
+        When an option names something that does not exist.
+    """
+    check_output(output, overwrite=overwrite)
+    with ExitStack() as stack:
+        data, notes = _gather(sources, views, labels, stack)
+        data = with_metrics(data, "features" if metric is None else metric)
+        root = write_store(data, output, chunk_rows=chunk_rows, overwrite=overwrite)
+    stored = open_store(root)
+    return IngestReport(
+        output=root,
+        n_samples=stored.n_samples,
+        views=tuple(
+            ViewRecord(view.name, view.metric, view.shape, view.dtype.name) for view in stored.views
+        ),
+        n_classes=None if stored.labels is None else len(np.unique(stored.labels)),
+        has_sample_ids=stored.sample_ids is not None,
+        notes=notes,
+        stored_bytes=sum(file.stat().st_size for file in root.rglob("*") if file.is_file()),
+        digest=stored.digest(),
+    )
+
+
+def _gather(
+    sources: Sources,
+    views: Sequence[str] | Mapping[str, str] | None,
+    labels: str | Path | Sequence[Any] | NDArray[Any] | None,
+    stack: ExitStack,
+) -> tuple[MultiViewData, tuple[str, ...]]:
+    wanted = None if views is None else tuple(views)
+    label_key = labels if isinstance(labels, str) else None
+    if isinstance(sources, MultiViewData):
+        loaded = [_as_loaded(sources)]
+    else:
+        listed = [sources] if isinstance(sources, str | Path | Source) else list(sources)
+        if not listed:
+            raise DataError("No source was given; name at least one file to ingest.")
+        selection = Selection(views=wanted, labels=label_key)
+        loaded = [
+            read_source(item if isinstance(item, Source) else Source(item), selection, stack)
+            for item in listed
+        ]
+    found = tuple(view for item in loaded for view in item.views)
+    chosen = _choose(found, views)
+    codes, names = _labels(loaded, labels)
+    _check_orientation(chosen, codes)
+    ids = common_sample_ids(
+        {f"{item.where}": item.sample_ids for item in loaded if item.sample_ids is not None}
+    )
+    data = as_multi_view(list(chosen))
+    data = replace(data, sample_ids=ids, labels=codes, label_names=names)
+    return data, tuple(note for item in loaded for note in item.notes)
+
+
+def _as_loaded(data: MultiViewData) -> Loaded:
+    return Loaded(
+        where="the data given",
+        views=data.views,
+        labels=data.labels,
+        label_names=data.label_names,
+        sample_ids=data.sample_ids,
+    )
+
+
+def _choose(
+    found: tuple[RowSource, ...], views: Sequence[str] | Mapping[str, str] | None
+) -> tuple[RowSource, ...]:
+    names = [view.name for view in found]
+    if views is None:
+        return found
+    missing = [name for name in views if name not in names]
+    if missing:
+        raise DataError(f"No view is called {missing}; the sources have {names}.")
+    by_name = dict(zip(names, found, strict=True))
+    renamed = views if isinstance(views, Mapping) else {name: name for name in views}
+    return tuple(
+        cast("RowSource", replace(cast("Any", by_name[old]), name=new))
+        for old, new in renamed.items()
+    )
+
+
+def _labels(
+    loaded: Sequence[Loaded], labels: str | Path | Sequence[Any] | NDArray[Any] | None
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
+    known = [item for item in loaded if item.labels is not None]
+    if isinstance(labels, str) and not any(item.labels_are_chosen for item in known):
+        if not Path(labels).is_file():
+            raise DataError(
+                f"labels={labels!r} is neither a variable or column of "
+                f"{', '.join(item.where for item in loaded)}, nor a file. Give one of these, or "
+                "leave it out."
+            )
+        labels = Path(labels)
+    if isinstance(labels, Path):
+        return encode_labels(read_labels(labels))
+    if labels is not None and not isinstance(labels, str):
+        return encode_labels(labels)
+    if isinstance(labels, str):
+        known = [item for item in known if item.labels_are_chosen]
+    if not known:
+        return None, None
+    encoded = [encode_labels(item.labels) for item in known]
+    for item, (codes, names) in zip(known[1:], encoded[1:], strict=True):
+        if names != encoded[0][1] or not np.array_equal(codes, encoded[0][0]):
+            raise DataError(
+                f"{known[0].where} and {item.where} have different labels, so their rows are not "
+                "the same samples in the same order. Put them in one order, or give labels=... "
+                "if only the labels differ."
+            )
+    codes, names = encoded[0]
+    return codes, names if names is not None else known[0].label_names
+
+
+def _check_orientation(views: tuple[RowSource, ...], labels: NDArray[np.int64] | None) -> None:
+    """Refuse (features, samples) matrices, which MATLAB files often hold, with the remedy."""
+    if labels is None or any(view.shape[1] != len(labels) for view in views):
+        return
+    if all(view.shape[0] != len(labels) for view in views):
+        listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
+        raise DataError(
+            f"There are {len(labels)} labels and every view has that many columns ({listing}): "
+            "samples are on columns. Read the file with Source(path, samples_on='columns') "
+            "(--samples-on columns)."
+        )

@@ -1,0 +1,64 @@
+"""Ground-truth labels, as they come, to one int64 per sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.errors import DataError
+
+__all__ = ["encode_labels"]
+
+
+def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
+    """Return (codes, names): whole numbers as they are, text as positions in the sorted names.
+
+    Parameters
+    ----------
+    values
+        (n,), (n, 1) or (1, n) whole numbers of any dtype (MATLAB stores them as double),
+        booleans, or text.
+
+    Returns
+    -------
+    codes
+        (n,) int64.
+    names
+        Names of the codes 0, 1, ... for text, None for numbers.
+
+    Raises
+    ------
+    DataError
+        When labels are not one whole number or text per sample.
+    """
+    array = np.asarray(values)
+    if array.ndim == 0 or array.size != max(array.shape, default=0):
+        raise DataError(
+            f"Labels have shape {array.shape}; allowed is one label per sample, (n,). "
+            "From an indicator matrix take indicator.argmax(axis=1)."
+        )
+    flat = array.ravel()
+    if flat.dtype.kind == "O" and all(isinstance(item, str) for item in flat):
+        flat = flat.astype(np.str_)
+    if flat.dtype.kind in "UT":
+        names, codes = np.unique(flat.astype(np.str_), return_inverse=True)
+        return codes.astype(np.int64), tuple(names.tolist())
+    if flat.dtype.kind in "bi" or (flat.dtype.kind == "u" and flat.dtype.itemsize < 8):
+        return flat.astype(np.int64), None
+    if flat.dtype.kind in "fu":
+        whole = np.isfinite(flat) & (np.abs(flat) < 2.0**62)
+        whole &= np.floor(flat) == flat
+        if whole.all():
+            return flat.astype(np.int64), None
+        rows = np.flatnonzero(~whole)
+        raise DataError(
+            f"{rows.size} label(s) are not whole numbers, the first {flat[rows[0]]} in row "
+            f"{rows[0]}; allowed are integers or text, one per sample. Give unlabelled samples a "
+            "number of their own, for example -1."
+        )
+    raise DataError(
+        f"Labels have dtype {flat.dtype}; allowed are integers or text, one per sample. Encode "
+        "them with numpy.unique(y, return_inverse=True)[1]."
+    )

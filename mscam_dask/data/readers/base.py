@@ -1,0 +1,166 @@
+"""What readers are given and what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.sources import METRICS, Metric, RowSource
+from mscam_dask.errors import ConfigurationError, DataError
+
+__all__ = [
+    "LABEL_NAMES",
+    "Loaded",
+    "Selection",
+    "Source",
+    "is_label_vector",
+    "metric_named",
+    "oriented",
+    "unreadable",
+]
+
+LABEL_NAMES = ("labels", "label", "y", "gt", "gnd", "truth", "truelabel", "target", "class")
+"""Names, in any case, under which a vector of whole numbers or text is taken for labels."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, and how it is to be read where that cannot be seen from the file.
+
+    Parameters
+    ----------
+    path
+        File or directory.
+    name
+        Name of its view, for formats that hold one; by default the file's name without ending.
+    samples_on
+        "columns" for (features, samples) matrices, which are then transposed.
+    header
+        Whether the first line of a text file names the columns; None: it does when it is not
+        all numbers.
+    id_column
+        Name or position (0, 1, ...) of the column of a text file with sample ids; None: the
+        first column, when it is not numeric or is called id, sample or the like.
+    delimiter
+        Of a text file; None: comma for .csv, tab for .tsv, any white space otherwise.
+    """
+
+    path: str | Path
+    name: str | None = None
+    samples_on: Literal["rows", "columns"] = "rows"
+    header: bool | None = None
+    id_column: str | int | None = None
+    delimiter: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.samples_on not in ("rows", "columns"):
+            raise ConfigurationError(
+                f"samples_on={self.samples_on!r} for {self.path}; allowed are 'rows' and 'columns'."
+            )
+
+    @property
+    def file(self) -> Path:
+        """The path, as a Path."""
+        return Path(self.path)
+
+    @property
+    def view_name(self) -> str:
+        """Name of the only view of this file."""
+        return self.name if self.name is not None else self.file.stem
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which views to read (None: all) and what is called labels (None: see `LABEL_NAMES`)."""
+
+    views: tuple[str, ...] | None = None
+    labels: str | None = None
+
+    def wants(self, name: str) -> bool:
+        """Tell whether a view is to be read; one that is not may be left untouched."""
+        return self.views is None or name in self.views
+
+    def is_labels(self, name: str) -> bool:
+        """Tell whether a variable of this name is to be taken for labels."""
+        return name.lower() in LABEL_NAMES if self.labels is None else name == self.labels
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """What one source holds.
+
+    Attributes
+    ----------
+    where
+        The source, for messages.
+    views
+        Its views; files stay open as long as the reader's stack.
+    labels, label_names, sample_ids
+        What else it says of the samples, None where nothing.
+    labels_are_chosen
+        Whether labels are those asked for by name, not by convention.
+    notes
+        What was taken for what, and what was left out.
+    """
+
+    where: str
+    views: tuple[RowSource, ...]
+    labels: NDArray[Any] | None = None
+    label_names: tuple[str, ...] | None = None
+    sample_ids: tuple[str, ...] | None = None
+    labels_are_chosen: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def is_label_vector(values: NDArray[Any]) -> bool:
+    """Tell whether an array has one entry per sample, (n,), (n, 1) or (1, n), not of objects."""
+    return (
+        values.dtype.kind in "biufU"
+        and values.ndim in (1, 2)
+        and values.size == max(values.shape, default=0)
+    )
+
+
+def oriented(values: Any, source: Source) -> Any:
+    """Return the table with samples on rows, as `source` says; a view, not a copy."""
+    return values.T if source.samples_on == "columns" and np.ndim(values) == 2 else values
+
+
+def metric_named(recorded: object, view: str, source: Source) -> Metric:
+    """Return the metric a file records for a view.
+
+    Raises
+    ------
+    DataError
+        When it is none of the metrics.
+    """
+    for metric in METRICS:
+        if recorded == metric:
+            return metric
+    raise DataError(
+        f"{source.path} says {recorded!r} for view {view!r}; allowed are {list(METRICS)}. Correct "
+        "the file, or save it without and give metric=..."
+    )
+
+
+@contextmanager
+def unreadable(source: Source, what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn a library's errors while reading into a DataError that names the file."""
+    caught: tuple[type[Exception], ...] = (OSError, *errors)
+    try:
+        yield
+    except DataError:
+        raise
+    except caught as error:
+        if isinstance(error, PermissionError):
+            raise
+        raise DataError(
+            f"{source.path} cannot be read as {what}: {error}. Check that the file is complete "
+            "and what its name says it is."
+        ) from error

@@ -1,0 +1,153 @@
+"""NumPy archives (.npz) and arrays (.npy); pickled objects are refused, never loaded."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mscam_dask.data.conversion import rows_of
+from mscam_dask.data.readers.base import (
+    Loaded,
+    Selection,
+    Source,
+    is_label_vector,
+    metric_named,
+    oriented,
+    unreadable,
+)
+from mscam_dask.data.sources import RowSource
+from mscam_dask.errors import DataError
+
+__all__ = ["read_npy", "read_npz"]
+
+_NUMBERED = re.compile(r"view_(\d+)")
+_DESCRIPTIVE = ("view_names", "kind", "label_names", "sample_ids", "digests")
+_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+
+
+def read_npy(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001
+    """Read one (n, d) array, mapped into memory rather than loaded."""
+    with unreadable(source, "a NumPy array (.npy) of numbers", *_ERRORS):
+        values = np.load(source.file, mmap_mode="r", allow_pickle=False)
+    views = (rows_of(oriented(values, source), name=source.view_name),)
+    return Loaded(where=str(source.path), views=views)
+
+
+def read_npz(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
+    """Read an archive with view_0, view_1, ... (and labels, view_names, kind, sample_ids).
+
+    An archive without such keys gives one view per two-dimensional array, named by its key;
+    one written by scipy.sparse.save_npz gives one view.
+    """
+    with unreadable(source, "a NumPy archive (.npz) of numbers", *_ERRORS):
+        # Opened here: np.load leaves a damaged archive open.
+        stream = stack.enter_context(source.file.open("rb"))
+        archive = stack.enter_context(np.load(stream, allow_pickle=False))
+        keys: list[str] = list(archive.files)
+        if {"indices", "indptr", "format", "shape", "data"} <= set(keys):
+            matrix: Any = sparse.load_npz(source.file)
+            views = (rows_of(oriented(matrix, source), name=source.view_name),)
+            return Loaded(where=str(source.path), views=views)
+        if any(_NUMBERED.fullmatch(key) for key in keys):
+            return _read_numbered(archive, source, selection)
+        return _read_named(archive, source, selection)
+
+
+def _read_numbered(archive: Any, source: Source, selection: Selection) -> Loaded:
+    keys = sorted(
+        (key for key in archive.files if _NUMBERED.fullmatch(key)), key=lambda key: int(key[5:])
+    )
+    names = _texts(archive, "view_names", len(keys), source) or tuple(keys)
+    kinds = _texts(archive, "kind", len(keys), source) or ("features",) * len(keys)
+    views: list[RowSource] = [
+        rows_of(
+            oriented(_array(archive, key, source), source),
+            name=name,
+            metric=metric_named(kind, name, source),
+        )
+        for key, name, kind in zip(keys, names, kinds, strict=True)
+        if selection.wants(name)
+    ]
+    labels_key = _labels_key(archive.files, selection, but=keys)
+    used = {*keys, *_DESCRIPTIVE, labels_key}
+    ignored = [key for key in archive.files if key not in used]
+    ids = _array(archive, "sample_ids", source) if "sample_ids" in archive.files else None
+    return Loaded(
+        where=str(source.path),
+        views=tuple(views),
+        labels=None if labels_key is None else _array(archive, labels_key, source),
+        label_names=_texts(archive, "label_names", None, source),
+        sample_ids=None if ids is None else tuple(str(item) for item in ids.tolist()),
+        labels_are_chosen=labels_key is not None and selection.labels is not None,
+        notes=(f"{source.path}: left out {ignored}.",) if ignored else (),
+    )
+
+
+def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
+    views: list[RowSource] = []
+    labels: NDArray[Any] | None = None
+    ignored: list[str] = []
+    notes: list[str] = []
+    for key in archive.files:
+        is_labels = selection.is_labels(key) and labels is None
+        if not is_labels and not selection.wants(key):
+            continue
+        values = _array(archive, key, source)
+        if is_labels and is_label_vector(values):
+            labels = values
+            notes.append(f"{source.path}: {key!r} taken as labels.")
+        elif values.ndim == 2:
+            views.append(rows_of(oriented(values, source), name=key))
+        else:
+            ignored.append(f"{key} {values.shape}")
+    if ignored:
+        notes.append(f"{source.path}: left out {ignored}, which are not (n, d).")
+    if not views:
+        raise DataError(
+            f"{source.path} has no view: its keys are {list(archive.files)}; allowed are view_0, "
+            "view_1, ..., or two-dimensional arrays under any name."
+        )
+    return Loaded(
+        where=str(source.path),
+        views=tuple(views),
+        labels=labels,
+        labels_are_chosen=labels is not None and selection.labels is not None,
+        notes=tuple(notes),
+    )
+
+
+def _labels_key(keys: list[str], selection: Selection, *, but: list[str]) -> str | None:
+    found = [key for key in keys if selection.is_labels(key) and key not in (*but, *_DESCRIPTIVE)]
+    return found[0] if found else None
+
+
+def _array(archive: Any, key: str, source: Source) -> NDArray[Any]:
+    try:
+        values: NDArray[Any] = archive[key]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise DataError(
+            f"{source.path} holds Python objects under {key!r}; they are refused, since loading "
+            "them runs code of whoever wrote the file. Save numbers or text arrays only."
+        ) from error
+    return values
+
+
+def _texts(archive: Any, key: str, count: int | None, source: Source) -> tuple[str, ...] | None:
+    if key not in archive.files:
+        return None
+    values = np.atleast_1d(_array(archive, key, source))
+    if values.ndim != 1 or (count is not None and len(values) != count):
+        raise DataError(
+            f"{source.path} has {values.size} entries under {key!r} for {count} views; there must "
+            "be one for each."
+        )
+    return tuple(str(item) for item in values.tolist())

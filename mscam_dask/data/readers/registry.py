@@ -1,0 +1,95 @@
+"""Which reader reads what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from mscam_dask.data.mfeat import load_mfeat, mfeat_file
+from mscam_dask.data.readers.base import Loaded, Selection, Source
+from mscam_dask.data.readers.matlab import read_mat
+from mscam_dask.data.readers.numpy_files import read_npy, read_npz
+from mscam_dask.data.readers.text import read_text
+from mscam_dask.data.readers.xarray_files import read_netcdf, read_zarr
+from mscam_dask.errors import DataError
+
+__all__ = ["FORMATS", "Format", "read_source"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: what it is called, what it looks like, who reads it."""
+
+    name: str
+    matches: Callable[[Path], bool]
+    read: Callable[[Source, Selection, ExitStack], Loaded]
+
+
+def _ends_with(*suffixes: str) -> Callable[[Path], bool]:
+    return lambda path: path.is_file() and path.suffix.lower() in suffixes
+
+
+def _is_zarr(path: Path) -> bool:
+    return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray"))
+
+
+def _is_mfeat(path: Path) -> bool:
+    return path.is_dir() and any(mfeat_file(path, name) for name in ("fac", "fou", "pix"))
+
+
+def _read_mfeat(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001
+    data = load_mfeat(source.file)
+    return Loaded(
+        where=str(source.path),
+        views=data.views,
+        labels=data.labels,
+        label_names=data.label_names,
+        labels_are_chosen=selection.labels == "labels",
+    )
+
+
+_BINARY = (".pkl", ".pickle", ".joblib", ".pt", ".rds", ".xlsx", ".xls", ".parquet", ".feather")
+
+# Tried in this order; a file no other format claims is whitespace-separated text.
+FORMATS: tuple[Format, ...] = (
+    Format("NumPy archive (.npz)", _ends_with(".npz"), read_npz),
+    Format("NumPy array (.npy)", _ends_with(".npy"), read_npy),
+    Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),
+    Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
+    Format("Zarr directory", _is_zarr, read_zarr),
+    Format("directory of the UCI mfeat files", _is_mfeat, _read_mfeat),
+    Format(
+        "text (.csv, .tsv, white space)",
+        lambda path: path.is_file() and path.suffix.lower() not in _BINARY,
+        read_text,
+    ),
+)
+
+
+def read_source(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
+    """Read one source with the first format that claims it.
+
+    Parameters
+    ----------
+    source, selection
+        What to read and what of it.
+    stack
+        Keeps files open for views that are read later; closed by the caller.
+
+    Raises
+    ------
+    DataError
+        When the path does not exist, no format claims it, or its contents are not usable.
+    """
+    path = source.file
+    if not path.exists():
+        raise DataError(f"There is no {path}. Check the path (relative to {Path.cwd()}).")
+    for candidate in FORMATS:
+        if candidate.matches(path):
+            return candidate.read(source, selection, stack)
+    raise DataError(
+        f"{path} is in no format that can be read; allowed are "
+        f"{', '.join(candidate.name for candidate in FORMATS)}. Convert it to one of them."
+    )

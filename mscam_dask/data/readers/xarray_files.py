@@ -1,0 +1,129 @@
+"""NetCDF files and Zarr stores, through xarray; our own stores through `open_store`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from mscam_dask.data.conversion import dataset_views, rows_of
+from mscam_dask.data.readers.base import (
+    Loaded,
+    Selection,
+    Source,
+    metric_named,
+    oriented,
+    unreadable,
+)
+from mscam_dask.data.store import is_store, open_store
+from mscam_dask.errors import DataError
+
+__all__ = ["read_netcdf", "read_zarr"]
+
+_ERRORS = (ValueError, KeyError, TypeError, RuntimeError, AttributeError)
+_METADATA = (".zarray", "zarr.json", ".zmetadata")
+
+
+def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
+    """Read the two-dimensional variables of a NetCDF file, by blocks, later."""
+    import xarray as xr
+
+    with unreadable(
+        source, "a NetCDF file (pip install 'mscam-dask[netcdf]' if no engine is found)", *_ERRORS
+    ):
+        dataset = stack.enter_context(xr.open_dataset(source.file, chunks={}))
+        return _from_dataset(dataset, source, selection)
+
+
+def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
+    """Read a store of this package, an xarray store, or a single (n, d) Zarr array."""
+    import dask.array as da
+    import xarray as xr
+    import zarr
+
+    if is_store(source.file):
+        data = open_store(source.file)
+        views = tuple(view for view in data.views if selection.wants(view.name))
+        return Loaded(
+            where=str(source.path),
+            views=views,
+            labels=data.labels,
+            label_names=data.label_names,
+            sample_ids=data.sample_ids,
+            labels_are_chosen=selection.labels == "labels" and data.labels is not None,
+        )
+    _refuse_pickles(source.file)
+    with unreadable(source, "a Zarr store", *_ERRORS):
+        node = zarr.open(source.file, mode="r")
+        if isinstance(node, zarr.Array):
+            values = da.from_zarr(node)  # type: ignore[no-untyped-call]
+            return Loaded(
+                where=str(source.path),
+                views=(rows_of(oriented(values, source), name=source.view_name),),
+            )
+        dataset = stack.enter_context(xr.open_zarr(source.file, chunks={}, consolidated=False))
+        return _from_dataset(dataset, source, selection)
+
+
+def _from_dataset(dataset: Any, source: Source, selection: Selection) -> Loaded:
+    if selection.labels is not None and selection.labels in dataset.data_vars:
+        kept = dataset.rename({selection.labels: "labels"})
+        are_chosen = True
+    else:
+        kept, are_chosen = dataset, False
+    if selection.views is not None:
+        unwanted = [
+            name for name in kept.data_vars if name != "labels" and not selection.wants(str(name))
+        ]
+        kept = kept.drop_vars(unwanted)
+    if not kept.data_vars:
+        raise DataError(
+            f"{source.path} has none of the views asked for; its variables are "
+            f"{[str(name) for name in dataset.data_vars]}."
+        )
+    tables, ids, labels = dataset_views(kept)
+    views = tuple(
+        rows_of(
+            table,
+            name=name,
+            metric=metric_named(table.attrs.get("metric", "features"), name, source),
+        )
+        for name, table in tables.items()
+    )
+    return Loaded(
+        where=str(source.path),
+        views=views,
+        labels=labels,
+        sample_ids=ids,
+        labels_are_chosen=are_chosen,
+    )
+
+
+def _refuse_pickles(root: Path) -> None:
+    """Refuse stores with pickled objects before anything is decoded: unpickling runs code."""
+    for file in root.rglob("*"):
+        if file.name not in _METADATA or not file.is_file():
+            continue
+        try:
+            metadata = json.loads(file.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{file} is no usable Zarr metadata ({error}). Restore it from a copy."
+            ) from error
+        if "pickle" in json.dumps(_codec_names(metadata)).lower():
+            raise DataError(
+                f"{file} declares pickled Python objects; they are refused, since reading them runs "
+                "code of whoever wrote the store. Write it again with numeric arrays only."
+            )
+
+
+def _codec_names(metadata: Any) -> list[str]:
+    """Every "id" and "name" of a codec or filter, at any depth, attributes aside."""
+    if isinstance(metadata, list):
+        return [name for item in metadata for name in _codec_names(item)]
+    if not isinstance(metadata, dict):
+        return []
+    names = [str(metadata[field]) for field in ("id", "name") if field in metadata]
+    nested = [value for key, value in metadata.items() if key != "attributes"]
+    return names + _codec_names(nested)

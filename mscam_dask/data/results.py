@@ -1,0 +1,269 @@
+"""The store of a run's result: labels, consensus graph, view embeddings and history.
+
+Layout, version 1, one Zarr v3 group::
+
+    result.zarr/                    attributes: format, format_version, status, n_samples,
+        |                           n_connected_components, n_neighbors, score, view_names,
+        |                           view_contributions, and the names in the last two groups
+        labels                      (sample,) int64, the cluster of each sample
+        consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
+        consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
+        consensus_graph/indptr
+        view_embeddings/0           (sample, component) float64; attribute: name
+        history/graph_weight        (outer_iteration,) or (outer_iteration, view); attribute:
+        history/...                 long_name
+
+The rules are those of `mscam_dask.data.schema`: crc32c on every chunk, every chunk written,
+numbers only, names in attributes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.history import history_dataset
+from mscam_dask.data.store import (
+    _METADATA_ERRORS,
+    _check_codecs,
+    _corrupt,
+    _open_array,
+    _read_chunk,
+    _root_attributes,
+)
+from mscam_dask.data.store_writer import _create, _full_disk_is_temporary, _sync_tree
+from mscam_dask.errors import DataError
+from mscam_dask.model.solution import Solution
+
+if TYPE_CHECKING:
+    import xarray
+    from scipy.sparse import csr_array
+
+__all__ = ["FORMAT", "FORMAT_VERSION", "StoredResult", "is_result", "read_result", "write_result"]
+
+FORMAT = "mscam_dask.result"
+FORMAT_VERSION = 1
+
+_CHUNK_ENTRIES = 2**20
+_CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
+
+
+@dataclass(frozen=True, eq=False)
+class StoredResult:
+    """What a result store holds.
+
+    Attributes
+    ----------
+    labels : (n,) int64
+    consensus_graph : (n, n) CSR
+        Rows on the simplex.
+    n_connected_components : int
+    status : str
+        Name of a `mscam_dask.model.status.Status`.
+    score : float
+        Cross-view modularity of the labels.
+    n_neighbors : int
+    view_embeddings : dict of str to (n, r)
+    view_contributions : dict of str to float
+    history : xarray.Dataset
+        Over (outer_iteration, view).
+    """
+
+    labels: NDArray[np.int64]
+    consensus_graph: csr_array[np.float64]
+    n_connected_components: int
+    status: str
+    score: float
+    n_neighbors: int
+    view_embeddings: dict[str, NDArray[np.float64]]
+    view_contributions: dict[str, float]
+    history: xarray.Dataset
+
+
+def is_result(path: Path) -> bool:
+    """Tell whether a directory is a result store of this package (any version)."""
+    try:
+        return bool(_root_attributes(path).get("format") == FORMAT)
+    except DataError:
+        return False
+
+
+def write_result(solution: Solution, output: str | Path) -> Path:
+    """Write a fit's result as one store.
+
+    Parameters
+    ----------
+    solution
+        Of `mscam_dask.engine.fit.run_fit`, or an estimator's ``solution_``.
+    output
+        Directory to make; nothing may be there. It appears complete or not at all: a sibling
+        directory is written, read back, synced to disk and renamed.
+
+    Returns
+    -------
+    Path
+        Absolute path of the store.
+
+    Raises
+    ------
+    DataError
+        When `output` exists.
+    TemporaryFailure
+        When the disk is full; nothing is left behind.
+    """
+    root = Path(output).absolute()
+    if root.exists():
+        raise DataError(f"{root} exists; a result is never written over. Choose another output.")
+    root.parent.mkdir(parents=True, exist_ok=True)
+    partial = root.with_name(f".{root.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with _full_disk_is_temporary(root):
+            _write(solution, partial)
+            read_result(partial)
+            _sync_tree(partial)
+            partial.rename(root)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return root
+
+
+def _write(solution: Solution, directory: Path) -> None:
+    import zarr
+
+    names = tuple(solution.view_contributions)
+    history = history_dataset(solution.history, names).drop_vars("view").variables
+    group = zarr.open_group(
+        directory,
+        mode="w-",
+        zarr_format=3,
+        attributes={
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "status": solution.status.name,
+            "n_samples": len(solution.labels),
+            "n_connected_components": int(solution.n_connected_components),
+            "n_neighbors": int(solution.n_neighbors),
+            "score": float(solution.score),
+            "view_names": list(names),
+            "view_contributions": [float(share) for share in solution.view_contributions.values()],
+            "view_embeddings": list(solution.view_embeddings),
+            "history": [str(name) for name in history],
+        },
+    )
+    _put(group, "labels", solution.labels.astype("<i8"), ("sample",))
+    graph = solution.consensus_graph
+    sparse = group.create_group("consensus_graph")
+    sparse.attrs.update(_CSR, shape=[int(size) for size in graph.shape])
+    _put(sparse, "data", graph.data.astype("<f8"), ("entry",))
+    _put(sparse, "indices", graph.indices.astype("<i8"), ("entry",))
+    _put(sparse, "indptr", graph.indptr.astype("<i8"), ("edge",))
+    for index, (name, values) in enumerate(solution.view_embeddings.items()):
+        key = f"view_embeddings/{index}"
+        array = _put(group, key, values.astype("<f8"), ("sample", "component"))
+        array.attrs["name"] = name
+    for variable_name, variable in history.items():
+        numbers = variable.values.astype("<i8" if variable.dtype.kind in "iub" else "<f8")
+        dims = tuple(str(dim) for dim in variable.dims)
+        array = _put(group, f"history/{variable_name}", numbers, dims)
+        array.attrs.update({key: str(prose) for key, prose in variable.attrs.items()})
+
+
+def _put(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> Any:
+    """Write one array, chunked by rows."""
+    width = max(1, int(np.prod(values.shape[1:])))
+    rows = max(1, min(len(values), _CHUNK_ENTRIES // width))
+    chunks = (rows, *(max(1, size) for size in values.shape[1:]))
+    array = _create(group, key, values.shape, chunks, values.dtype, dims)
+    array[:] = values
+    return array
+
+
+def read_result(path: str | Path) -> StoredResult:
+    """Read a store written by `write_result`.
+
+    Raises
+    ------
+    DataError
+        When there is no result at the path, or it was written by a newer version.
+    StoreCorruptError
+        When a file is missing or damaged; the message names it.
+    """
+    from scipy.sparse import csr_array
+
+    root = Path(path).absolute()
+    attributes = _root_attributes(root)
+    if attributes.get("format") != FORMAT:
+        raise DataError(
+            f"{root} is a Zarr group, but no result of this package (format="
+            f"{attributes.get('format')!r}). Give the result.zarr of a run directory."
+        )
+    if attributes.get("format_version") != FORMAT_VERSION:
+        raise DataError(
+            f"{root} has format version {attributes.get('format_version')!r}; this version reads "
+            f"{FORMAT_VERSION}. Upgrade mscam_dask, or run the pipeline again."
+        )
+    try:
+        n_samples = int(attributes["n_samples"])
+        names = tuple(str(name) for name in attributes["view_names"])
+        shares = tuple(float(share) for share in attributes["view_contributions"])
+        n_components = int(attributes["n_connected_components"])
+        contributions = dict(zip(names, shares, strict=True))
+        status, score = str(attributes["status"]), float(attributes["score"])
+        n_neighbors = int(attributes["n_neighbors"])
+        embedded = [str(name) for name in attributes["view_embeddings"]]
+        recorded = [str(name) for name in attributes["history"]]
+    except _METADATA_ERRORS as error:
+        raise _corrupt(root / "zarr.json", f"attribute missing or unusable: {error!r}") from error
+    data, indices, indptr = (
+        _get(root, f"consensus_graph/{part}")[0] for part in ("data", "indices", "indptr")
+    )
+    labels = _get(root, "labels")[0]
+    if len(labels) != n_samples or len(indptr) != n_samples + 1:
+        raise _corrupt(root / "labels", f"not one entry for each of {n_samples} samples")
+    try:
+        graph = csr_array((data, indices, indptr), shape=(n_samples, n_samples))
+        graph.check_format(full_check=True)
+    except ValueError as error:
+        raise _corrupt(root / "consensus_graph", f"no sparse matrix: {error}") from error
+    return StoredResult(
+        labels=labels,
+        consensus_graph=graph,
+        n_connected_components=n_components,
+        status=status,
+        score=score,
+        n_neighbors=n_neighbors,
+        view_embeddings={
+            name: _get(root, f"view_embeddings/{index}")[0] for index, name in enumerate(embedded)
+        },
+        view_contributions=contributions,
+        history=_history(root, names, recorded),
+    )
+
+
+def _history(root: Path, view_names: tuple[str, ...], recorded: list[str]) -> xarray.Dataset:
+    import xarray
+
+    variables = {}
+    for name in recorded:
+        if not name.isidentifier():
+            raise _corrupt(root / "zarr.json", f"{name!r} is no name of a history variable")
+        values, array = _get(root, f"history/{name}")
+        variables[name] = (array.metadata.dimension_names, values, dict(array.attrs))
+    return xarray.Dataset(variables, coords={"view": list(view_names)})
+
+
+def _get(root: Path, key: str) -> tuple[NDArray[Any], Any]:
+    """Read one array, chunk by chunk; the values and the array."""
+    array = _open_array(root, key)
+    _check_codecs(array, root / key / "zarr.json")
+    values = np.empty(array.shape, dtype=array.dtype)
+    for start in range(0, array.shape[0], array.chunks[0]):
+        rows = slice(start, min(start + array.chunks[0], array.shape[0]))
+        values[rows] = _read_chunk(array, root / key, rows)
+    return values, array

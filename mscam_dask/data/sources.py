@@ -1,0 +1,290 @@
+"""Where the rows of one view come from.
+
+A `RowSource` hands out blocks of rows as C-ordered float64 whatever holds them, so that
+the code above never learns whether a view lives in memory, in a Dask graph or in a store.
+Sources are small values: they can be compared by field, replaced with
+`dataclasses.replace`, and pickled to a worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from mscam_dask.errors import DataError
+
+if TYPE_CHECKING:
+    import dask.array as da
+
+__all__ = [
+    "BLOCK_BYTES",
+    "METRICS",
+    "ArrayRows",
+    "DaskRows",
+    "Metric",
+    "RowSource",
+    "ViewDigest",
+    "as_rows",
+    "check_row_range",
+    "check_view",
+    "row_ranges",
+    "view_digest",
+]
+
+Metric = Literal["features", "distance", "kernel"]
+"""What the numbers of a view are: coordinates of the samples (n, d), pairwise distances
+(n, n, not squared) or a kernel (n, n)."""
+
+METRICS: tuple[Metric, ...] = get_args(Metric)
+
+BLOCK_BYTES = 64 * 2**20
+"""Float64 bytes of one row block when a whole view is streamed."""
+
+_UNUSABLE_KINDS = {
+    "O": "Python objects",
+    "c": "complex numbers",
+    "M": "dates",
+    "m": "time differences",
+    "S": "byte strings",
+    "U": "text",
+    "T": "text",
+    "V": "structured or raw records",
+}
+
+_REMEDIES = {
+    "O": "convert it to numbers first, for example with numpy.asarray(view, dtype=float)",
+    "c": "give the real and imaginary parts (or modulus and phase) as columns",
+    "M": "give a number instead, for example days since a reference date",
+    "m": "divide by a unit, for example view / numpy.timedelta64(1, 's')",
+    "S": "encode it as numbers first, for example one column per category",
+    "U": "encode it as numbers first, for example one column per category",
+    "T": "encode it as numbers first, for example one column per category",
+    "V": "pick the numeric fields and stack them as columns",
+}
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """One view, readable by row blocks.
+
+    Attributes
+    ----------
+    name
+        Name of the view; any text, never used as a path.
+    metric
+        "features" (n, d), "distance" (n, n) or "kernel" (n, n).
+    shape
+        (n samples, d columns).
+    dtype
+        Type of the values where they are held; `read` always returns float64.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def metric(self) -> Metric: ...
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1, (stop - start, d), C-contiguous, not to be written to."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRows:
+    """A view held in memory, dense or compressed sparse row.
+
+    Parameters
+    ----------
+    array
+        (n, d) real values: any dtype, memory order or byte order; a view of the caller's
+        memory is enough, nothing is copied here.
+    name, metric
+        See `RowSource`.
+
+    Raises
+    ------
+    DataError
+        When the array is not two-dimensional or its dtype is not a real number's.
+    """
+
+    array: NDArray[Any] | sparse.csr_array[Any]
+    name: str
+    metric: Metric = "features"
+
+    def __post_init__(self) -> None:
+        check_view(self.name, self.array.shape, self.array.dtype)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n_samples, n_columns = self.array.shape
+        return int(n_samples), int(n_columns)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.array.dtype)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64; no copy when they already are."""
+        check_row_range(self, start, stop)
+        block = self.array[start:stop]
+        return as_rows(block.toarray() if isinstance(block, sparse.csr_array) else block)
+
+
+@dataclass(frozen=True, eq=False)
+class DaskRows:
+    """A view that is a Dask array; blocks are computed in the thread that reads them.
+
+    Parameters
+    ----------
+    array
+        (n, d) Dask array with known chunk sizes, holding a graph of its own (not futures
+        of a cluster: a worker that reads a block must be able to compute it alone).
+    name, metric
+        See `RowSource`.
+
+    Raises
+    ------
+    DataError
+        When the shape is unknown, not two-dimensional, the dtype is not a real number's, or
+        the array is persisted on a cluster.
+    """
+
+    array: da.Array
+    name: str
+    metric: Metric = "features"
+
+    def __post_init__(self) -> None:
+        if any(np.isnan(size) for size in self.array.shape):
+            raise DataError(
+                f"View {self.name!r} is a Dask array of unknown shape {self.array.shape}; the "
+                "number of samples must be known before work starts. Call "
+                ".compute_chunk_sizes() on it (or .to_dask_array(lengths=True) on a frame)."
+            )
+        check_view(self.name, self.array.shape, self.array.dtype)
+        if any(
+            type(task).__module__.startswith("distributed")
+            for task in dict(self.array.dask).values()
+        ):
+            raise DataError(
+                f"View {self.name!r} is a Dask array persisted on a cluster: its blocks are futures "
+                "that a worker cannot compute by itself. Pass the array as it was before "
+                ".persist(), or write it with mscam_dask.data.ingest and pass the store's path."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n_samples, n_columns = self.array.shape
+        return int(n_samples), int(n_columns)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.array.dtype
+        return dtype
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows of the largest chunk."""
+        return max(1, *(int(rows) for rows in self.array.chunks[0]))
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64, computed here and now."""
+        check_row_range(self, start, stop)
+        block: Any = self.array[start:stop].compute(scheduler="synchronous")
+        return as_rows(block.toarray() if hasattr(block, "toarray") else block)
+
+
+def as_rows(block: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a block as C-contiguous, native, read-only float64; a view where it already is.
+
+    Extended-precision values beyond the range of float64 become infinite (and are refused
+    by validation, like any infinite value).
+    """
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(block, dtype=np.float64).view()
+    rows.flags.writeable = False
+    return rows
+
+
+def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
+    """Refuse a view that is not a two-dimensional table of real numbers.
+
+    Raises
+    ------
+    DataError
+        Naming the view, what it holds and how to convert it.
+    """
+    resolved = np.dtype(dtype)
+    if resolved.kind not in "biuf":
+        held = _UNUSABLE_KINDS.get(resolved.kind, "values that are not numbers")
+        remedy = _REMEDIES.get(resolved.kind, "convert it to numbers first")
+        raise DataError(
+            f"View {name!r} holds {held} (dtype {resolved}); allowed are real numbers "
+            f"(bool, integer, floating point). To use it, {remedy}."
+        )
+    if len(shape) != 2:
+        raise DataError(
+            f"View {name!r} has {len(shape)} dimension(s), shape {tuple(shape)}; allowed is a "
+            "two-dimensional array (samples, features). Reshape a single feature to (n, 1), "
+            "flatten images to one row per sample."
+        )
+
+
+def check_row_range(source: RowSource, start: int, stop: int) -> None:
+    """Refuse row ranges outside the view (NumPy would shorten them silently)."""
+    n_samples = source.shape[0]
+    if not 0 <= start <= stop <= n_samples:
+        raise IndexError(
+            f"Rows {start}:{stop} of view {source.name!r} asked for; it has rows 0:{n_samples}."
+        )
+
+
+def row_ranges(source: RowSource, *, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, int]]:
+    """Cut a view into consecutive (start, stop) row ranges of at most `block_bytes` float64 bytes.
+
+    Ranges follow the source's own chunks where it has some, so that no chunk is decoded
+    twice; a range has at least one row.
+    """
+    n_samples, n_columns = source.shape
+    rows = max(1, block_bytes // max(1, 8 * n_columns))
+    chunk_rows = int(getattr(source, "chunk_rows", 1))
+    if chunk_rows <= rows:
+        rows -= rows % chunk_rows
+    for start in range(0, n_samples, rows):
+        yield start, min(start + rows, n_samples)
+
+
+class ViewDigest:
+    """SHA-256 of a view's shape and values, fed with its rows in order.
+
+    Values count as little-endian float64, negative zero as zero, so that the same numbers give
+    the same digest whatever holds them; name and metric are not part of it.
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._hash = hashlib.sha256(f"{shape[0]}x{shape[1]};".encode())
+
+    def update(self, rows: NDArray[np.float64]) -> None:
+        """Add the next rows."""
+        self._hash.update((rows + 0.0).astype("<f8", copy=False).data)
+
+    def hexdigest(self) -> str:
+        """Return the digest of what was added so far, 64 hexadecimal digits."""
+        return self._hash.hexdigest()
+
+
+def view_digest(source: RowSource) -> str:
+    """Read a view once and return its `ViewDigest`, 64 hexadecimal digits."""
+    digest = ViewDigest(source.shape)
+    for start, stop in row_ranges(source):
+        digest.update(source.read(start, stop))
+    return digest.hexdigest()

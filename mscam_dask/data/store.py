@@ -1,0 +1,283 @@
+"""Reading a store: nothing is believed before its checksum, and nothing missing is a zero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data import schema
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.sources import METRICS, Metric, as_rows, check_row_range, view_digest
+from mscam_dask.errors import DataError, StoreCorruptError
+
+__all__ = ["ZarrRows", "is_store", "open_store", "verify_store"]
+
+# What Zarr 3 raises for metadata that are cut short, altered or of another kind.
+_METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+# What its codecs raise for a chunk that is cut short or altered.
+_CHUNK_ERRORS = (ValueError, RuntimeError, KeyError, TypeError, IndexError)
+
+_RESTORE = "Restore the file from a copy, or ingest the original data again."
+
+
+@dataclass(frozen=True, eq=False)
+class ZarrRows:
+    """A view in a store, opened by the process that reads it.
+
+    Parameters
+    ----------
+    path
+        Absolute path of the store; workers must see it under the same name.
+    key
+        Path of the array inside the store.
+    name, metric, shape, dtype
+        See `RowSource`; as recorded when the store was written.
+    chunk_rows
+        Rows of a chunk.
+    recorded_digest
+        `view_digest` of the values when they were written.
+
+    Notes
+    -----
+    Pickles to a few hundred bytes. Memory of a read: the rows asked for plus one chunk.
+    """
+
+    path: str
+    key: str
+    name: str
+    metric: Metric
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    chunk_rows: int
+    recorded_digest: str
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64.
+
+        Raises
+        ------
+        StoreCorruptError
+            When a chunk is missing or fails its checksum, or the array is no longer the one
+            that was opened; the message names the file.
+        """
+        check_row_range(self, start, stop)
+        array = _open_array(Path(self.path), self.key)
+        if array.shape != self.shape or array.dtype != self.dtype:
+            raise StoreCorruptError(
+                f"View {self.name!r} in {self.path} is now {array.shape} {array.dtype}; it was "
+                f"{self.shape} {self.dtype} when the store was opened. Another program replaced "
+                "it: open the store again."
+            )
+        rows = np.empty((stop - start, self.shape[1]), dtype=np.float64)
+        for first in range(start - start % self.chunk_rows, stop, self.chunk_rows):
+            begin, end = max(first, start), min(first + self.chunk_rows, stop)
+            rows[begin - start : end - start] = _read_chunk(
+                array, Path(self.path) / self.key, slice(begin, end)
+            )
+        return as_rows(rows)
+
+
+def is_store(path: Path) -> bool:
+    """Tell whether a directory is a store of this package (any version)."""
+    try:
+        return bool(_root_attributes(path).get("format") == schema.FORMAT)
+    except DataError:
+        return False
+
+
+def open_store(path: str | Path) -> MultiViewData:
+    """Open a store written by `ingest`; values are read later, when asked for.
+
+    Parameters
+    ----------
+    path
+        Directory of the store.
+
+    Returns
+    -------
+    MultiViewData
+        Whose views are `ZarrRows`.
+
+    Raises
+    ------
+    DataError
+        When there is no store at the path, or it was written by a newer version.
+    StoreCorruptError
+        When metadata, ids or labels are damaged; the message names the file.
+    """
+    if "://" in str(path):
+        raise DataError(
+            f"{path} is a URL; a store is a directory that this computer and the workers see "
+            "under the same path. Mount or copy it."
+        )
+    root = Path(path).absolute()
+    attributes = _root_attributes(root)
+    if attributes.get("format") != schema.FORMAT:
+        raise DataError(
+            f"{root} is a Zarr group, but not a store of this package (format="
+            f"{attributes.get('format')!r}). Run mscam-dask ingest {path} -o data.zarr first."
+        )
+    if attributes.get("format_version") != schema.FORMAT_VERSION:
+        raise DataError(
+            f"{root} has format version {attributes.get('format_version')!r}; this version reads "
+            f"{schema.FORMAT_VERSION}. Upgrade mscam_dask, or ingest the original data again."
+        )
+    try:
+        n_samples, n_views = int(attributes["n_samples"]), int(attributes["n_views"])
+        has_labels, has_ids = bool(attributes["has_labels"]), bool(attributes["has_sample_ids"])
+        names = attributes["label_names"]
+        label_names = None if names is None else tuple(str(name) for name in names)
+    except _METADATA_ERRORS as error:
+        raise _corrupt(root / "zarr.json", f"attribute missing or unusable: {error!r}") from error
+    views = tuple(_view(root, schema.view_key(index), n_samples) for index in range(n_views))
+    return MultiViewData(
+        views=views,
+        sample_ids=_sample_ids(root, n_samples) if has_ids else None,
+        labels=_vector(root, schema.LABELS, n_samples).astype(np.int64) if has_labels else None,
+        label_names=label_names,
+    )
+
+
+def verify_store(path: str | Path) -> MultiViewData:
+    """Open a store and compare the digest of every view with the recorded one.
+
+    Raises
+    ------
+    StoreCorruptError
+        When a view's values are not those that were written.
+    """
+    data = open_store(path)
+    for view in data.views:
+        assert isinstance(view, ZarrRows)
+        found = view_digest(view)
+        if found != view.recorded_digest:
+            raise _corrupt(
+                Path(view.path) / view.key,
+                f"view {view.name!r} has digest {found[:16]}..., recorded is "
+                f"{view.recorded_digest[:16]}...",
+            )
+    return data
+
+
+def _corrupt(file: Path, what: str) -> StoreCorruptError:
+    return StoreCorruptError(f"{file} is damaged: {what}. {_RESTORE}")
+
+
+def _root_attributes(root: Path) -> Mapping[str, Any]:
+    import zarr
+
+    if not root.is_dir():
+        raise DataError(
+            f"There is no store at {root}. Give the directory that mscam-dask ingest wrote "
+            "(-o data.zarr), or run it first; other files have to be ingested before they are used."
+        )
+    if not (root / "zarr.json").is_file():
+        raise DataError(
+            f"{root} is no Zarr v3 group (it has no zarr.json). Give the directory that "
+            "mscam-dask ingest wrote, or ingest this one first."
+        )
+    try:
+        attributes: Mapping[str, Any] = dict(
+            zarr.open_group(root, mode="r", zarr_format=3, use_consolidated=False).attrs
+        )
+    except _METADATA_ERRORS as error:
+        raise _corrupt(root / "zarr.json", f"no usable group metadata: {error}") from error
+    return attributes
+
+
+def _open_array(root: Path, key: str) -> Any:
+    import zarr
+
+    file = root / key / "zarr.json"
+    if not file.is_file():
+        raise _corrupt(file, "it is missing")
+    try:
+        return zarr.open_array(root / key, mode="r", zarr_format=3)
+    except _METADATA_ERRORS as error:
+        raise _corrupt(file, f"no usable array metadata: {error}") from error
+
+
+def _read_chunk(array: Any, directory: Path, rows: slice) -> NDArray[Any]:
+    """Read rows that lie in one chunk of an array chunked by rows."""
+    index = (rows.start // array.chunks[0],) + (0,) * (array.ndim - 1)
+    file = directory / array.metadata.encode_chunk_key(index)
+    if not file.is_file():
+        raise _corrupt(file, f"the chunk with rows {rows.start}:{rows.stop} is missing")
+    try:
+        return np.asarray(array[rows])
+    except _CHUNK_ERRORS as error:
+        raise _corrupt(
+            file, f"rows {rows.start}:{rows.stop} cannot be decoded ({error})"
+        ) from error
+
+
+def _check_codecs(array: Any, file: Path) -> None:
+    codecs = [type(codec).__name__ for codec in array.metadata.codecs]
+    if "Crc32cCodec" not in codecs:
+        raise _corrupt(file, f"its codecs {codecs} have no checksum (crc32c)")
+
+
+def _view(root: Path, key: str, n_samples: int) -> ZarrRows:
+    file = root / key / "zarr.json"
+    array = _open_array(root, key)
+    _check_codecs(array, file)
+    if array.ndim != 2 or array.shape[0] != n_samples or array.chunks[1] < array.shape[1]:
+        raise _corrupt(
+            file,
+            f"shape {array.shape} in chunks {array.chunks} is not ({n_samples}, d) chunked by rows",
+        )
+    attributes = dict(array.attrs)
+    metric = attributes.get("metric")
+    texts = [attributes.get(field) for field in ("name", "source_dtype", "digest")]
+    if metric not in METRICS or not all(isinstance(text, str) for text in texts):
+        raise _corrupt(file, f"name, metric, source_dtype or digest unusable in {attributes}")
+    try:
+        expected = schema.stored_dtype(np.dtype(attributes["source_dtype"]))
+    except (TypeError, ValueError) as error:
+        raise _corrupt(file, f"source_dtype unusable in {attributes}") from error
+    if array.dtype.kind not in schema.VALUES.kinds or array.dtype != expected:
+        raise _corrupt(file, f"dtype {array.dtype} where {expected} was written")
+    return ZarrRows(
+        path=str(root),
+        key=key,
+        name=attributes["name"],
+        metric=metric,
+        shape=array.shape,
+        dtype=array.dtype,
+        chunk_rows=array.chunks[0],
+        recorded_digest=attributes["digest"],
+    )
+
+
+def _vector(root: Path, spec: schema.ArraySpec, length: int | None) -> NDArray[Any]:
+    file = root / spec.key / "zarr.json"
+    array = _open_array(root, spec.key)
+    _check_codecs(array, file)
+    if array.ndim != 1 or array.dtype.kind not in spec.kinds:
+        raise _corrupt(file, f"shape {array.shape}, dtype {array.dtype} where a vector was written")
+    if length is not None and array.shape[0] != length:
+        raise _corrupt(file, f"{array.shape[0]} entries, {length} expected")
+    values = np.empty(array.shape, dtype=array.dtype)
+    for start in range(0, len(values), array.chunks[0]):
+        rows = slice(start, min(start + array.chunks[0], len(values)))
+        values[rows] = _read_chunk(array, root / spec.key, rows)
+    return values
+
+
+def _sample_ids(root: Path, n_samples: int) -> tuple[str, ...]:
+    buffer = _vector(root, schema.SAMPLE_ID_BYTES, None).tobytes()
+    offsets = _vector(root, schema.SAMPLE_ID_OFFSETS, n_samples + 1)
+    file = root / schema.SAMPLE_ID_OFFSETS.key
+    if offsets[0] != 0 or offsets[-1] != len(buffer) or bool(np.any(np.diff(offsets) < 0)):
+        raise _corrupt(file, f"offsets do not cut the {len(buffer)} bytes of ids")
+    edges = offsets.tolist()
+    try:
+        return tuple(buffer[start:stop].decode() for start, stop in pairwise(edges))
+    except UnicodeDecodeError as error:
+        raise _corrupt(file, f"ids are not UTF-8 ({error})") from error

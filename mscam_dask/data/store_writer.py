@@ -1,0 +1,237 @@
+"""Writing a store: aside, verified, on disk, and only then under its name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data import schema
+from mscam_dask.data.conversion import check_unique_ids
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.sources import BLOCK_BYTES, RowSource, ViewDigest
+from mscam_dask.data.store import is_store, verify_store
+from mscam_dask.data.validation import check_finite, check_not_empty
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+
+__all__ = ["CHUNK_BYTES", "check_output", "write_store"]
+
+CHUNK_BYTES = 8 * 2**20
+"""Uncompressed bytes of a chunk, unless the number of rows is given."""
+
+_ID_CHUNK = 2**20
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+
+
+def write_store(
+    data: MultiViewData,
+    output: str | Path,
+    *,
+    chunk_rows: int | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write views, ids and labels as one store (layout: `mscam_dask.data.schema`).
+
+    Parameters
+    ----------
+    data
+        Read once, by blocks of about 64 MiB.
+    output
+        Directory to make. It appears complete or not at all: a sibling directory is written,
+        read back against its digests, synced to disk and renamed.
+    chunk_rows
+        Samples per chunk; by default as many as make 8 MiB in each view.
+    overwrite
+        Replace a store that is there; anything else at `output` is never touched.
+
+    Returns
+    -------
+    Path
+        Absolute path of the store.
+
+    Raises
+    ------
+    DataError
+        When `output` exists, or a view is empty or has NaN or infinite values, or ids repeat.
+    ConfigurationError
+        When `chunk_rows` is less than 1.
+    TemporaryFailure
+        When the disk is full; nothing is left behind.
+    """
+    if chunk_rows is not None and chunk_rows < 1:
+        raise ConfigurationError(f"chunk_rows={chunk_rows}; allowed is at least 1 sample.")
+    root = check_output(output, overwrite=overwrite)
+    for view in data.views:
+        check_not_empty(view)
+    if data.sample_ids is not None:
+        check_unique_ids(data.sample_ids, where="the data")
+    root.parent.mkdir(parents=True, exist_ok=True)
+    partial = root.with_name(f".{root.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with _full_disk_is_temporary(root):
+            _write(data, partial, chunk_rows)
+            verify_store(partial)
+            _sync_tree(partial)
+            _replace(partial, root)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return root
+
+
+def check_output(output: str | Path, *, overwrite: bool) -> Path:
+    """Return the absolute path to write to, refusing one that must not be replaced.
+
+    Raises
+    ------
+    DataError
+        When something is there and `overwrite` is off, or it is not a store.
+    """
+    root = Path(output).absolute()
+    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
+        return root
+    if not (root.is_dir() and is_store(root)):
+        raise DataError(
+            f"{root} exists and is not a store of this package; it is never replaced. Choose "
+            "another output, or move it away."
+        )
+    if not overwrite:
+        raise DataError(
+            f"{root} exists; choose another output, or say overwrite=True (--overwrite) to "
+            "replace it."
+        )
+    return root
+
+
+@contextmanager
+def _full_disk_is_temporary(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL_DISK:
+            raise
+        raise TemporaryFailure(
+            f"The disk is full (or the quota used up) while writing {root}; nothing was changed. "
+            "Make room and run the same command again."
+        ) from error
+
+
+def _write(data: MultiViewData, directory: Path, chunk_rows: int | None) -> None:
+    import zarr
+
+    group = zarr.open_group(
+        directory,
+        mode="w-",
+        zarr_format=3,
+        attributes={
+            "format": schema.FORMAT,
+            "format_version": schema.FORMAT_VERSION,
+            "n_samples": data.n_samples,
+            "n_views": len(data.views),
+            "has_labels": data.labels is not None,
+            "has_sample_ids": data.sample_ids is not None,
+            "label_names": None if data.label_names is None else list(data.label_names),
+        },
+    )
+    for index, view in enumerate(data.views):
+        _write_view(group, schema.view_key(index), view, chunk_rows)
+    if data.labels is not None:
+        _write_vector(group, schema.LABELS, data.labels.astype("<i8"))
+    if data.sample_ids is not None:
+        encoded = [item.encode() for item in data.sample_ids]
+        offsets = [0, *accumulate(len(item) for item in encoded)]
+        buffer = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        _write_vector(group, schema.SAMPLE_ID_BYTES, buffer)
+        _write_vector(group, schema.SAMPLE_ID_OFFSETS, np.array(offsets, dtype="<i8"))
+
+
+def _write_view(group: Any, key: str, view: RowSource, chunk_rows: int | None) -> None:
+    n_samples, n_columns = view.shape
+    dtype = schema.stored_dtype(view.dtype)
+    rows = chunk_rows or max(1, CHUNK_BYTES // (n_columns * dtype.itemsize))
+    rows = min(rows, n_samples)
+    array = _create(group, key, view.shape, (rows, n_columns), dtype, schema.VALUES.dims)
+    digest = ViewDigest(view.shape)
+    step = rows * max(1, BLOCK_BYTES // (8 * n_columns * rows))  # whole chunks: one write each
+    for start in range(0, n_samples, step):
+        stop = min(start + step, n_samples)
+        block = view.read(start, stop)
+        if not np.isfinite(block).all():
+            check_finite(view)  # reads on to the end, and raises with counts and rows
+        digest.update(block)
+        array[start:stop] = block.astype(dtype)
+    array.update_attributes(
+        {
+            "name": view.name,
+            "metric": view.metric,
+            "source_dtype": view.dtype.str,
+            "digest": digest.hexdigest(),
+        }
+    )
+
+
+def _write_vector(group: Any, spec: schema.ArraySpec, values: NDArray[Any]) -> None:
+    chunk = max(1, min(_ID_CHUNK, len(values)))
+    array = _create(group, spec.key, values.shape, (chunk,), values.dtype, spec.dims)
+    array[:] = values
+
+
+def _create(
+    group: Any,
+    key: str,
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    dtype: np.dtype[Any],
+    dims: tuple[str, ...],
+) -> Any:
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
+    return group.create_array(
+        key,
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype,
+        compressors=(ZstdCodec(level=3), Crc32cCodec()),
+        fill_value=0,
+        dimension_names=dims,
+        config={"write_empty_chunks": True},
+    )
+
+
+def _sync_tree(directory: Path) -> None:
+    """Flush every file, then every directory, of a tree to disk."""
+    for folder, _, files in os.walk(directory, topdown=False):
+        for path in [Path(folder) / name for name in files] + [Path(folder)]:
+            _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replace(partial: Path, root: Path) -> None:
+    """Give the finished directory its name; an old store is moved aside first and back on failure."""
+    aside = partial.with_suffix(".old")
+    had_old = root.exists()
+    if had_old:
+        root.rename(aside)
+    try:
+        partial.rename(root)
+    except OSError:
+        if had_old:
+            aside.rename(root)
+        raise
+    _sync(root.parent)
+    shutil.rmtree(aside, ignore_errors=True)

@@ -1,0 +1,255 @@
+"""The one door through which data come in: `as_multi_view`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from mscam_dask.data.conversion import (
+    common_sample_ids,
+    dataset_views,
+    is_instance_of,
+    is_sparse,
+    rows_of,
+    sample_ids_of,
+    split_columns,
+)
+from mscam_dask.data.labels import encode_labels
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.sources import (
+    METRICS,
+    ArrayRows,
+    DaskRows,
+    Metric,
+    RowSource,
+    row_ranges,
+    view_digest,
+)
+from mscam_dask.data.store import ZarrRows, open_store
+from mscam_dask.errors import ConfigurationError, DataError
+
+__all__ = [
+    "METRICS",
+    "ArrayRows",
+    "DaskRows",
+    "Metric",
+    "MetricSpec",
+    "MultiViewData",
+    "RowSource",
+    "ZarrRows",
+    "as_multi_view",
+    "row_ranges",
+    "view_digest",
+    "with_metrics",
+]
+
+MetricSpec = str | Mapping[str, str] | Sequence[str]
+"""One metric for all views, or one per view by name or by position."""
+
+
+def as_multi_view(
+    views: Any,
+    *,
+    view_sizes: Sequence[int] | None = None,
+    metric: MetricSpec = "features",
+    view_names: Sequence[str] | None = None,
+) -> MultiViewData:
+    """Make `MultiViewData` of whatever holds several views of the same samples.
+
+    Parameters
+    ----------
+    views
+        One of: a list, tuple or dict of (n, d_v) tables (NumPy of any real dtype and layout,
+        SciPy sparse, Dask arrays, pandas frames, xarray.DataArray, row sources); an
+        xarray.Dataset whose variables share the sample dimension; the path of a store written
+        by `mscam_dask.data.ingest`; a `MultiViewData`; or one (n, d) table, which is one view
+        unless `view_sizes` cuts it.
+    view_sizes
+        Numbers of columns of the views inside one (n, sum) table; only with one table.
+    metric
+        "features", "distance" or "kernel": one for all, a mapping from view name (views left
+        out are features) or one per view in order. Views of a store or a `MultiViewData` keep
+        their recorded metric unless the argument names another: there, the default
+        "features" changes nothing. A Dataset records them as attribute `metric` of a variable.
+    view_names
+        Names of the views in order; by default a dict's keys, a Dataset's variables, a
+        store's names, or "view_0", "view_1", ...
+
+    Returns
+    -------
+    MultiViewData
+        Sharing memory with the input where it can; nothing is read from stores or computed.
+
+    Raises
+    ------
+    DataError
+        When there is no view, a view is not a two-dimensional table of real numbers, the
+        numbers of samples differ, or ids differ between views.
+    ConfigurationError
+        When `view_sizes`, `metric` or `view_names` do not fit the views.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> data = as_multi_view({"colour": np.ones((5, 3)), "shape": np.ones((5, 2), dtype="f4")})
+    >>> data.view_names, data.n_samples
+    (('colour', 'shape'), 5)
+    >>> [view.shape for view in as_multi_view(np.ones((5, 7)), view_sizes=(3, 4)).views]
+    [(5, 3), (5, 4)]
+    """
+    if view_sizes is not None:
+        views = _cut(views, view_sizes)
+    elif _is_table(views):
+        views = [views]
+    if isinstance(views, str | Path):
+        data = open_store(views)
+    elif isinstance(views, MultiViewData):
+        data = views
+    elif is_instance_of(views, "xarray", "Dataset"):
+        data = _from_dataset(views)
+    elif isinstance(views, Mapping):
+        data = _from_tables([(str(name), table) for name, table in views.items()])
+    elif isinstance(views, list | tuple):
+        data = _from_sequence(views, view_names)
+    else:
+        raise DataError(
+            f"Got views of type {type(views).__module__}.{type(views).__qualname__}; allowed are a "
+            "list or dict of (n_samples, n_features) tables, an xarray.Dataset, a store path, or "
+            "one table with view_sizes=(...). " + _shape_hint(views)
+        )
+    if view_names is not None:
+        data = _renamed(data, view_names)
+    return with_metrics(data, metric)
+
+
+def with_metrics(data: MultiViewData, metric: MetricSpec) -> MultiViewData:
+    """Return the same views with their metrics set as `metric` says (see `as_multi_view`).
+
+    Raises
+    ------
+    ConfigurationError
+        When a metric or a view name is unknown, or the count is wrong.
+    """
+    recorded = [view.metric for view in data.views]
+    if isinstance(metric, str):
+        chosen = recorded if metric == "features" else [metric] * len(data.views)
+    elif isinstance(metric, Mapping):
+        unknown = sorted(set(metric) - set(data.view_names))
+        if unknown:
+            raise ConfigurationError(
+                f"metric names view(s) {unknown} that do not exist; the views are "
+                f"{list(data.view_names)}."
+            )
+        chosen = [metric.get(view.name, view.metric) for view in data.views]
+    else:
+        chosen = list(metric)
+        if len(chosen) != len(data.views):
+            raise ConfigurationError(
+                f"metric has {len(chosen)} entries for {len(data.views)} views "
+                f"{list(data.view_names)}; give one per view, or a mapping by name."
+            )
+    for view, kind in zip(data.views, chosen, strict=True):
+        if kind not in METRICS:
+            raise ConfigurationError(
+                f"metric={kind!r} for view {view.name!r}; allowed are {list(METRICS)}."
+            )
+    views = tuple(
+        view if view.metric == kind else _replaced(view, metric=kind)
+        for view, kind in zip(data.views, chosen, strict=True)
+    )
+    return replace(data, views=views)
+
+
+def _replaced(view: RowSource, **changes: str) -> RowSource:
+    return cast("RowSource", replace(cast("Any", view), **changes))
+
+
+def _renamed_view(view: RowSource, name: str) -> RowSource:
+    return view if view.name == name else _replaced(view, name=name)
+
+
+def _renamed(data: MultiViewData, view_names: Sequence[str]) -> MultiViewData:
+    names = [str(name) for name in view_names]
+    if isinstance(view_names, str) or len(names) != len(data.views):
+        raise ConfigurationError(
+            f"view_names={view_names!r} has not one name for each of the {len(data.views)} views "
+            f"{list(data.view_names)}."
+        )
+    views = tuple(_renamed_view(view, name) for view, name in zip(data.views, names, strict=True))
+    return replace(data, views=views)
+
+
+def _is_table(value: Any) -> bool:
+    """One two-dimensional table, as opposed to a collection of them."""
+    return (
+        isinstance(value, RowSource)
+        or is_sparse(value)
+        or is_instance_of(value, "pandas", "DataFrame")
+        or is_instance_of(value, "xarray", "DataArray")
+        or (
+            (isinstance(value, np.ndarray) or is_instance_of(value, "dask", "Array"))
+            and value.ndim == 2
+        )
+    )
+
+
+def _shape_hint(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        return "Convert it to one of these."
+    return f"An array of shape {tuple(shape)} is no collection of views: pass list(array)."
+
+
+def _cut(views: Any, view_sizes: Sequence[int]) -> list[Any]:
+    if isinstance(views, list | tuple):
+        views = np.asarray(views)
+    if not _is_table(views) or isinstance(views, RowSource):
+        raise ConfigurationError(
+            f"view_sizes={tuple(view_sizes)} was given with a {type(views).__qualname__}; it is "
+            "for one two-dimensional table. Leave it out when views are already apart."
+        )
+    sizes = tuple(int(size) for size in view_sizes)
+    n_columns = int(views.shape[1])
+    if not sizes or min(sizes) < 1 or sum(sizes) != n_columns:
+        raise ConfigurationError(
+            f"view_sizes={sizes} sums to {sum(sizes)} but the table has {n_columns} columns; sizes "
+            "must be at least 1 and sum to the number of columns."
+        )
+    return split_columns(views, sizes)
+
+
+def _from_sequence(tables: Sequence[Any], view_names: Sequence[str] | None) -> MultiViewData:
+    names = [
+        table.name if isinstance(table, RowSource) else f"view_{index}"
+        for index, table in enumerate(tables)
+    ]
+    if view_names is not None and len(view_names) == len(tables):
+        names = [str(name) for name in view_names]  # so that errors use the caller's names
+    return _from_tables(list(zip(names, tables, strict=True)))
+
+
+def _from_tables(tables: Sequence[tuple[str, Any]]) -> MultiViewData:
+    views = tuple(
+        _renamed_view(table, name) if isinstance(table, RowSource) else rows_of(table, name=name)
+        for name, table in tables
+    )
+    # A default index is no id, unless it stands beside a frame that has ids.
+    ids = {name: sample_ids_of(table) for name, table in tables}
+    if any(item is not None for item in ids.values()):
+        ids = {name: sample_ids_of(table, default_index=True) for name, table in tables}
+    data = MultiViewData(views=views)  # counts are compared before ids
+    return replace(data, sample_ids=common_sample_ids(ids))
+
+
+def _from_dataset(dataset: Any) -> MultiViewData:
+    tables, ids, labels = dataset_views(dataset)
+    views = tuple(
+        rows_of(table, name=name, metric=table.attrs.get("metric", "features"))
+        for name, table in tables.items()
+    )
+    codes, label_names = (None, None) if labels is None else encode_labels(labels)
+    return MultiViewData(views=views, sample_ids=ids, labels=codes, label_names=label_names)

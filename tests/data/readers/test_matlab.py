@@ -1,0 +1,219 @@
+"""MATLAB files of both kinds give the same views."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import io, sparse
+
+from mscam_dask.data.readers import Loaded, Selection, Source, read_source
+from mscam_dask.errors import DataError
+
+h5py = pytest.importorskip("h5py")
+
+RNG = np.random.default_rng(1)
+COLOUR = RNG.standard_normal((5, 3))
+SHAPE = RNG.integers(0, 9, (5, 2)).astype(np.uint8)
+WORDS = sparse.csc_array(RNG.integers(0, 2, (5, 4)).astype(np.float64))
+LABELS = np.array([[1.0], [1], [2], [3], [2]])
+
+
+def cells(*arrays: Any) -> NDArray[np.object_]:
+    array = np.empty((1, len(arrays)), dtype=object)
+    for index, item in enumerate(arrays):
+        array[0, index] = item
+    return array
+
+
+def save_version_5(path: Path, **variables: Any) -> Path:
+    io.savemat(path, variables)
+    return path
+
+
+def save_version_73(path: Path, **variables: Any) -> Path:
+    """Write as MATLAB does: a 512-byte header, columns first, cells as references."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        references = file.create_group("#refs#")
+        for name, value in variables.items():
+            _put(file, references, name, value)
+    with path.open("r+b") as stream:
+        stream.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+    return path
+
+
+def _put(file: Any, references: Any, name: str, value: Any, parent: Any = None) -> Any:
+    parent = file if parent is None else parent
+    if isinstance(value, sparse.csc_array):
+        group = parent.create_group(name)
+        group.attrs["MATLAB_class"] = np.bytes_("double")
+        group.attrs["MATLAB_sparse"] = np.uint64(value.shape[0])
+        if value.nnz:
+            group["data"], group["ir"] = value.data, value.indices.astype(np.uint64)
+        group["jc"] = value.indptr.astype(np.uint64)
+        return group
+    if isinstance(value, str):
+        node = parent.create_dataset(
+            name, data=np.array([[ord(c)] for c in value], dtype=np.uint16)
+        )
+        node.attrs["MATLAB_class"] = np.bytes_("char")
+        return node
+    if value.dtype == object:
+        items = [
+            _put(file, references, f"{name}_{index}", item, references).ref
+            for index, item in enumerate(value.ravel(order="F"))
+        ]
+        node = parent.create_dataset(
+            name, data=np.array(items, dtype=h5py.ref_dtype).reshape(value.shape[::-1])
+        )
+        node.attrs["MATLAB_class"] = np.bytes_("cell")
+        return node
+    node = parent.create_dataset(name, data=np.atleast_2d(value).T)
+    matlab_class = {"float64": "double", "float32": "single"}.get(
+        value.dtype.name, value.dtype.name
+    )
+    node.attrs["MATLAB_class"] = np.bytes_(matlab_class)
+    return node
+
+
+@pytest.fixture(params=[save_version_5, save_version_73], ids=["v5", "v7.3"])
+def save(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def read(path: Path | Source, stack: ExitStack, **selection: Any) -> Loaded:
+    source = path if isinstance(path, Source) else Source(path)
+    return read_source(source, Selection(**selection), stack)
+
+
+def values(loaded: Loaded) -> dict[str, list[list[float]]]:
+    return {view.name: view.read(0, view.shape[0]).tolist() for view in loaded.views}
+
+
+def test_matrices_sparse_matrices_and_labels(save: Any, stack: ExitStack, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.mat", colour=COLOUR, shape=SHAPE, words=WORDS, Y=LABELS)
+    loaded = read(path, stack)
+    assert values(loaded) == {
+        "colour": COLOUR.tolist(),
+        "shape": SHAPE.astype(float).tolist(),
+        "words": WORDS.toarray().tolist(),
+    }
+    assert [view.dtype.name for view in loaded.views] == ["float64", "uint8", "float64"]
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == LABELS.ravel().tolist()
+    assert any("'Y' taken as labels" in note for note in loaded.notes)
+
+
+def test_cell_arrays_of_matrices_are_views_in_order(
+    save: Any, stack: ExitStack, tmp_path: Path
+) -> None:
+    path = save(tmp_path / "a.mat", X=cells(COLOUR, SHAPE, WORDS), gt=LABELS.T)
+    loaded = read(path, stack)
+    assert values(loaded) == {
+        "X_0": COLOUR.tolist(),
+        "X_1": SHAPE.astype(float).tolist(),
+        "X_2": WORDS.toarray().tolist(),
+    }
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == LABELS.ravel().tolist()
+
+
+def test_features_by_samples(save: Any, stack: ExitStack, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.mat", X=cells(COLOUR.T, SHAPE.T), words=WORDS.T.tocsc())
+    assert values(read(Source(path, samples_on="columns"), stack)) == {
+        "X_0": COLOUR.tolist(),
+        "X_1": SHAPE.astype(float).tolist(),
+        "words": WORDS.toarray().tolist(),
+    }
+
+
+def test_empty_sparse_matrix(save: Any, stack: ExitStack, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.mat", nothing=sparse.csc_array((5, 3)))
+    assert values(read(path, stack)) == {"nothing": np.zeros((5, 3)).tolist()}
+
+
+def test_named_labels_and_named_views(save: Any, stack: ExitStack, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.mat", colour=COLOUR, one=COLOUR[:, :1], grade=LABELS, y=LABELS + 1)
+    loaded = read(path, stack, labels="grade", views=("one", "colour"))
+    assert values(loaded) == {"colour": COLOUR.tolist(), "one": COLOUR[:, :1].tolist()}
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == LABELS.ravel().tolist()
+    assert loaded.labels_are_chosen
+
+
+def test_text_scalars_and_mixed_cells_are_left_out_and_told(
+    save: Any, stack: ExitStack, tmp_path: Path
+) -> None:
+    path = save(
+        tmp_path / "a.mat",
+        colour=COLOUR,
+        note="hello",
+        k=np.array([[9.0]]),
+        mixed=cells(COLOUR, "text"),
+        nested=cells(cells(COLOUR)),
+    )
+    loaded = read(path, stack)
+    assert list(values(loaded)) == ["colour"]
+    (note,) = loaded.notes
+    for name in ("note", "k", "mixed", "nested"):
+        assert f"{name} (" in note
+
+
+@pytest.mark.parametrize("name", ["mixed", "note"])
+def test_objects_asked_for_as_views_are_refused(
+    save: Any, stack: ExitStack, tmp_path: Path, name: str
+) -> None:
+    path = save(tmp_path / "a.mat", colour=COLOUR, note="hello", mixed=cells(COLOUR, "text"))
+    with pytest.raises(DataError, match=rf"'{name}' is .*; allowed are numeric matrices"):
+        read(path, stack, views=("colour", name))
+
+
+def test_structs_are_no_views(stack: ExitStack, tmp_path: Path) -> None:
+    path = save_version_5(tmp_path / "a.mat", data={"colour": COLOUR})
+    with pytest.raises(DataError, match=r"has no view: data \(struct, shape \(1, 1\)\)"):
+        read(path, stack)
+
+
+def test_complex_matrices_are_refused(stack: ExitStack, tmp_path: Path) -> None:
+    path = save_version_5(tmp_path / "a.mat", z=COLOUR + 1j)
+    with pytest.raises(DataError, match="'z' holds complex numbers"):
+        read(path, stack)
+
+
+def test_matrices_of_version_73_are_read_by_rows_only_when_asked(
+    stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mscam_dask.data.readers.matlab.BLOCK_BYTES", 2 * 8 * 3)  # two rows
+    path = save_version_73(tmp_path / "a.mat", colour=COLOUR)
+    (view,) = read(path, stack).views
+    assert getattr(view, "chunk_rows", None) == 2
+    np.testing.assert_array_equal(view.read(1, 4), COLOUR[1:4])
+
+
+@pytest.mark.parametrize("keep", [0, 100, 600, 1500])
+def test_truncated_files_are_named(save: Any, stack: ExitStack, tmp_path: Path, keep: int) -> None:
+    path = save(tmp_path / "a.mat", colour=np.tile(COLOUR, (50, 1)))
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(DataError, match=r"a\.mat (cannot be read as a MATLAB file|has no view)"):
+        read(path, stack)
+
+
+def test_without_h5py_version_73_says_what_to_install(
+    stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_version_73(tmp_path / "a.mat", colour=COLOUR)
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(DataError, match=r"v7\.3 .*needs h5py.*mscam-dask\[mat\].*-v7"):
+        read(path, stack)

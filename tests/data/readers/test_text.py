@@ -1,0 +1,195 @@
+"""Text tables: the numbers as written, header and ids found or told."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from mscam_dask.data.readers import Loaded, Selection, Source, read_source
+from mscam_dask.errors import ConfigurationError, DataError
+
+VALUES = [[1.5, 2.0], [-3.0, 4e-5], [0.0, 6.0]]
+
+
+def read(source: Path | Source, **selection: Any) -> Loaded:
+    with ExitStack() as stack:
+        given = source if isinstance(source, Source) else Source(source)
+        return read_source(given, Selection(**selection), stack)
+
+
+def write(folder: Path, text: str, name: str = "table.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def table(loaded: Loaded) -> list[list[float]]:
+    (view,) = loaded.views
+    rows: list[list[float]] = view.read(0, view.shape[0]).tolist()
+    return rows
+
+
+finite = hnp.arrays(
+    np.float64,
+    hnp.array_shapes(min_dims=2, max_dims=2, max_side=6),
+    elements=st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@settings(max_examples=40)
+@given(values=finite, delimiter=st.sampled_from([",", "\t", " ", "   "]), header=st.booleans())
+def test_numbers_come_back_to_the_last_bit(
+    values: NDArray[np.float64], delimiter: str, header: bool
+) -> None:
+    suffix = {",": ".csv", "\t": ".tsv"}.get(delimiter, ".txt")
+    lines = [delimiter.join(repr(float(value)) for value in row) for row in values]
+    if header:
+        lines.insert(0, delimiter.join(f"f{column}" for column in range(values.shape[1])))
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = read(write(Path(folder), "\n".join(lines) + "\n", f"t{suffix}"))
+    assert loaded.views[0].name == "t"
+    np.testing.assert_array_equal(np.array(table(loaded)), values)
+    assert loaded.sample_ids is None
+
+
+@settings(max_examples=25)
+@given(
+    values=finite,
+    ids=st.lists(st.text('abc ,"é', min_size=1), min_size=6, max_size=6, unique_by=str.strip),
+    named=st.booleans(),
+)
+def test_csv_of_a_frame_comes_back_with_its_index(
+    values: NDArray[np.float64], ids: list[str], named: bool
+) -> None:
+    index = [f"s{item}" for item in ids[: len(values)]]
+    frame = pd.DataFrame(values, index=index).rename_axis("id" if named else None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        frame.to_csv(path)
+        loaded = read(path)
+    np.testing.assert_array_equal(np.array(table(loaded)), values)
+    assert loaded.sample_ids == tuple(item.strip() for item in index)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("1.5,2\n-3,4e-5\n0,6\n", None),
+        ("a,b\n1.5,2\n-3,4e-5\n0,6\n", None),
+        ("﻿a,b\r\n1.5,2\r\n-3,4e-5\r\n0,6\r\n", None),
+        ("\n1.5,2\n\n-3,4e-5\n0,6", None),
+        ("id,a,b\n7,1.5,2\n8,-3,4e-5\n9,0,6\n", ("7", "8", "9")),
+        ("Sample,a,b\n07,1.5,2\n08,-3,4e-5\n09,0,6\n", ("07", "08", "09")),
+        (",0,1\n7,1.5,2\n8,-3,4e-5\n9,0,6\n", ("7", "8", "9")),
+        ("p,1.5,2\nq,-3,4e-5\nNA,0,6\n", ("p", "q", "NA")),
+        ("gene,1,2\np,1.5,2\nq,-3,4e-5\nr,0,6\n", None),
+        ('"id","a","b"\n"x, y",1.5,2\nq,-3,4e-5\nr,0,6\n', ("x, y", "q", "r")),
+    ],
+    ids=str.split("bare header bom blank id padded unnamed textual gene quoted"),
+)
+def test_header_and_ids_are_found(tmp_path: Path, text: str, ids: tuple[str, ...] | None) -> None:
+    path = write(tmp_path, text)
+    if text.startswith("gene"):
+        # A heading over text and columns named by numbers cannot be told from a row of data.
+        loaded = read(Source(path, header=True))
+        ids = ("p", "q", "r")
+    else:
+        loaded = read(path)
+    assert table(loaded) == VALUES
+    assert loaded.sample_ids == ids
+
+
+def test_told_header_and_id_column(tmp_path: Path) -> None:
+    path = write(tmp_path, "0,1,2\n1.5,p,2\n-3,q,4e-5\n0,r,6\n")
+    for id_column in (1, "1"):
+        loaded = read(Source(path, header=True, id_column=id_column))
+        assert table(loaded) == VALUES
+        assert loaded.sample_ids == ("p", "q", "r")
+        assert "column '1' taken as sample ids" in loaded.notes[0]
+    with pytest.raises(ConfigurationError, match=r"id_column='x' is not in .*columns are \['0'"):
+        read(Source(path, header=True, id_column="x"))
+    with pytest.raises(ConfigurationError, match=r"id_column=3 .*allowed are 0 to 2"):
+        read(Source(path, header=True, id_column=3))
+
+
+def test_told_delimiter(tmp_path: Path) -> None:
+    path = write(tmp_path, "1.5;2\n-3;4e-5\n0;6\n")
+    assert table(read(Source(path, delimiter=";"))) == VALUES
+    with pytest.raises(ConfigurationError, match=r"delimiter=';;' .*one character"):
+        read(Source(path, delimiter=";;"))
+
+
+def test_label_column_is_never_a_feature(tmp_path: Path) -> None:
+    path = write(tmp_path, "id,a,class,b\np,1.5,x,2\nq,-3,y,4e-5\nr,0,x,6\n")
+    loaded = read(path)
+    assert table(loaded) == VALUES
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == ["x", "y", "x"]
+    assert not loaded.labels_are_chosen
+    assert any("'class' taken as labels" in note for note in loaded.notes)
+    chosen = write(tmp_path, "a,grade,b\n1.5,1,2\n-3,2,4e-5\n0,1,6\n", "g.csv")
+    loaded = read(chosen, labels="grade")
+    assert table(loaded) == VALUES
+    assert loaded.labels_are_chosen
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == [1, 2, 1]
+
+
+def test_the_uci_form_is_read_from_a_file_without_ending(tmp_path: Path) -> None:
+    path = write(tmp_path, "  1.5   2.0\n -3.0   4e-05\n  0.0   6.0\n", "mfeat-fou")
+    loaded = read(path)
+    assert table(loaded) == VALUES
+    assert loaded.views[0].name == "mfeat-fou"
+
+
+@pytest.mark.parametrize("missing", ["", "NA", "nan", "null"])
+def test_missing_values_become_nan_for_validation_to_place(tmp_path: Path, missing: str) -> None:
+    loaded = read(write(tmp_path, f"a,b\n1,2\n3,{missing}\n5,6\n"))
+    np.testing.assert_array_equal(table(loaded), [[1, 2], [3, np.nan], [5, 6]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty; it needs one line per sample"),
+        ("\n\n", "is empty"),
+        ("a,b\n1,2\n3,?\n5,6\n", r"column 'b' has 1 value.*the first '\?' in row 1"),
+        ("a,b\n1,2\n3,4,5\n", "row 1 has 3 fields where the first line has 2"),
+        ("1,2\n3,4,5\n", "row 1 has 3 fields where the first line has 2"),
+        ("a,b\n", "has a header and no line below"),
+        ("a,b\n3,1+2j\n", r"column 'b' has 1 value.*'1\+2j'"),
+        ("a,b\n3,1_000\n", r"column 'b' has 1 value.*'1_000'"),
+        ("id,class\np,1\n", "no column beside ids and labels"),
+    ],
+    ids=[
+        "empty",
+        "blank",
+        "question mark",
+        "ragged",
+        "ragged bare",
+        "header only",
+        "complex",
+        "underscore",
+        "no features",
+    ],
+)
+def test_what_is_no_table_of_numbers_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(write(tmp_path, text))
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table.dat"
+    path.write_bytes(b"\xff\xfe\x00\x01\x9c" * 30)
+    with pytest.raises(DataError, match=r"table\.dat cannot be read as"):
+        read(path)

@@ -1,0 +1,271 @@
+"""ingest: files in, one store out, with the views, ids and labels that the files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mscam_dask.data.ingest import IngestReport, Source, ViewRecord, ingest
+from mscam_dask.data.store import open_store, verify_store
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.errors import ConfigurationError, DataError
+
+N = 7
+COLOUR = np.arange(3.0 * N).reshape(N, 3) / 7
+SHAPE = np.arange(2.0 * N).reshape(N, 2) ** 2
+LABELS = np.array([0, 0, 1, 1, 2, 2, 2])
+
+
+def save_npz(path: Path, **more: Any) -> Path:
+    arrays: dict[str, Any] = {"view_0": COLOUR, "view_1": SHAPE.astype(np.float32), **more}
+    np.savez(path, allow_pickle=True, **arrays)
+    return path
+
+
+def stored(report: IngestReport) -> dict[str, NDArray[np.float64]]:
+    data = verify_store(report.output)
+    return {view.name: view.read(0, data.n_samples) for view in data.views}
+
+
+def test_report_says_what_is_in_the_store(tmp_path: Path) -> None:
+    source = save_npz(
+        tmp_path / "a.npz",
+        labels=LABELS,
+        view_names=np.array(["colour", "shape"]),
+        kind=np.array(["features", "features"]),
+        sample_ids=np.array(list("abcdefg")),
+    )
+    report = ingest(source, tmp_path / "a.zarr", chunk_rows=3)
+    assert report.output == tmp_path / "a.zarr"
+    assert report.n_samples == N
+    assert report.views == (
+        ViewRecord("colour", "features", (N, 3), "float64"),
+        ViewRecord("shape", "features", (N, 2), "float32"),
+    )
+    assert report.n_classes == 3
+    assert report.has_sample_ids
+    assert report.notes == ()
+    assert report.stored_bytes == sum(
+        file.stat().st_size for file in report.output.rglob("*") if file.is_file()
+    )
+    expected = as_multi_view({"colour": COLOUR, "shape": SHAPE})
+    assert report.digest == expected.digest()
+    data = open_store(report.output)
+    assert data.sample_ids == tuple("abcdefg")
+    assert data.labels is not None
+    np.testing.assert_array_equal(data.labels, LABELS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bdgp", "flowers17", "handwritten"],
+)
+def test_benchmark_archives_come_back_exactly(
+    data_file: Callable[[str], Path], name: str, tmp_path: Path
+) -> None:
+    source = data_file(f"{name}.npz")
+    report = ingest(source, tmp_path / "s.zarr")
+    data = open_store(report.output)
+    with np.load(source, allow_pickle=False) as archive:
+        assert data.view_names == tuple(archive["view_names"].tolist())
+        assert [view.metric for view in data.views] == archive["kind"].tolist()
+        assert data.labels is not None
+        np.testing.assert_array_equal(data.labels, archive["labels"])
+        for index, view in enumerate(data.views):
+            original = archive[f"view_{index}"]
+            assert view.dtype == original.dtype
+            np.testing.assert_array_equal(view.read(0, data.n_samples), original)
+
+
+# ----------------------------------------------------------------------------- views, metric
+
+
+def test_views_select_reorder_and_rename(tmp_path: Path) -> None:
+    source = save_npz(tmp_path / "a.npz", view_names=np.array(["colour", "shape"]))
+    ordered = ingest(source, tmp_path / "a.zarr", views=["shape", "colour"])
+    assert list(stored(ordered)) == ["shape", "colour"]
+    renamed = ingest(source, tmp_path / "b.zarr", views={"shape": "outline"})
+    assert list(stored(renamed)) == ["outline"]
+    np.testing.assert_array_equal(stored(renamed)["outline"], SHAPE)
+    with pytest.raises(DataError, match=r"No view is called \['smell'\]"):
+        ingest(source, tmp_path / "c.zarr", views=["shape", "smell"])
+
+
+def test_metric_of_the_source_stands_unless_told(tmp_path: Path) -> None:
+    source = tmp_path / "a.npz"
+    np.savez(source, view_0=1 - np.eye(4), view_1=np.eye(4), kind=np.array(["distance", "kernel"]))
+
+    def metrics(output: str, metric: Any = None) -> list[str]:
+        return [view.metric for view in ingest(source, tmp_path / output, metric=metric).views]
+
+    assert metrics("a.zarr") == ["distance", "kernel"]
+    assert metrics("b.zarr", {"view_1": "features"}) == ["distance", "features"]
+    with pytest.raises(ConfigurationError, match=r"metric='cosine' for view 'view_0'"):
+        metrics("c.zarr", "cosine")
+    assert not (tmp_path / "c.zarr").exists()
+
+
+def test_several_files_are_several_views_named_by_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "colour.npy", COLOUR)
+    np.savetxt(tmp_path / "shape.txt", SHAPE)
+    report = ingest([tmp_path / "colour.npy", str(tmp_path / "shape.txt")], tmp_path / "s.zarr")
+    views = stored(report)
+    assert list(views) == ["colour", "shape"]
+    np.testing.assert_array_equal(views["colour"], COLOUR)
+    np.testing.assert_array_equal(views["shape"], SHAPE)
+
+
+def test_source_names_and_turns_a_view(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", COLOUR.T)
+    source = Source(tmp_path / "a.npy", name="colour", samples_on="columns")
+    np.testing.assert_array_equal(stored(ingest(source, tmp_path / "s.zarr"))["colour"], COLOUR)
+    with pytest.raises(ConfigurationError, match=r"samples_on='both'"):
+        Source("x", samples_on="both")  # type: ignore[arg-type]
+
+
+def test_the_same_name_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    np.save(tmp_path / "x.npy", COLOUR)
+    np.save(tmp_path / "b" / "x.npy", SHAPE)
+    with pytest.raises(DataError, match=r"View names \['x'\] are used more than once"):
+        ingest([tmp_path / "x.npy", tmp_path / "b" / "x.npy"], tmp_path / "s.zarr")
+
+
+def test_different_numbers_of_samples_are_listed(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", COLOUR)
+    np.save(tmp_path / "b.npy", SHAPE[:-1])
+    with pytest.raises(DataError, match=r"'a': 7, 'b': 6"):
+        ingest([tmp_path / "a.npy", tmp_path / "b.npy"], tmp_path / "s.zarr")
+    assert not (tmp_path / "s.zarr").exists()
+
+
+def test_data_in_memory_and_stores_are_sources(tmp_path: Path) -> None:
+    data = as_multi_view({"colour": COLOUR, "d": 1 - np.eye(N)}, metric={"d": "distance"})
+    data = replace(data, labels=LABELS, label_names=("x", "y", "z"), sample_ids=tuple("abcdefg"))
+    first = ingest(data, tmp_path / "a.zarr")
+    second = ingest(first.output, tmp_path / "b.zarr", views=["d"])
+    copied = open_store(second.output)
+    assert copied.view_names == ("d",)
+    assert copied.views[0].metric == "distance"
+    assert copied.label_names == ("x", "y", "z")
+    assert copied.sample_ids == tuple("abcdefg")
+    assert first.digest == data.digest()
+
+
+def test_output_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr")
+    with pytest.raises(DataError, match="exists; choose another output"):
+        ingest(tmp_path / "nowhere.npz", tmp_path / "s.zarr")
+    ingest(tmp_path / "a.npz", tmp_path / "s.zarr", views=["view_1"], overwrite=True)
+    assert open_store(tmp_path / "s.zarr").view_names == ("view_1",)
+
+
+def test_nan_is_refused_with_view_and_rows(tmp_path: Path) -> None:
+    bad = SHAPE.copy()
+    bad[5, 0] = np.nan
+    with pytest.raises(DataError, match=r"'view_1' has 1 NaN .*first rows: \[5\]"):
+        ingest(save_npz(tmp_path / "a.npz", view_1=bad), tmp_path / "s.zarr")
+    assert [item.name for item in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_no_source_and_missing_source(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="No source was given"):
+        ingest([], tmp_path / "s.zarr")
+    with pytest.raises(DataError, match=r"There is no .*a\.npz"):
+        ingest(tmp_path / "a.npz", tmp_path / "s.zarr")
+
+
+@pytest.mark.parametrize("name", ["a.pkl", "a.xlsx", "folder"])
+def test_unknown_formats_list_the_known_ones(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(b"\x80\x04")
+    with pytest.raises(DataError, match=r"no format that can be read; allowed are NumPy archive"):
+        ingest(path, tmp_path / "s.zarr")
+
+
+# ----------------------------------------------------------------------------- labels
+
+
+def labels_of(report: IngestReport) -> list[int] | None:
+    labels = open_store(report.output).labels
+    return None if labels is None else labels.tolist()
+
+
+def test_labels_by_key_by_file_and_by_value(tmp_path: Path) -> None:
+    source = save_npz(tmp_path / "a.npz", labels=LABELS, fine=LABELS + 10)
+    names = tmp_path / "classes.txt"
+    names.write_text("species\n" + "\n".join("abcabca") + "\n")
+    numbers = tmp_path / "numbers.txt"
+    numbers.write_text("label\n" + "".join(f"{label}\n" for label in LABELS))
+    array = tmp_path / "y.npy"
+    np.save(array, LABELS[::-1])
+    cases: list[tuple[Any, list[int]]] = [
+        (None, LABELS.tolist()),
+        ("fine", (LABELS + 10).tolist()),
+        (LABELS * 2, (LABELS * 2).tolist()),
+        ([3, 3, 3, 1, 1, 1, 1], [3, 3, 3, 1, 1, 1, 1]),
+        (list("xxyyzzz"), LABELS.tolist()),
+        (numbers, LABELS.tolist()),
+        (str(numbers), LABELS.tolist()),
+        (array, LABELS[::-1].tolist()),
+    ]
+    for index, (given, expected) in enumerate(cases):
+        assert labels_of(ingest(source, tmp_path / f"{index}.zarr", labels=given)) == expected
+    with pytest.raises(DataError, match="Got 8 labels for 7 samples"):
+        ingest(source, tmp_path / "s.zarr", labels=names)  # its heading looks like a label
+    with pytest.raises(DataError, match=r"labels='nowhere' is neither a variable .*nor a file"):
+        ingest(source, tmp_path / "s.zarr", labels="nowhere")
+
+
+def test_label_file_with_several_fields_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("id,label\na,1\n")
+    with pytest.raises(DataError, match="more than one field in line 1"):
+        ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr", labels=file)
+
+
+def test_sources_must_agree_on_labels(tmp_path: Path) -> None:
+    first = save_npz(tmp_path / "a.npz", labels=LABELS, view_names=np.array(["a", "b"]))
+    same = save_npz(tmp_path / "b.npz", labels=LABELS, view_names=np.array(["c", "d"]))
+    other = save_npz(tmp_path / "c.npz", labels=LABELS[::-1], view_names=np.array(["e", "f"]))
+    assert labels_of(ingest([first, same], tmp_path / "1.zarr")) == LABELS.tolist()
+    with pytest.raises(DataError, match=r"a\.npz and .*c\.npz have different labels"):
+        ingest([first, other], tmp_path / "2.zarr")
+    assert labels_of(ingest([first, other], tmp_path / "3.zarr", labels=LABELS)) == LABELS.tolist()
+
+
+def test_features_on_rows_are_noticed_by_the_labels(tmp_path: Path) -> None:
+    source = tmp_path / "a.npz"
+    np.savez(source, view_0=COLOUR.T, view_1=np.ones((3, N)), labels=LABELS)
+    with pytest.raises(DataError, match=r"7 labels and every view .*samples_on='columns'"):
+        ingest(source, tmp_path / "s.zarr")
+    report = ingest(Source(source, samples_on="columns"), tmp_path / "s.zarr")
+    np.testing.assert_array_equal(stored(report)["view_0"], COLOUR)
+    assert labels_of(report) == LABELS.tolist()
+
+
+# ----------------------------------------------------------------------------- ids
+
+
+def test_ids_of_several_files_must_agree(tmp_path: Path) -> None:
+    ids = np.array(list("abcdefg"))
+    first = save_npz(tmp_path / "a.npz", sample_ids=ids)
+    np.save(tmp_path / "plain.npy", SHAPE)
+    report = ingest([first, tmp_path / "plain.npy"], tmp_path / "1.zarr")
+    assert open_store(report.output).sample_ids == tuple(ids)
+    swapped = ids[[0, 2, 1, 3, 4, 5, 6]]
+    second = save_npz(tmp_path / "b.npz", sample_ids=swapped, view_names=np.array(["c", "d"]))
+    with pytest.raises(DataError, match=r"a\.npz.*b\.npz.*different order: 2 row"):
+        ingest([first, second], tmp_path / "2.zarr")
+    third = save_npz(tmp_path / "c.npz", sample_ids=np.array(list("abcdefa")))
+    with pytest.raises(DataError, match=r"more than once in .*c\.npz.*'a', in rows \[0, 6\]"):
+        ingest(third, tmp_path / "3.zarr")

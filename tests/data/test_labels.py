@@ -1,0 +1,57 @@
+"""Labels as they come, to one int64 per sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mscam_dask.data.labels import encode_labels
+from mscam_dask.errors import DataError
+
+
+@given(labels=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1))
+def test_whole_numbers_stay_as_they_are(labels: list[int]) -> None:
+    for values in (
+        np.array(labels),
+        np.array(labels, dtype=">i4"),
+        np.array(labels, dtype=np.float64)[:, None],
+        np.array(labels, dtype=np.float64)[None, :],
+    ):
+        codes, names = encode_labels(values)
+        assert codes.dtype == np.int64
+        assert codes.tolist() == labels
+        assert names is None
+
+
+@given(labels=st.lists(st.text("abc é", min_size=1), min_size=1))
+def test_text_becomes_positions_in_its_sorted_names(labels: list[str]) -> None:
+    for values in (np.array(labels), np.array(labels, dtype=object)):
+        codes, names = encode_labels(values)
+        assert names == tuple(sorted(set(labels)))
+        assert [names[code] for code in codes] == labels
+
+
+def test_booleans_are_zero_and_one() -> None:
+    assert encode_labels(np.array([True, False]))[0].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([0.0, 1.5], r"1 label\(s\) are not whole numbers, the first 1\.5 in row 1"),
+        ([0.0, np.nan, np.inf], r"2 label\(s\) .*the first nan in row 1"),
+        ([1e300], "not whole numbers"),
+        (np.eye(3), r"shape \(3, 3\).*argmax"),
+        (np.array(3), r"shape \(\)"),
+        (np.array([1, "a"], dtype=object), "dtype object"),
+        (np.array([1j]), "dtype complex128"),
+    ],
+    ids=["fraction", "nan", "huge", "indicator", "scalar", "mixed", "complex"],
+)
+def test_anything_else_is_refused(values: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        encode_labels(values)

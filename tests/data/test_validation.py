@@ -1,0 +1,282 @@
+"""validate: what is refused, where it says it is, and what is only reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from mscam_dask.data import pairwise, sources, validation
+from mscam_dask.data.validation import ValidationReport, check_sizes, validate
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.errors import ConfigurationError, DataError
+from tests.conftest import BenchmarkData
+
+N = 12
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
+@pytest.fixture(params=["one block", "many blocks"])
+def block_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test once with whole views in a block, once with two rows of 12 columns in each."""
+    if request.param == "many blocks":
+        ranges = sources.row_ranges
+        for module in (pairwise, validation):
+            monkeypatch.setattr(
+                module, "row_ranges", lambda source: ranges(source, block_bytes=8 * 12 * 2)
+            )
+
+
+def check(
+    views: Any, *, n_clusters: int = 3, n_neighbors: int = 4, **kwargs: Any
+) -> ValidationReport:
+    return validate(as_multi_view(views, **kwargs), n_clusters=n_clusters, n_neighbors=n_neighbors)
+
+
+def distances(rng: np.random.Generator) -> NDArray[np.float64]:
+    points = rng.standard_normal((N, 2))
+    gaps: NDArray[np.float64] = np.linalg.norm(points[:, None] - points[None], axis=2)
+    return gaps
+
+
+# ----------------------------------------------------------------------------- c and k
+
+
+@given(n=st.integers(2, 30), c=st.integers(-3, 40), k=st.integers(-3, 40))
+def test_sizes_pass_exactly_when_one_to_n_clusters_and_one_to_n_minus_one_neighbors(
+    n: int, c: int, k: int
+) -> None:
+    if 1 <= c <= n and 1 <= k <= n - 1:
+        check_sizes(n, n_clusters=c, n_neighbors=k)
+    else:
+        with pytest.raises(ConfigurationError, match=r"allowed are 1 to \d+"):
+            check_sizes(n, n_clusters=c, n_neighbors=k)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"n_clusters": 13}, r"n_clusters=13 with 12 sample.*Set n_clusters to at most 12"),
+        ({"n_clusters": 0}, r"n_clusters=0 .*Set n_clusters to at least 1"),
+        ({"n_neighbors": 12}, r"n_neighbors=12 .*no neighbour of itself.*at most 11"),
+        ({"n_neighbors": 0}, r"n_neighbors=0 .*at least 1"),
+        ({"n_clusters": 2.0}, r"n_clusters=2\.0 is a float; allowed are integers from 1 to 12"),
+        ({"n_neighbors": True}, r"n_neighbors=True is a bool"),
+        ({"n_neighbors": "auto"}, r"n_neighbors='auto' is a str"),
+    ],
+    ids=["c > n", "c < 1", "k >= n", "k < 1", "float", "bool", "text"],
+)
+def test_sizes_say_what_to_set(
+    rng: np.random.Generator, sizes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        check([rng.standard_normal((N, 2))], **sizes)
+
+
+def test_numpy_integers_are_sizes() -> None:
+    check_sizes(5, n_clusters=np.int32(2), n_neighbors=np.int64(3))  # type: ignore[arg-type]
+
+
+def test_one_sample_cannot_be_clustered() -> None:
+    with pytest.raises(ConfigurationError, match="Give at least 2 samples"):
+        check([np.ones((1, 2))], n_clusters=1, n_neighbors=1)
+
+
+# ----------------------------------------------------------------------------- every view
+
+
+@pytest.mark.usefixtures("block_size")
+def test_values_that_are_not_finite_are_counted_and_placed(rng: np.random.Generator) -> None:
+    bad = rng.standard_normal((N, 12))
+    bad[[1, 4, 4, 7, 8, 9, 11], [0, 1, 2, 3, 4, 5, 6]] = np.nan
+    bad[4, 5], bad[10, 0] = np.inf, -np.inf
+    message = r"'b' has 7 NaN and 2 infinite .*in 7 of 12 rows \(first rows: \[1, 4, 7, 8, 9\]\)"
+    with pytest.raises(DataError, match=message):
+        check({"a": rng.standard_normal((N, 2)), "b": bad})
+
+
+@given(
+    values=hnp.arrays(
+        np.float64, (N, 3), elements=st.sampled_from([0.0, 1.0, 2.5, np.nan, np.inf, -np.inf])
+    )
+)
+def test_finite_views_pass_and_others_name_their_first_row(values: NDArray[np.float64]) -> None:
+    bad_rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if bad_rows.size:
+        with pytest.raises(DataError, match=rf"in {bad_rows.size} of .*\[{bad_rows[0]}[,\]]"):
+            check([values])
+    else:
+        assume(np.ptp(values, axis=0).any())
+        check([values])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0)], ids=["no samples", "no columns"])
+def test_empty_views_are_refused(shape: tuple[int, int]) -> None:
+    with pytest.raises(DataError, match=r"'view_0' is empty: shape .*at least one sample and one"):
+        check([np.ones(shape)], n_clusters=1, n_neighbors=1)
+
+
+@pytest.mark.usefixtures("block_size")
+@pytest.mark.parametrize("row", [[0.0] * 12, list(range(12))], ids=["zero", "equal rows"])
+def test_constant_views_are_refused(rng: np.random.Generator, row: list[float]) -> None:
+    views = {"a": rng.standard_normal((N, 2)), "flat": np.tile(row, (N, 1))}
+    with pytest.raises(
+        DataError, match=r"'flat' is constant: all 12 rows are equal.*Drop the view"
+    ):
+        check(views)
+
+
+def test_repeated_ids_are_refused() -> None:
+    data = as_multi_view([np.eye(4)])
+    object.__setattr__(data, "sample_ids", ("a", "b", "a", "c"))
+    with pytest.raises(
+        DataError, match=r"1 sample id.*the data; the first is 'a', in rows \[0, 2\]"
+    ):
+        validate(data, n_clusters=2, n_neighbors=2)
+
+
+# ----------------------------------------------------------------------------- findings
+
+
+@pytest.mark.usefixtures("block_size")
+def test_zero_rows_and_constant_columns_are_reported_not_refused(
+    rng: np.random.Generator,
+) -> None:
+    values = rng.standard_normal((N, 12))
+    values[:, [2, 7]] = 5.0, 0.0
+    zeros = rng.standard_normal((N, 4))
+    zeros[[0, 3, 4, 5, 9, 10, 11]] = 0
+    report = check({"colour": values, "shape": zeros})
+    assert report.zero_rows == {"colour": 0, "shape": 7}
+    assert report.constant_columns == {"colour": 2, "shape": 0}
+    columns, rows = report.findings
+    assert (columns.view, columns.count, columns.first, columns.total) == ("colour", 2, (2, 7), 12)
+    assert (rows.view, rows.count, rows.first, rows.total) == ("shape", 7, (0, 3, 4, 5, 9), 12)
+    assert "'colour': 2 of 12 columns have one value only (columns 2, 7)" in columns.message
+    assert "'shape': 7 of 12 samples are all zero (rows 0, 3, 4, 5, 9, ...)" in rows.message
+    assert "drop these samples" in rows.message
+
+
+@given(
+    values=hnp.arrays(np.int8, hnp.array_shapes(min_dims=2, max_dims=2, max_side=7)),
+)
+def test_findings_by_definition(values: NDArray[np.int8]) -> None:
+    assume(len(values) > 1 and np.ptp(values, axis=0).any())
+    report = check([values], n_clusters=1, n_neighbors=1)
+    assert report.zero_rows["view_0"] == sum(not any(row) for row in values.tolist())
+    assert report.constant_columns["view_0"] == sum(
+        len(set(column)) == 1 for column in values.T.tolist()
+    )
+
+
+def test_clean_data_have_no_findings(rng: np.random.Generator) -> None:
+    report = check([rng.standard_normal((N, 3)), rng.standard_normal((N, 2))])
+    assert report == ValidationReport(N, ("view_0", "view_1"), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "zero_rows"),
+    [("bdgp", [201, 1203]), ("reuters1200", [0, 0, 0, 1, 0]), ("flowers17", [0, 0, 0])],
+    ids=["bdgp", "reuters1200", "flowers17"],
+)
+def test_benchmark_sets_pass_with_the_zero_rows_their_readme_tells_of(
+    benchmark_data: Any, name: str, zero_rows: list[int]
+) -> None:
+    bench: BenchmarkData = benchmark_data(name)
+    report = check(list(bench.views), metric=bench.kinds, view_names=bench.names)
+    assert list(report.zero_rows.values()) == zero_rows
+
+
+# ----------------------------------------------------------------------------- pairwise views
+
+
+@pytest.mark.usefixtures("block_size")
+def test_distances_and_kernels_pass(rng: np.random.Generator) -> None:
+    gaps = distances(rng)
+    report = check(
+        {"d": gaps, "f": gaps.astype(np.float32), "k": np.exp(-gaps)},
+        metric={"d": "distance", "f": "distance", "k": "kernel"},
+    )
+    assert report.findings == ()
+
+
+@pytest.mark.parametrize("metric", ["distance", "kernel"])
+def test_pairwise_views_are_square(rng: np.random.Generator, metric: str) -> None:
+    message = rf"'v' has metric='{metric}' and shape \(12, 11\).*square.*metric='features'"
+    with pytest.raises(DataError, match=message):
+        check({"v": distances(rng)[:, :-1]}, metric=metric)
+
+
+@pytest.mark.usefixtures("block_size")
+@pytest.mark.parametrize("metric", ["distance", "kernel"])
+@pytest.mark.parametrize("place", [(7, 2), (2, 7), (1, 0), (11, 10)], ids=str)
+def test_one_asymmetric_pair_is_found_wherever_it_is(
+    rng: np.random.Generator, metric: str, place: tuple[int, int]
+) -> None:
+    values = distances(rng)
+    values[place] += 0.25
+    row, column = max(place), min(place)
+    message = rf"'v' is not symmetric: 1 pair.*at \(({row}, {column}|{column}, {row})\) by 0\.25"
+    with pytest.raises(DataError, match=message):
+        check({"v": values}, metric=metric)
+
+
+@pytest.mark.usefixtures("block_size")
+def test_asymmetric_pairs_are_counted_once_each(rng: np.random.Generator) -> None:
+    values = distances(rng) + np.triu(np.ones((N, N)), 1)
+    with pytest.raises(DataError, match=rf"not symmetric: {N * (N - 1) // 2} pair"):
+        check({"v": values}, metric="distance")
+
+
+def test_rounding_to_float32_is_no_asymmetry(rng: np.random.Generator) -> None:
+    values = distances(rng)
+    lower = np.tril(values).astype(np.float32).astype(np.float64)
+    check({"v": lower + np.triu(values, 1)}, metric="distance")
+
+
+@pytest.mark.usefixtures("block_size")
+def test_negative_distances_are_refused(rng: np.random.Generator) -> None:
+    values = distances(rng)
+    values[3, 8] = values[8, 3] = -0.5
+    with pytest.raises(DataError, match=r"'v' has negative values, down to -0\.5.*metric='kernel'"):
+        check({"v": values}, metric="distance")
+
+
+@pytest.mark.usefixtures("block_size")
+def test_distances_to_oneself_are_zero(rng: np.random.Generator) -> None:
+    values = distances(rng)
+    values[9, 9] = 0.125
+    with pytest.raises(DataError, match=r"'v' has 0\.125 on the diagonal, in row 9"):
+        check({"v": values}, metric="distance")
+    check({"v": values}, metric="kernel")
+
+
+@pytest.mark.usefixtures("block_size")
+def test_kernels_have_a_nonnegative_diagonal(rng: np.random.Generator) -> None:
+    values = distances(rng)
+    values[9, 9] = -2
+    with pytest.raises(DataError, match=r"Kernel view 'v' has -2 on the diagonal"):
+        check({"v": values}, metric="kernel")
+
+
+@pytest.mark.parametrize("metric", ["distance", "kernel"])
+def test_constant_pairwise_views_are_refused(metric: str) -> None:
+    with pytest.raises(DataError, match="'v' is constant"):
+        check({"v": np.zeros((N, N))}, metric=metric)
+
+
+def test_largest_floats_do_not_overflow_into_a_warning() -> None:
+    values = np.full((N, N), 1e308) - np.diag(np.full(N, 1e308))
+    check({"v": values}, metric="distance")
+    values[0, 1] = -1e308
+    with pytest.raises(DataError, match="not symmetric"):
+        check({"v": values}, metric="kernel")
