@@ -37,6 +37,15 @@ __all__ = ["MSCAM", "MSCAN"]
 
 _SOLVERS = ("reduced", "paper")
 
+# What selection="auto" tries, in order (ties go to the earlier). Measured in docs/results.md.
+_SETTINGS: tuple[dict[str, Any], ...] = (
+    {"scale": "unit", "alpha": 10.0, "n_neighbors": 20},
+    {"scale": "standard", "alpha": 10.0, "n_neighbors": 20},
+    {"scale": "standard", "alpha": 1.0, "n_neighbors": 9},
+)
+
+_FIXED: tuple[dict[str, Any], ...] = ({"scale": "standard", "alpha": 1.0, "n_neighbors": 9},)
+
 
 class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
     """What MSCAM and MSCAN share: taking views in, running the fit, showing the result."""
@@ -56,7 +65,7 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     solution_: Solution
     data_findings_: tuple[Any, ...]
 
-    def _parameters(self) -> Parameters:
+    def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         raise NotImplementedError
 
     def fit(self, X: Any, y: object = None) -> Self:
@@ -88,12 +97,11 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             raise ConfigurationError(
                 f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
             )
-        parameters = self._parameters()
         data = self._views(X, reset=True)
-        report = validate(
-            data, n_clusters=parameters.n_clusters, n_neighbors=parameters.n_neighbors
-        )
-        solution = self._solve(data, parameters)
+        candidates = self._candidates(data.n_samples)
+        first = candidates[0]
+        report = validate(data, n_clusters=first.n_clusters, n_neighbors=first.n_neighbors)
+        solution = self._solve(data, candidates)
         self.solution_ = solution
         self.labels_ = solution.labels
         self.consensus_graph_ = solution.consensus_graph
@@ -109,9 +117,30 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         self._training = data
         return self
 
-    def _solve(self, data: MultiViewData, parameters: Parameters) -> Solution:
+    def _candidates(self, n_samples: int) -> tuple[Parameters, ...]:
+        """The settings to try: what the user fixed is fixed, what is None is chosen."""
+        if self.selection not in ("auto", None):
+            raise ConfigurationError(
+                f"selection={self.selection!r} is not usable: allowed is 'auto' or None."
+            )
+        tried = _SETTINGS if self.selection == "auto" and self.solver == "reduced" else _FIXED
+        fixed = {
+            name: getattr(self, name)
+            for name in ("scale", "alpha", "n_neighbors")
+            if getattr(self, name) is not None
+        }
+        settings: list[dict[str, Any]] = []
+        for setting in tried:
+            fitting = min(setting["n_neighbors"], max(1, n_samples - 1))
+            limited = {**setting, "n_neighbors": fitting, **fixed}
+            if limited not in settings:
+                settings.append(limited)
+        return tuple(self._parameters(setting) for setting in settings)
+
+    def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
         executor = self._executor(data)
         if self.solver == "paper":
+            (parameters,) = candidates
             solution = run_paper(data, parameters, memory_limit_bytes=executor.memory_limit_bytes)
             if not solution.status.reached:
                 warnings.warn(
@@ -121,8 +150,9 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
                     stacklevel=3,
                 )
             return solution
-        check_memory(data, parameters, executor)
-        return run_fit(data, parameters, executor, observers=self._observers())
+        for parameters in candidates:
+            check_memory(data, parameters, executor)
+        return run_fit(data, candidates, executor, observers=self._observers())
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Clusters of new samples, by their adaptive neighbours among the training samples.
@@ -248,19 +278,24 @@ class MSCAM(_ConsensusClustering):
     ----------
     n_clusters : int, default=8
         Number of clusters c.
-    alpha : float, default=1.0
+    alpha : float, optional
         Ridge of the self-representation, in units of a view's mean squared singular value.
+        None: chosen.
     graph_weight : float, default=0.1
         First weight λ of the graph; it grows along the path.
-    n_neighbors : int, default=9
-        Neighbours of a sample in the consensus graph.
+    n_neighbors : int, optional
+        Neighbours of a sample in the consensus graph. None: chosen.
     metric_floor : float, default=1.0
         Weight of the data distances beside the learned metric (M = floor·I + PPᵀ).
     metric_ridge : float, default=1.0
         Ridge on the metric factor P.
-    scale : {"standard", "unit", "minmax", "none"}, default="standard"
-        Scaling of feature views: columns to mean 0 and variance 1, rows to length 1, columns to
-        [0, 1], or as they are.
+    scale : {"standard", "unit", "minmax", "none"}, optional
+        Scaling of feature views before they are centred: columns to variance 1, rows to length
+        1, columns to [0, 1], or as they are. None: chosen.
+    selection : {"auto"} or None, default="auto"
+        How `scale`, `alpha` and `n_neighbors` are chosen where they are None. "auto": a few
+        settings are started and the one whose clusters the views' own neighbour graphs know
+        most about is taken, without labels. None: "standard", 1 and 9, as in the paper.
     metric : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         What the numbers of a view are; one for all, by view name, or in order.
     view_sizes : sequence of int, optional
@@ -293,7 +328,7 @@ class MSCAM(_ConsensusClustering):
     status_ : Status
         How the clusters were reached; ``status_.message`` is a sentence.
     score_ : float
-        Cross-view modularity of the partition, the label-free mark used along the path.
+        Cross-view information of the partition in nats, the label-free mark used throughout.
     n_iter_ : int
         Outer iterations.
     n_neighbors_ : int
@@ -330,12 +365,13 @@ class MSCAM(_ConsensusClustering):
         self,
         n_clusters: int = 8,
         *,
-        alpha: float = 1.0,
+        alpha: float | None = None,
         graph_weight: float = 0.1,
-        n_neighbors: int = 9,
+        n_neighbors: int | None = None,
         metric_floor: float = 1.0,
         metric_ridge: float = 1.0,
-        scale: Scale = "standard",
+        scale: Scale | None = None,
+        selection: Literal["auto"] | None = "auto",
         metric: str | Mapping[str, str] | Sequence[str] = "features",
         view_sizes: Sequence[int] | None = None,
         max_outer_iter: int = 30,
@@ -353,6 +389,7 @@ class MSCAM(_ConsensusClustering):
         self.metric_floor = metric_floor
         self.metric_ridge = metric_ridge
         self.scale = scale
+        self.selection = selection
         self.metric = metric
         self.view_sizes = view_sizes
         self.max_outer_iter = max_outer_iter
@@ -363,16 +400,14 @@ class MSCAM(_ConsensusClustering):
         self.client = client
         self.callbacks = callbacks
 
-    def _parameters(self) -> Parameters:
+    def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(
             n_clusters=self.n_clusters,
             model="mscam",
-            n_neighbors=self.n_neighbors,
-            alpha=self.alpha,
+            **setting,
             graph_weight=self.graph_weight,
             metric_floor=self.metric_floor,
             metric_ridge=self.metric_ridge,
-            scale=self.scale,
             max_outer_iter=self.max_outer_iter,
             tol=self.tol,
             seed=self._seed(),
@@ -387,7 +422,7 @@ class MSCAN(_ConsensusClustering):
 
     Parameters
     ----------
-    n_clusters, alpha, graph_weight, n_neighbors, scale, metric, view_sizes, max_outer_iter, tol, \
+    n_clusters, alpha, graph_weight, n_neighbors, scale, selection, metric, view_sizes, max_outer_iter, tol, \
 solver, random_state, n_jobs, client, callbacks
         As for `MSCAM`.
 
@@ -410,10 +445,11 @@ view_names_, view_contributions_, history_, data_findings_
         self,
         n_clusters: int = 8,
         *,
-        alpha: float = 1.0,
+        alpha: float | None = None,
         graph_weight: float = 0.1,
-        n_neighbors: int = 9,
-        scale: Scale = "standard",
+        n_neighbors: int | None = None,
+        scale: Scale | None = None,
+        selection: Literal["auto"] | None = "auto",
         metric: str | Mapping[str, str] | Sequence[str] = "features",
         view_sizes: Sequence[int] | None = None,
         max_outer_iter: int = 30,
@@ -429,6 +465,7 @@ view_names_, view_contributions_, history_, data_findings_
         self.graph_weight = graph_weight
         self.n_neighbors = n_neighbors
         self.scale = scale
+        self.selection = selection
         self.metric = metric
         self.view_sizes = view_sizes
         self.max_outer_iter = max_outer_iter
@@ -439,14 +476,12 @@ view_names_, view_contributions_, history_, data_findings_
         self.client = client
         self.callbacks = callbacks
 
-    def _parameters(self) -> Parameters:
+    def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(
             n_clusters=self.n_clusters,
             model="mscan",
-            n_neighbors=self.n_neighbors,
-            alpha=self.alpha,
+            **setting,
             graph_weight=self.graph_weight,
-            scale=self.scale,
             max_outer_iter=self.max_outer_iter,
             tol=self.tol,
             seed=self._seed(),

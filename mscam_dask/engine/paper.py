@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData, RowSource
+from mscam_dask.engine.setup import NEUTRAL_NEIGHBORS
 from mscam_dask.engine.tasks.judge import neutral_view
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.errors import MemoryPlanError
@@ -70,7 +71,7 @@ def run_paper(
     result = solve(grams, settings)
     reached = result.n_connected_components == parameters.n_clusters
     scores = [
-        view_score(neutral_view(source, parameters.n_neighbors), result.labels)
+        view_score(neutral_view(source, min(NEUTRAL_NEIGHBORS, data.n_samples - 1)), result.labels)
         for source in data.views
     ]
     positive = np.maximum(scores, 1e-12)
@@ -81,6 +82,8 @@ def run_paper(
         status=Status.CONTINUATION if reached else Status.COMPONENTS_NOT_REACHED,
         score=math.fsum(scores) / len(scores),
         n_neighbors=parameters.n_neighbors,
+        parameters=parameters,
+        settings=(),
         prepared=(),
         history=_history(result, parameters),
         view_embeddings=dict(zip(data.view_names, result.view_embeddings, strict=True)),

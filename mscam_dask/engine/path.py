@@ -7,11 +7,10 @@ and the best partition so far. Views carry nothing from one iteration to the nex
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
-from collections.abc import Sequence
 
 from mscam_dask.engine.executor import Executor, Handle
+from mscam_dask.engine.judging import Best, judge, mean_score, spectrum_of
 from mscam_dask.engine.setup import Prepared, build_graph
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
@@ -21,25 +20,7 @@ from mscam_dask.model.records import OuterRecord
 from mscam_dask.solvers.graph import projected_weight
 from mscam_dask.solvers.rank_control import Decision, RankControl
 
-__all__ = ["Best", "PathState", "embed_views", "judge", "outer_iteration", "spectrum_of"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Best:
-    """The best partition seen.
-
-    Attributes
-    ----------
-    labels : handle
-    score : float
-        Its cross-view modularity.
-    view_scores : tuple of float
-        The same per view.
-    """
-
-    labels: Handle
-    score: float
-    view_scores: tuple[float, ...]
+__all__ = ["PathState", "embed_views", "outer_iteration"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +35,7 @@ class PathState:
     spectrum : handle or None
         Of the previous graph: a first guess, which changes nothing but the time taken.
     control : RankControl
-    best : Best or None
+    best : Best
     n_neighbors : int
     """
 
@@ -62,49 +43,8 @@ class PathState:
     graph: Handle
     spectrum: Handle | None
     control: RankControl
-    best: Best | None
+    best: Best
     n_neighbors: int
-
-
-def judge(
-    prepared: Prepared, partitions: Handle, executor: Executor, *, key: str
-) -> list[tuple[float, ...]]:
-    """Scores of each partition of a list, one per view, computed where the graphs are."""
-    handles = [
-        executor.submit(
-            judge_tasks.score_partitions, neutral, partitions, key=f"score/{key}/{name}"
-        )
-        for neutral, name in zip(prepared.neutral, prepared.names, strict=True)
-    ]
-    by_view = executor.gather(handles)
-    executor.release(handles)
-    return list(zip(*by_view, strict=True))
-
-
-def mean_score(view_scores: Sequence[float]) -> float:
-    """Cross-view modularity: the exactly rounded mean over views, whatever their order."""
-    return math.fsum(view_scores) / len(view_scores)
-
-
-def spectrum_of(
-    graph: Handle,
-    previous: Handle | None,
-    prepared: Prepared,
-    parameters: Parameters,
-    executor: Executor,
-    *,
-    key: str,
-) -> Handle:
-    """Bottom 2c eigenpairs of a graph."""
-    n_pairs = min(2 * parameters.n_clusters, prepared.n_samples)
-    return executor.submit(
-        graph_tasks.graph_spectrum,
-        graph,
-        previous,
-        n_pairs,
-        parameters.seed,
-        key=f"graph_spectrum/{key}",
-    )
 
 
 def embed_views(
@@ -284,7 +224,7 @@ def _reduced(
 
 
 def _better(
-    best: Best | None,
+    best: Best,
     cuts: Handle,
     scores: list[tuple[float, ...]],
     parameters: Parameters,
@@ -298,7 +238,7 @@ def _better(
     """
     index = max(range(len(scores)), key=lambda i: mean_score(scores[i]))
     score = mean_score(scores[index])
-    if best is not None and score <= best.score + parameters.tol * abs(best.score):
+    if score <= best.score + parameters.tol * abs(best.score):
         return best, scores[index]
     labels = executor.submit(judge_tasks.pick, cuts, index, key=f"best_cut/{key}")
     return Best(labels, score, scores[index]), scores[index]

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
-from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import PreparedRecord
 from mscam_dask.solvers.graph import anchor_candidates, assemble_graph
 
-__all__ = ["FirstGraph", "Prepared", "build_graph", "first_graph", "prepare", "row_ranges"]
+__all__ = [
+    "FirstGraph",
+    "Foundation",
+    "Prepared",
+    "build_graph",
+    "first_graph",
+    "lay_foundation",
+    "prepare",
+    "row_ranges",
+]
+
+# k of the neutral graphs: the same whatever k is tried, so that no setting is favoured.
+NEUTRAL_NEIGHBORS = 9
+
 
 _SMALLEST_BLOCK = 512
 _LARGEST_BLOCK = 8192
@@ -21,8 +35,31 @@ _BLOCKS = 8
 
 
 @dataclasses.dataclass(frozen=True)
+class Foundation:
+    """What does not depend on α or k: handles that live as long as the fit.
+
+    Attributes
+    ----------
+    names : tuple of str
+    n_samples : int
+    factored : dict of str to tuple of handles
+        For each scaling, the factored views.
+    neutral : tuple of handles, one per view
+        Neutral graphs.
+    records : tuple of PreparedRecord
+        Of the views under the first scaling.
+    """
+
+    names: tuple[str, ...]
+    n_samples: int
+    factored: dict[Scale, tuple[Handle, ...]]
+    neutral: tuple[Handle, ...]
+    records: tuple[PreparedRecord, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Prepared:
-    """Handles that live as long as the fit.
+    """Handles of one setting of scaling, α and k.
 
     Attributes
     ----------
@@ -34,7 +71,6 @@ class Prepared:
         Anchor space of all views, (n, Σr).
     blocks : tuple of handles
         Anchor candidates, one per block of rows.
-    records : tuple of PreparedRecord
     """
 
     names: tuple[str, ...]
@@ -43,7 +79,6 @@ class Prepared:
     neutral: tuple[Handle, ...]
     anchors: Handle
     blocks: tuple[Handle, ...]
-    records: tuple[PreparedRecord, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,48 +104,55 @@ def row_ranges(n_samples: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, n_samples)) for start in range(0, n_samples, size)]
 
 
-def prepare(data: MultiViewData, parameters: Parameters, executor: Executor) -> Prepared:
-    """Read and factor every view, build its neutral graphs and the anchor candidates."""
+def lay_foundation(data: MultiViewData, scales: Sequence[Scale], executor: Executor) -> Foundation:
+    """Read every view, factor it under each scaling and build its neutral graphs."""
     names = data.view_names
-    k = min(parameters.n_neighbors, data.n_samples - 1)
-    views = [
-        executor.submit(view_tasks.prepare, source, parameters, key=f"prepare/{source.name}")
-        for source in data.views
-    ]
+    factored = {
+        scale: tuple(
+            executor.submit(view_tasks.factor, source, scale, key=f"factor/{scale}/{source.name}")
+            for source in data.views
+        )
+        for scale in scales
+    }
+    k = min(NEUTRAL_NEIGHBORS, data.n_samples - 1)
     neutral = [
         executor.submit(judge_tasks.neutral_view, source, k, key=f"neutral_graphs/{source.name}")
         for source in data.views
-    ]
-    anchors = executor.submit(
-        view_tasks.stack_anchors, views, parameters.alpha, key="stack_anchors"
-    )
-    n_candidates = parameters.candidates(data.n_samples)
-    blocks = [
-        executor.submit(
-            anchor_candidates,
-            anchors,
-            n_candidates,
-            start,
-            stop,
-            key=f"anchor_candidates/{start}",
-        )
-        for start, stop in row_ranges(data.n_samples)
     ]
     records = [
         executor.submit(
             view_tasks.prepared_record, view, name, source.shape[1], key=f"prepared_record/{name}"
         )
-        for view, name, source in zip(views, names, data.views, strict=True)
+        for view, name, source in zip(factored[scales[0]], names, data.views, strict=True)
     ]
-    return Prepared(
-        names=names,
-        n_samples=data.n_samples,
-        views=tuple(views),
-        neutral=tuple(neutral),
-        anchors=anchors,
-        blocks=tuple(blocks),
-        records=tuple(executor.gather(records)),
+    found = tuple(executor.gather(records))
+    return Foundation(names, data.n_samples, factored, tuple(neutral), found)
+
+
+def prepare(
+    foundation: Foundation, parameters: Parameters, executor: Executor, *, key: str
+) -> Prepared:
+    """The prepared views and the anchor candidates of one setting."""
+    n = foundation.n_samples
+    views = [
+        executor.submit(view_tasks.prepare, view, parameters.alpha, key=f"prepare/{key}/{name}")
+        for view, name in zip(foundation.factored[parameters.scale], foundation.names, strict=True)
+    ]
+    anchors = executor.submit(
+        view_tasks.stack_anchors, views, parameters.alpha, key=f"stack_anchors/{key}"
     )
+    blocks = [
+        executor.submit(
+            anchor_candidates,
+            anchors,
+            parameters.candidates(n),
+            start,
+            stop,
+            key=f"anchor_candidates/{key}/{start}",
+        )
+        for start, stop in row_ranges(n)
+    ]
+    return Prepared(foundation.names, n, tuple(views), foundation.neutral, anchors, tuple(blocks))
 
 
 def build_graph(
@@ -143,7 +185,9 @@ def build_graph(
     return graph, int(n_components)
 
 
-def first_graph(prepared: Prepared, parameters: Parameters, executor: Executor) -> FirstGraph:
+def first_graph(
+    prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
+) -> FirstGraph:
     """The graph of the data distances; k grows until it has at most c components.
 
     With k neighbours the data may already fall into more than c pieces, and no graph weight
@@ -159,7 +203,7 @@ def first_graph(prepared: Prepared, parameters: Parameters, executor: Executor) 
             n_neighbors=n_neighbors,
             data_weight=parameters.metric_floor,
             projected_weight=0.0,
-            key=f"first/{n_neighbors}",
+            key=f"{key}/{n_neighbors}",
         )
         if n_components <= parameters.n_clusters or n_neighbors >= most:
             return FirstGraph(graph, n_components, n_neighbors)

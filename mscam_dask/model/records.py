@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["FitEnded", "FitStarted", "OuterRecord", "PreparedRecord", "ViewRecord"]
+__all__ = [
+    "FitEnded",
+    "FitStarted",
+    "OuterRecord",
+    "PreparedRecord",
+    "SelectionEnded",
+    "SettingRecord",
+    "ViewRecord",
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,12 +80,12 @@ class OuterRecord:
     n_clusters : int
         Asked for.
     score : float
-        Cross-view modularity of the cut of the graph this iteration started from.
+        Cross-view information (nats) of the cut of the graph this iteration started from.
     eigengap : float
         λ_{c+1} − λ_c of the Laplacian this iteration started from.
     views : tuple of ViewRecord
     view_scores : tuple of float
-        Each view's modularity of that cut on its own neutral graphs.
+        Each view's information on that cut, from its own neutral graphs.
     seconds : float
     """
 
@@ -89,6 +97,47 @@ class OuterRecord:
     eigengap: float
     views: tuple[ViewRecord, ...]
     view_scores: tuple[float, ...]
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SettingRecord:
+    """One setting tried before the path.
+
+    Attributes
+    ----------
+    scale : str
+    alpha : float
+    n_neighbors : int
+        k used.
+    n_connected_components : int
+        Of the graph of the data distances alone.
+    score : float
+        Cross-view information (nats) of the best cut of that graph.
+    """
+
+    scale: str
+    alpha: float
+    n_neighbors: int
+    n_connected_components: int
+    score: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SelectionEnded:
+    """Sent once, when the setting of the path is known.
+
+    Attributes
+    ----------
+    settings : tuple of SettingRecord
+        In the order tried; one when nothing was left to choose.
+    chosen : int
+        Position of the one taken.
+    seconds : float
+    """
+
+    settings: tuple[SettingRecord, ...]
+    chosen: int
     seconds: float
 
 

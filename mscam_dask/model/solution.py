@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.model.records import OuterRecord, PreparedRecord
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.records import OuterRecord, PreparedRecord, SettingRecord
 from mscam_dask.model.status import Status
 
 if TYPE_CHECKING:
@@ -32,16 +33,20 @@ class Solution:
         Of the consensus graph.
     status : Status
     score : float
-        Cross-view modularity of `labels`.
+        Cross-view information of `labels`, in nats.
     n_neighbors : int
         k used: more than asked for when k neighbours leave more components than clusters.
+    parameters : Parameters
+        Of the setting taken.
+    settings : tuple of SettingRecord
+        All settings tried.
     prepared : tuple of PreparedRecord
     history : tuple of OuterRecord
     view_embeddings : dict of str to (n, c)
         F_v = Z_vᵀP_v given the final graph (MSCAN: C_v, (n, r_v)).
     view_contributions : dict of str to float
-        Each view's modularity of the final partition on its own neutral graphs, negative
-        values counted as zero, as a share of the sum.
+        Each view's information on the final partition, from its own neutral graphs, as a share
+        of the sum over views.
     encoders : dict of str to callable
         Map rows of a view, new ones too, to its anchor coordinates; empty where the solver has
         no out-of-sample form.
@@ -53,6 +58,8 @@ class Solution:
     status: Status
     score: float
     n_neighbors: int
+    parameters: Parameters
+    settings: tuple[SettingRecord, ...]
     prepared: tuple[PreparedRecord, ...]
     history: tuple[OuterRecord, ...]
     view_embeddings: dict[str, NDArray[np.float64]]

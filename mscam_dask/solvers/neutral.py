@@ -1,9 +1,10 @@
-"""Judging a partition without labels: cross-view modularity.
+"""Judging a partition without labels: cross-view information.
 
 The *neutral* graphs of a view are the adaptive-neighbour graphs of its raw rows, of unit length
-and with standardised columns. The score of a partition is its mean Newman modularity over the
-neutral graphs of all views: every view counts the same, and nothing that is being learned enters,
-so the graph under learning cannot raise its own mark.
+and with standardised columns. A view's score of a partition is the mutual information between a
+sample's cluster and its neighbour's, on the neutral graph that knows most; the score is the mean
+over views. Every view counts the same, and nothing that is being learned enters, so the graph
+under learning cannot raise its own mark.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.kernels.label_information import label_information
 from mscam_dask.kernels.laplacian import graph_from_neighbors, symmetric_affinity
-from mscam_dask.kernels.modularity import modularity
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
 from mscam_dask.kernels.scaling import ColumnMoments, fit_transform_from_moments
 from mscam_dask.model.parameters import Scale
@@ -69,8 +70,8 @@ def neutral_graphs(read: RowReader, shape: ViewShape, n_neighbors: int) -> Neutr
 
 
 def view_score(view: NeutralView, labels: NDArray[np.int64]) -> float:
-    """Mean modularity of a partition (n,) over one view's neutral graphs."""
-    return float(np.mean([modularity(graph, labels) for graph in view.graphs]))
+    """Information on a partition (n,), in nats, of the view's best informed neutral graph."""
+    return max(label_information(graph, labels) for graph in view.graphs)
 
 
 def _graph_from_rows(rows: NDArray[np.float64], n_neighbors: int) -> csr_array[np.float64]:

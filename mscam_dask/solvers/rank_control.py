@@ -85,10 +85,15 @@ class RankControl:
     def _too_many(self) -> tuple[Decision, RankControl]:
         if self.below is None and self.retries >= _MAX_REDUCTIONS:
             return Decision.STALLED, self
-        if self.below is not None and self.retries >= _MAX_BISECTIONS:
+        if self.below is not None and self.retries > _MAX_BISECTIONS:
+            return Decision.STALLED, self  # the same weight gave too few before, too many now
+        if self.below is not None and self.retries == _MAX_BISECTIONS:
             # one last step at a weight known to give too few, so that the path can go on
             return Decision.RETRY, dataclasses.replace(
-                self, graph_weight=self.below, above=self.graph_weight
+                self,
+                graph_weight=self.below,
+                above=self.graph_weight,
+                retries=self.retries + 1,
             )
         return self._retry(below=self.below, above=self.graph_weight)
 

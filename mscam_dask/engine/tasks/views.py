@@ -11,18 +11,26 @@ from numpy.typing import NDArray
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.kernels.distances import mean_squared_distance
-from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import PreparedRecord, ViewRecord
 from mscam_dask.solvers.graph import Candidates, projected_distances, projected_weight
 from mscam_dask.solvers.self_representation import smooth_self_representation
 from mscam_dask.solvers.view_admm import reduced_problem, solve_view
-from mscam_dask.solvers.view_basis import Encoder, PreparedView, ViewShape, prepare_view
+from mscam_dask.solvers.view_basis import (
+    Encoder,
+    FactoredView,
+    PreparedView,
+    ViewShape,
+    factor_view,
+    prepare_view,
+)
 
 __all__ = [
     "TimedView",
     "ViewResult",
     "embedding_of",
     "encoder_of",
+    "factor",
     "prepare",
     "prepared_record",
     "projected",
@@ -35,9 +43,9 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TimedView:
-    """A prepared view and the seconds it took."""
+    """A factored view and the seconds it took."""
 
-    view: PreparedView
+    view: FactoredView
     seconds: float
 
 
@@ -54,21 +62,15 @@ def view_shape(source: RowSource) -> ViewShape:
     return ViewShape(source.shape[0], source.shape[1], source.metric)
 
 
-def prepare(source: RowSource, parameters: Parameters) -> TimedView:
-    """Read one view and factor it."""
+def factor(source: RowSource, scale: Scale) -> TimedView:
+    """Read one view, scale and factor it."""
     started = time.perf_counter()
-    view = prepare_view(
-        source.read,
-        view_shape(source),
-        scale=parameters.scale,
-        alpha=parameters.alpha,
-        name=source.name,
-    )
+    view = factor_view(source.read, view_shape(source), scale=scale, name=source.name)
     return TimedView(view, time.perf_counter() - started)
 
 
 def prepared_record(timed: TimedView, name: str, n_features: int) -> PreparedRecord:
-    """Scalars of a prepared view."""
+    """Scalars of a factored view."""
     basis = timed.view.basis
     return PreparedRecord(
         view=name,
@@ -80,15 +82,20 @@ def prepared_record(timed: TimedView, name: str, n_features: int) -> PreparedRec
     )
 
 
-def stack_anchors(views: list[TimedView], alpha: float) -> NDArray[np.float64]:
+def prepare(timed: TimedView, alpha: float) -> PreparedView:
+    """The directions of a view that its self-representation uses."""
+    return prepare_view(timed.view, alpha=alpha)
+
+
+def stack_anchors(views: list[PreparedView], alpha: float) -> NDArray[np.float64]:
     """Anchor space of all views: (n, Σr), mean squared distance over pairs equal to one."""
-    stacked = np.hstack([timed.view.anchors(alpha) for timed in views])
+    stacked = np.hstack([view.anchors(alpha) for view in views])
     stacked /= np.sqrt(len(views))
     return stacked
 
 
 def sub_solve(
-    timed: TimedView,
+    view: PreparedView,
     spectrum: GraphSpectrum,
     name: str,
     parameters: Parameters,
@@ -100,7 +107,7 @@ def sub_solve(
     weight = graph_weight * projected_weight(len(vectors), parameters.n_clusters)
     if parameters.model == "mscan":
         smooth = smooth_self_representation(
-            timed.view.basis,
+            view.basis,
             spectrum.laplacian,
             vectors,
             alpha=parameters.alpha,
@@ -117,7 +124,7 @@ def sub_solve(
         )
         return ViewResult(smooth.embedding, record)
     problem = reduced_problem(
-        timed.view.basis,
+        view.basis,
         vectors,
         spectrum.laplacian,
         alpha=parameters.alpha,
@@ -158,6 +165,6 @@ def projected(result: ViewResult, candidates: Candidates, model: str) -> NDArray
     return distances
 
 
-def encoder_of(timed: TimedView) -> Encoder:
+def encoder_of(view: PreparedView) -> Encoder:
     """The map from rows of a view to anchor coordinates."""
-    return timed.view.encoder
+    return view.encoder

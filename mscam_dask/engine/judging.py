@@ -1,0 +1,74 @@
+"""Spectra, and partitions with their label-free scores."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from mscam_dask.engine.executor import Executor, Handle
+from mscam_dask.engine.setup import Prepared
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import judge as judge_tasks
+from mscam_dask.model.parameters import Parameters
+
+__all__ = ["Best", "judge", "mean_score", "spectrum_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """The best partition seen.
+
+    Attributes
+    ----------
+    labels : handle
+    score : float
+        Its cross-view information, in nats.
+    view_scores : tuple of float
+        The same per view.
+    """
+
+    labels: Handle
+    score: float
+    view_scores: tuple[float, ...]
+
+
+def judge(
+    prepared: Prepared, partitions: Handle, executor: Executor, *, key: str
+) -> list[tuple[float, ...]]:
+    """Scores of each partition of a list, one per view, computed where the graphs are."""
+    handles = [
+        executor.submit(
+            judge_tasks.score_partitions, neutral, partitions, key=f"score/{key}/{name}"
+        )
+        for neutral, name in zip(prepared.neutral, prepared.names, strict=True)
+    ]
+    by_view = executor.gather(handles)
+    executor.release(handles)
+    return list(zip(*by_view, strict=True))
+
+
+def mean_score(view_scores: Sequence[float]) -> float:
+    """Cross-view information: the exactly rounded mean over views, whatever their order."""
+    return math.fsum(view_scores) / len(view_scores)
+
+
+def spectrum_of(
+    graph: Handle,
+    previous: Handle | None,
+    prepared: Prepared,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> Handle:
+    """Bottom 2c eigenpairs of a graph."""
+    n_pairs = min(2 * parameters.n_clusters, prepared.n_samples)
+    return executor.submit(
+        graph_tasks.graph_spectrum,
+        graph,
+        previous,
+        n_pairs,
+        parameters.seed,
+        key=f"graph_spectrum/{key}",
+    )

@@ -1,0 +1,55 @@
+"""How much a sample's neighbour in a graph tells about the sample's own cluster."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+__all__ = ["label_information"]
+
+
+def label_information(affinity: csr_array[np.float64], labels: NDArray[np.int64]) -> float:
+    """Mutual information between a sample's cluster and that of a random neighbour, in nats.
+
+    Parameters
+    ----------
+    affinity : (n, n) sparse
+        Non-negative; a sample's neighbour is drawn in proportion to its row. Samples without
+        edges draw a neighbour from all samples.
+    labels : (n,) int
+        Cluster of each sample, 0 … c−1.
+
+    Returns
+    -------
+    float
+        Between 0 (the graph says nothing about the partition) and log c (c equal clusters,
+        no edge between them).
+
+    Notes
+    -----
+    I(y_0; y_1) of one step of the random walk that starts at a uniformly drawn sample: the
+    auto-information of the partition. Unlike modularity, it weighs *which* other clusters the
+    remaining edges lead to, and a graph whose every smooth partition scores alike (a
+    low-dimensional view) does not drown one with few informative edges. O(nnz + c²) flops.
+
+    References
+    ----------
+    M. Faccin, M. T. Schaub, J.-C. Delvenne, "State aggregations in Markov chains and block
+    models of networks", Phys. Rev. Lett. 127 (2021), doi:10.1103/PhysRevLett.127.078301.
+    """
+    n = len(labels)
+    n_clusters = int(labels.max()) + 1
+    degrees: NDArray[np.float64] = np.asarray(affinity.sum(axis=1)).ravel()
+    connected = degrees > 0
+    rows = np.repeat(np.arange(n), np.diff(affinity.indptr))
+    steps = affinity.data / degrees[rows]
+    cells = labels[rows] * n_clusters + labels[affinity.indices]
+    walks = np.bincount(cells, weights=steps, minlength=n_clusters**2)
+    sizes = np.bincount(labels, minlength=n_clusters)
+    alone = np.bincount(labels[~connected], minlength=n_clusters)
+    joint = (walks.reshape(n_clusters, n_clusters) + np.outer(alone, sizes / n)) / n
+    independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    present = joint > 0
+    terms = joint[present] * np.log(joint[present] / independent[present])
+    return max(0.0, float(np.sum(terms)))
