@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -14,11 +16,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mscam_dask.data.history import history_dataset
-from mscam_dask.data.validation import validate
+from mscam_dask.data.validation import check_finite, validate
 from mscam_dask.data.views import MultiViewData, as_multi_view
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.fit import Observer, run_fit
-from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.local import SerialExecutor, ThreadExecutor, usable_cores
 from mscam_dask.engine.paper import run_paper
 from mscam_dask.engine.plan import check_memory
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError
@@ -202,18 +204,18 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             )
             n_columns = table.shape[1]
             sizes = (n_columns,) if self.view_sizes is None else tuple(self.view_sizes)
-            return as_multi_view(table, view_sizes=sizes, metric=self.metric)
-        if self.view_sizes is not None:
+            data = as_multi_view(table, view_sizes=sizes, metric=self.metric)
+        elif self.view_sizes is not None:
             raise ConfigurationError(
                 f"view_sizes={tuple(self.view_sizes)} goes with one 2-D array; the views given "
                 "are separate already. Leave view_sizes out."
             )
-        data = as_multi_view(X, metric=self.metric)
-        if not reset:
-            self._check_same_views(data)
-        return data
+        else:
+            data = as_multi_view(X, metric=self.metric)
+        return data if reset else self._as_fitted(data)
 
-    def _check_same_views(self, data: MultiViewData) -> None:
+    def _as_fitted(self, data: MultiViewData) -> MultiViewData:
+        """New samples' views, checked, in the order of the fit."""
         expected = {
             source.name: source.shape[0] if source.metric != "features" else source.shape[1]
             for source in self._training.views
@@ -222,8 +224,12 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         if got != expected:
             raise DataError(
                 f"the fit saw views with these numbers of columns: {expected}; got {got}. "
-                "Give the same views, in the same order, with the same features."
+                "Give the same views, by the same names, with the same features."
             )
+        by_name = {source.name: source for source in data.views}
+        for source in data.views:
+            check_finite(source)
+        return dataclasses.replace(data, views=tuple(by_name[name] for name in self.view_names_))
 
     def _executor(self, data: MultiViewData) -> Executor:
         if self.client is not None:
@@ -232,13 +238,13 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             return DaskExecutor(self.client)
         n_threads = self.n_jobs
         if n_threads is None or n_threads == -1:
-            n_threads = min(8, len(os.sched_getaffinity(0)))
-        if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
+            n_threads = min(8, usable_cores())
+        if isinstance(n_threads, bool) or not isinstance(n_threads, Integral) or n_threads < 1:
             raise ConfigurationError(
                 f"n_jobs={self.n_jobs!r} is not usable: allowed is a whole number >= 1, or None "
                 "or -1 for all cores."
             )
-        return SerialExecutor() if n_threads == 1 else ThreadExecutor(n_threads)
+        return SerialExecutor() if n_threads == 1 else ThreadExecutor(int(n_threads))
 
     def _observers(self) -> tuple[Observer, ...]:
         if self.callbacks is None:

@@ -166,7 +166,11 @@ def _walk(
     )
     state = PathState(0, start.first.graph, start.spectrum, control, start.best, course.n_neighbors)
     decision = Decision.ACCEPT
-    while decision is Decision.ACCEPT and state.iteration < parameters.max_outer_iter:
+    while (
+        decision is Decision.ACCEPT
+        and state.iteration < parameters.max_outer_iter
+        and state.iteration - state.best.iteration <= parameters.patience
+    ):
         state, record, decision = outer_iteration(state, prepared, parameters, executor)
         course.history.append(record)
         _notify(observers, record)

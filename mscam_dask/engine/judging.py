@@ -26,11 +26,14 @@ class Best:
         Its cross-view information, in nats.
     view_scores : tuple of float
         The same per view.
+    iteration : int
+        Outer iteration that found it.
     """
 
     labels: Handle
     score: float
     view_scores: tuple[float, ...]
+    iteration: int
 
 
 def judge(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -13,22 +14,33 @@ from threadpoolctl import threadpool_limits
 
 from mscam_dask.engine.executor import Handle
 
-__all__ = ["PinnedBlas", "SerialExecutor", "ThreadExecutor"]
+__all__ = ["PinnedBlas", "SerialExecutor", "ThreadExecutor", "usable_cores"]
 
 
 class PinnedBlas:
-    """One BLAS/OpenMP thread per task: other counts give other bits, and oversubscribe."""
+    """One BLAS and one OpenMP thread per task: other counts give other bits, and oversubscribe.
+
+    Notes
+    -----
+    The BLAS limit is the process's: the first fit to enter sets it, the last to leave restores
+    it. The OpenMP limit belongs to the thread that sets it, so every thread that runs tasks
+    has to.
+    """
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
     _depth: ClassVar[int] = 0
+    _blas: ClassVar[threadpool_limits | None] = None
+    _thread: ClassVar[threading.local] = threading.local()
 
     def __init__(self) -> None:
-        self._limits: threadpool_limits | None = None
+        self._openmp: threadpool_limits | None = None
 
     def __enter__(self) -> Self:
         with PinnedBlas._lock:
-            self._limits = threadpool_limits(limits=1)
+            if PinnedBlas._depth == 0:
+                PinnedBlas._blas = threadpool_limits(limits=1, user_api="blas")
             PinnedBlas._depth += 1
+        self._openmp = threadpool_limits(limits=1, user_api="openmp")
         return self
 
     def __exit__(
@@ -37,19 +49,32 @@ class PinnedBlas:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._openmp is None:
+            return
+        self._openmp.restore_original_limits()
+        self._openmp = None
         with PinnedBlas._lock:
-            if self._limits is not None:
-                self._limits.restore_original_limits()
-                self._limits = None
-                PinnedBlas._depth -= 1
+            PinnedBlas._depth -= 1
+            if PinnedBlas._depth == 0 and PinnedBlas._blas is not None:
+                PinnedBlas._blas.restore_original_limits()
+                PinnedBlas._blas = None
+
+    @classmethod
+    def pin_thread(cls) -> None:
+        """Pin OpenMP in the calling thread, for as long as it lives."""
+        if not getattr(cls._thread, "pinned", False):
+            threadpool_limits(limits=1, user_api="openmp")
+            cls._thread.pinned = True
 
     @classmethod
     def pin_for_good(cls) -> None:
-        """Pin a worker process once; does nothing where a fit in this process has pinned."""
+        """Pin a thread of a worker, and its process unless a fit in this process has."""
+        cls.pin_thread()
         if cls._depth == 0:
             with cls._lock:
-                threadpool_limits(limits=1)
-                PinnedBlas._depth = 1
+                if cls._depth == 0:
+                    threadpool_limits(limits=1, user_api="blas")
+                    PinnedBlas._depth = 1
 
 
 class _Value:
@@ -64,6 +89,13 @@ class _Value:
 def available_memory_bytes() -> int:
     """Memory this process can still take, within the limit of its container."""
     return int(psutil.virtual_memory().available)
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS or Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class SerialExecutor(PinnedBlas):
@@ -126,7 +158,7 @@ class ThreadExecutor(PinnedBlas):
 
     def __enter__(self) -> Self:
         self._pool = concurrent.futures.ThreadPoolExecutor(
-            self.n_workers, thread_name_prefix="mscam"
+            self.n_workers, thread_name_prefix="mscam", initializer=PinnedBlas.pin_thread
         )
         return super().__enter__()
 

@@ -81,10 +81,14 @@ def outer_iteration(
     blocks = _widened(spectrum, prepared, parameters, executor, key=key)
     results, summed = _solved(spectrum, state.control, blocks, prepared, parameters, executor, key)
     cuts = executor.submit(
-        judge_tasks.cuts_of, spectrum, parameters.n_clusters, key=f"cut_embedding/{key}"
+        judge_tasks.cuts_of,
+        spectrum,
+        parameters.n_clusters,
+        parameters.seed,
+        key=f"cut_embedding/{key}",
     )
     scores = judge(prepared, cuts, executor, key=key)
-    best, view_scores = _better(state.best, cuts, scores, parameters, executor, key=key)
+    best, view_scores = _better(state, cuts, scores, parameters, executor)
     executor.release([state.graph] if state.spectrum is None else [state.graph, state.spectrum])
 
     control, attempt = state.control, 0
@@ -224,21 +228,20 @@ def _reduced(
 
 
 def _better(
-    best: Best,
+    state: PathState,
     cuts: Handle,
     scores: list[tuple[float, ...]],
     parameters: Parameters,
     executor: Executor,
-    *,
-    key: str,
 ) -> tuple[Best, tuple[float, ...]]:
     """The better of the best so far and the best new cut, whose scores are returned too.
 
     A later partition must win by more than `tol`: within noise the simpler one stays.
     """
+    best = state.best
     index = max(range(len(scores)), key=lambda i: mean_score(scores[i]))
     score = mean_score(scores[index])
     if score <= best.score + parameters.tol * abs(best.score):
         return best, scores[index]
-    labels = executor.submit(judge_tasks.pick, cuts, index, key=f"best_cut/{key}")
-    return Best(labels, score, scores[index]), scores[index]
+    labels = executor.submit(judge_tasks.pick, cuts, index, key=f"best_cut/{state.iteration}")
+    return Best(labels, score, scores[index], state.iteration), scores[index]

@@ -84,7 +84,7 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
     n, c = data.n_samples, parameters.n_clusters
     n_pairs = min(2 * c, n)
     n_candidates = parameters.candidates(n)
-    wide = n_candidates + max(1, n_candidates // 2)
+    wide = n_candidates + max(1, n_candidates // 4)
     rows = max(stop - start for start, stop in row_ranges(n))
     ranks = {source.name: min(source.shape) for source in data.views}
     total_rank = sum(ranks.values())

@@ -108,7 +108,11 @@ def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, ke
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
         partitions = executor.submit(
-            judge_tasks.cuts_of, spectrum, parameters.n_clusters, key=f"cut_embedding/{key}"
+            judge_tasks.cuts_of,
+            spectrum,
+            parameters.n_clusters,
+            parameters.seed,
+            key=f"cut_embedding/{key}",
         )
     scores = judge(prepared, partitions, executor, key=key)
     index = max(range(len(scores)), key=lambda i: mean_score(scores[i]))
@@ -116,6 +120,7 @@ def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, ke
         executor.submit(judge_tasks.pick, partitions, index, key=f"best_cut/{key}"),
         mean_score(scores[index]),
         scores[index],
+        iteration=0,
     )
     return Start(parameters, prepared, first, spectrum, best)
 

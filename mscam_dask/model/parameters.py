@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Literal, get_args
 
 from mscam_dask.errors import ConfigurationError
@@ -17,6 +19,17 @@ Model = Literal["mscam", "mscan"]
 def _require(condition: object, name: str, got: object, allowed: str) -> None:
     if not condition:
         raise ConfigurationError(f"{name}={got!r} is not usable: allowed is {allowed}.")
+
+
+def _use_python_numbers(values: object, names: Iterable[str]) -> None:
+    """Replace NumPy's scalars in a frozen value: records of it are written as plain numbers."""
+    for name in names:
+        value = getattr(values, name)
+        if isinstance(value, bool | int | float) and type(value).__module__ == "builtins":
+            continue
+        if isinstance(value, Integral | Real):
+            plain = int(value) if isinstance(value, Integral) else float(value)
+            object.__setattr__(values, name, plain)
 
 
 def _is_count(value: object, minimum: int) -> bool:
@@ -46,11 +59,12 @@ class AdmmSettings:
     """
 
     penalty: float = 10.0
-    penalty_growth: float = 1.1
+    penalty_growth: float = 1.2
     max_iterations: int = 40
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
+        _use_python_numbers(self, (field.name for field in dataclasses.fields(self)))
         _require(_is_real(self.penalty, positive=True), "penalty", self.penalty, "a number > 0")
         _require(
             _is_real(self.penalty_growth, positive=True) and self.penalty_growth >= 1,
@@ -101,6 +115,11 @@ class Parameters:
     tol : float
         Relative size below which two partition scores count as a tie, which goes to the
         earlier and simpler partition.
+    patience : int
+        Outer iterations without a better partition after which the path ends.
+    smallest_gain : float
+        In [0, 1): directions of a view with a smaller gain s²/(s²+α) take no part in metric
+        learning.
     n_candidates : int or None
         Candidate neighbours per sample kept from the anchor space; None means
         max(50, 4·n_neighbors), at most n − 1.
@@ -126,12 +145,20 @@ class Parameters:
     scale: Scale = "standard"
     max_outer_iter: int = 30
     tol: float = 1e-3
+    patience: int = 12
+    smallest_gain: float = 0.1
     n_candidates: int | None = None
     admm: AdmmSettings = AdmmSettings()
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, minimum in (("n_clusters", 1), ("n_neighbors", 1), ("max_outer_iter", 1)):
+        _use_python_numbers(self, (field.name for field in dataclasses.fields(self)))
+        for name, minimum in (
+            ("n_clusters", 1),
+            ("n_neighbors", 1),
+            ("max_outer_iter", 1),
+            ("patience", 1),
+        ):
             value = getattr(self, name)
             _require(_is_count(value, minimum), name, value, f"a whole number >= {minimum}")
         for name in ("alpha", "graph_weight", "metric_floor"):
@@ -140,6 +167,12 @@ class Parameters:
         for name in ("metric_ridge", "tol"):
             value = getattr(self, name)
             _require(_is_real(value, positive=False), name, value, "a finite number >= 0")
+        _require(
+            _is_real(self.smallest_gain, positive=False) and self.smallest_gain < 1,
+            "smallest_gain",
+            self.smallest_gain,
+            "a number in [0, 1)",
+        )
         growth = self.graph_weight_growth
         _require(
             _is_real(growth, positive=True) and growth > 1,

@@ -119,7 +119,7 @@ def widen_candidates(
     Returns
     -------
     Candidates
-        Up to half as many again; candidates already present are absent (−1) the second time.
+        Up to a quarter as many again; candidates already present are absent (−1) the second time.
 
     Notes
     -----
@@ -129,7 +129,7 @@ def widen_candidates(
     m, wanted = candidates.indices.shape
     stop = candidates.row_start + m
     extra = nearest_candidates(
-        embedding, max(1, wanted // 2), row_start=candidates.row_start, row_stop=stop
+        embedding, max(1, wanted // 4), row_start=candidates.row_start, row_stop=stop
     )
     merged = merge_candidates(candidates.indices, extra)
     added = merged[:, wanted:]

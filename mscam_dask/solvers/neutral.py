@@ -83,7 +83,7 @@ def _graph_from_rows(rows: NDArray[np.float64], n_neighbors: int) -> csr_array[n
 def _pair_distances(rows: NDArray[np.float64], shape: ViewShape) -> NDArray[np.float64]:
     """Distances of a distance view as they are; squared distances of a kernel view."""
     if shape.metric == "distance":
-        return rows
+        return np.maximum(rows, 0.0)  # validation lets rounding below zero pass
     diagonal = rows.diagonal()
     return np.maximum(diagonal[:, None] + diagonal - rows - rows.T, 0.0)
 

@@ -130,6 +130,7 @@ def reduced_problem(
     alpha: float,
     metric_ridge: float,
     graph_weight: float,
+    smallest_gain: float = 0.0,
 ) -> ReducedProblem:
     """Restrict the view's sub-problem to span[Q, V_m].
 
@@ -143,6 +144,10 @@ def reduced_problem(
         L of the current graph.
     alpha, metric_ridge, graph_weight : float
         α > 0, τ ≥ 0, λ > 0.
+    smallest_gain : float
+        Directions of Q with a smaller gain s²/(s²+α) stay with their ridge solution: a metric
+        factor along them costs more than it moves the embedding, and they are most directions
+        of a noisy view. With 0 the restriction is exact.
 
     Returns
     -------
@@ -154,19 +159,20 @@ def reduced_problem(
     O(nnz(L) h + n h²) flops, 2·n·h floats. The projection off span(Q) is done twice, which
     makes H orthonormal to rounding.
     """
-    q = basis.vectors
+    s2 = basis.singular_values_squared
+    gains = s2 / (s2 + alpha)
+    used = gains >= min(smallest_gain, 0.5 * float(gains[0]))
+    q, s2 = basis.vectors[:, used], s2[used]
     rest = graph_vectors - q @ (q.T @ graph_vectors)
     rest -= q @ (q.T @ rest)
     left, lengths, _ = scipy.linalg.svd(rest, full_matrices=False)
     added = left[:, lengths > _NEW_DIRECTION]
     subspace = np.hstack([q, added])
-    restricted = subspace.T @ (laplacian @ subspace)
+    restricted = np.asarray(subspace.T @ (laplacian @ subspace), dtype=np.float64)
     restricted = 0.5 * (restricted + restricted.T)
     return ReducedProblem(
         subspace=subspace,
-        squared_singular_values=np.concatenate(
-            [basis.singular_values_squared, np.zeros(added.shape[1])]
-        ),
+        squared_singular_values=np.concatenate([s2, np.zeros(added.shape[1])]),
         laplacian=restricted,
         laplacian_bound=_largest_eigenvalue_bound(laplacian),
         alpha=alpha,

@@ -24,6 +24,9 @@ __all__ = [
     "spectral_candidates",
 ]
 
+# Residual of the eigenpairs over the largest eigenvalue: far below any gap a cut relies on.
+_SPECTRUM_TOLERANCE = 1e-6
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphSpectrum:
@@ -39,7 +42,13 @@ def graph_spectrum(
     """Laplacian and bottom eigenpairs of a graph, started from the previous ones."""
     matrix = laplacian(graph.affinity)
     start = None if previous is None else previous.spectrum.vectors
-    spectrum = bottom_eigenpairs(matrix, n_pairs, warm_start=start, rng=np.random.default_rng(seed))
+    spectrum = bottom_eigenpairs(
+        matrix,
+        n_pairs,
+        warm_start=start,
+        relative_tolerance=_SPECTRUM_TOLERANCE,
+        rng=np.random.default_rng(seed),
+    )
     return GraphSpectrum(matrix, spectrum)
 
 

@@ -19,9 +19,10 @@ def neutral_view(source: RowSource, n_neighbors: int) -> NeutralView:
     return neutral_graphs(source.read, view_shape(source), n_neighbors)
 
 
-def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
+def cuts_of(spectrum: GraphSpectrum, n_clusters: int, seed: int) -> list[NDArray[np.int64]]:
     """Partitions cut from the bottom eigenvectors of a graph."""
-    return cut_embedding(spectrum.spectrum.vectors[:, :n_clusters])
+    rng = np.random.default_rng(seed)
+    return cut_embedding(spectrum.spectrum.vectors[:, :n_clusters], rng=rng)
 
 
 def pick(partitions: list[NDArray[np.int64]], index: int) -> NDArray[np.int64]:

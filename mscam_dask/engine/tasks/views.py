@@ -130,6 +130,7 @@ def sub_solve(
         alpha=parameters.alpha,
         metric_ridge=parameters.metric_ridge,
         graph_weight=weight,
+        smallest_gain=parameters.smallest_gain,
     )
     solution = solve_view(problem, vectors[:, : parameters.n_clusters], parameters.admm)
     record = ViewRecord(
