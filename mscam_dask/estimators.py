@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -264,6 +265,8 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
 
 def _is_plain_table(X: Any) -> bool:
     """Whether X is one table, as scikit-learn knows it, and not a collection of views."""
+    if issparse(X):  # a dictionary of keys is a mapping as well
+        return True
     if isinstance(X, MultiViewData | str | os.PathLike | Mapping):
         return False
     if type(X).__module__.partition(".")[0] == "xarray":

@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.history import history_dataset
 from mscam_dask.data.store import (
-    _METADATA_ERRORS,
-    _check_codecs,
-    _corrupt,
-    _open_array,
-    _read_chunk,
-    _root_attributes,
+    METADATA_ERRORS,
+    check_codecs,
+    corrupt_store,
+    open_array,
+    read_chunk,
+    root_attributes,
 )
-from mscam_dask.data.store_writer import _create, _full_disk_is_temporary, _sync_tree
+from mscam_dask.data.store_writer import create_array, full_disk_is_temporary, sync_tree
 from mscam_dask.errors import DataError
 from mscam_dask.model.solution import Solution
 
@@ -67,7 +67,7 @@ class StoredResult:
     status : str
         Name of a `mscam_dask.model.status.Status`.
     score : float
-        Cross-view modularity of the labels.
+        Label-free score of the labels.
     n_neighbors : int
     view_embeddings : dict of str to (n, r)
     view_contributions : dict of str to float
@@ -89,7 +89,7 @@ class StoredResult:
 def is_result(path: Path) -> bool:
     """Tell whether a directory is a result store of this package (any version)."""
     try:
-        return bool(_root_attributes(path).get("format") == FORMAT)
+        return bool(root_attributes(path).get("format") == FORMAT)
     except DataError:
         return False
 
@@ -123,10 +123,10 @@ def write_result(solution: Solution, output: str | Path) -> Path:
     root.parent.mkdir(parents=True, exist_ok=True)
     partial = root.with_name(f".{root.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
-        with _full_disk_is_temporary(root):
+        with full_disk_is_temporary(root):
             _write(solution, partial)
             read_result(partial)
-            _sync_tree(partial)
+            sync_tree(partial)
             partial.rename(root)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -179,7 +179,7 @@ def _put(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> A
     width = max(1, int(np.prod(values.shape[1:])))
     rows = max(1, min(len(values), _CHUNK_ENTRIES // width))
     chunks = (rows, *(max(1, size) for size in values.shape[1:]))
-    array = _create(group, key, values.shape, chunks, values.dtype, dims)
+    array = create_array(group, key, values.shape, chunks, values.dtype, dims)
     array[:] = values
     return array
 
@@ -197,7 +197,7 @@ def read_result(path: str | Path) -> StoredResult:
     from scipy.sparse import csr_array
 
     root = Path(path).absolute()
-    attributes = _root_attributes(root)
+    attributes = root_attributes(root)
     if attributes.get("format") != FORMAT:
         raise DataError(
             f"{root} is a Zarr group, but no result of this package (format="
@@ -218,19 +218,21 @@ def read_result(path: str | Path) -> StoredResult:
         n_neighbors = int(attributes["n_neighbors"])
         embedded = [str(name) for name in attributes["view_embeddings"]]
         recorded = [str(name) for name in attributes["history"]]
-    except _METADATA_ERRORS as error:
-        raise _corrupt(root / "zarr.json", f"attribute missing or unusable: {error!r}") from error
+    except METADATA_ERRORS as error:
+        raise corrupt_store(
+            root / "zarr.json", f"attribute missing or unusable: {error!r}"
+        ) from error
     data, indices, indptr = (
         _get(root, f"consensus_graph/{part}")[0] for part in ("data", "indices", "indptr")
     )
     labels = _get(root, "labels")[0]
     if len(labels) != n_samples or len(indptr) != n_samples + 1:
-        raise _corrupt(root / "labels", f"not one entry for each of {n_samples} samples")
+        raise corrupt_store(root / "labels", f"not one entry for each of {n_samples} samples")
     try:
         graph = csr_array((data, indices, indptr), shape=(n_samples, n_samples))
         graph.check_format(full_check=True)
     except ValueError as error:
-        raise _corrupt(root / "consensus_graph", f"no sparse matrix: {error}") from error
+        raise corrupt_store(root / "consensus_graph", f"no sparse matrix: {error}") from error
     return StoredResult(
         labels=labels,
         consensus_graph=graph,
@@ -252,7 +254,7 @@ def _history(root: Path, view_names: tuple[str, ...], recorded: list[str]) -> xa
     variables = {}
     for name in recorded:
         if not name.isidentifier():
-            raise _corrupt(root / "zarr.json", f"{name!r} is no name of a history variable")
+            raise corrupt_store(root / "zarr.json", f"{name!r} is no name of a history variable")
         values, array = _get(root, f"history/{name}")
         variables[name] = (array.metadata.dimension_names, values, dict(array.attrs))
     return xarray.Dataset(variables, coords={"view": list(view_names)})
@@ -260,10 +262,10 @@ def _history(root: Path, view_names: tuple[str, ...], recorded: list[str]) -> xa
 
 def _get(root: Path, key: str) -> tuple[NDArray[Any], Any]:
     """Read one array, chunk by chunk; the values and the array."""
-    array = _open_array(root, key)
-    _check_codecs(array, root / key / "zarr.json")
+    array = open_array(root, key)
+    check_codecs(array, root / key / "zarr.json")
     values = np.empty(array.shape, dtype=array.dtype)
     for start in range(0, array.shape[0], array.chunks[0]):
         rows = slice(start, min(start + array.chunks[0], array.shape[0]))
-        values[rows] = _read_chunk(array, root / key, rows)
+        values[rows] = read_chunk(array, root / key, rows)
     return values, array

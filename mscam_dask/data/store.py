@@ -16,10 +16,21 @@ from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import METRICS, Metric, as_rows, check_row_range, view_digest
 from mscam_dask.errors import DataError, StoreCorruptError
 
-__all__ = ["ZarrRows", "is_store", "open_store", "verify_store"]
+__all__ = [
+    "METADATA_ERRORS",
+    "ZarrRows",
+    "check_codecs",
+    "corrupt_store",
+    "is_store",
+    "open_array",
+    "open_store",
+    "read_chunk",
+    "root_attributes",
+    "verify_store",
+]
 
 # What Zarr 3 raises for metadata that are cut short, altered or of another kind.
-_METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 # What its codecs raise for a chunk that is cut short or altered.
 _CHUNK_ERRORS = (ValueError, RuntimeError, KeyError, TypeError, IndexError)
 
@@ -67,7 +78,7 @@ class ZarrRows:
             that was opened; the message names the file.
         """
         check_row_range(self, start, stop)
-        array = _open_array(Path(self.path), self.key)
+        array = open_array(Path(self.path), self.key)
         if array.shape != self.shape or array.dtype != self.dtype:
             raise StoreCorruptError(
                 f"View {self.name!r} in {self.path} is now {array.shape} {array.dtype}; it was "
@@ -77,7 +88,7 @@ class ZarrRows:
         rows = np.empty((stop - start, self.shape[1]), dtype=np.float64)
         for first in range(start - start % self.chunk_rows, stop, self.chunk_rows):
             begin, end = max(first, start), min(first + self.chunk_rows, stop)
-            rows[begin - start : end - start] = _read_chunk(
+            rows[begin - start : end - start] = read_chunk(
                 array, Path(self.path) / self.key, slice(begin, end)
             )
         return as_rows(rows)
@@ -86,7 +97,7 @@ class ZarrRows:
 def is_store(path: Path) -> bool:
     """Tell whether a directory is a store of this package (any version)."""
     try:
-        return bool(_root_attributes(path).get("format") == schema.FORMAT)
+        return bool(root_attributes(path).get("format") == schema.FORMAT)
     except DataError:
         return False
 
@@ -117,7 +128,7 @@ def open_store(path: str | Path) -> MultiViewData:
             "under the same path. Mount or copy it."
         )
     root = Path(path).absolute()
-    attributes = _root_attributes(root)
+    attributes = root_attributes(root)
     if attributes.get("format") != schema.FORMAT:
         raise DataError(
             f"{root} is a Zarr group, but not a store of this package (format="
@@ -133,8 +144,10 @@ def open_store(path: str | Path) -> MultiViewData:
         has_labels, has_ids = bool(attributes["has_labels"]), bool(attributes["has_sample_ids"])
         names = attributes["label_names"]
         label_names = None if names is None else tuple(str(name) for name in names)
-    except _METADATA_ERRORS as error:
-        raise _corrupt(root / "zarr.json", f"attribute missing or unusable: {error!r}") from error
+    except METADATA_ERRORS as error:
+        raise corrupt_store(
+            root / "zarr.json", f"attribute missing or unusable: {error!r}"
+        ) from error
     views = tuple(_view(root, schema.view_key(index), n_samples) for index in range(n_views))
     return MultiViewData(
         views=views,
@@ -157,7 +170,7 @@ def verify_store(path: str | Path) -> MultiViewData:
         assert isinstance(view, ZarrRows)
         found = view_digest(view)
         if found != view.recorded_digest:
-            raise _corrupt(
+            raise corrupt_store(
                 Path(view.path) / view.key,
                 f"view {view.name!r} has digest {found[:16]}..., recorded is "
                 f"{view.recorded_digest[:16]}...",
@@ -165,11 +178,13 @@ def verify_store(path: str | Path) -> MultiViewData:
     return data
 
 
-def _corrupt(file: Path, what: str) -> StoreCorruptError:
+def corrupt_store(file: Path, what: str) -> StoreCorruptError:
+    """The error that names a damaged file and what to do."""
     return StoreCorruptError(f"{file} is damaged: {what}. {_RESTORE}")
 
 
-def _root_attributes(root: Path) -> Mapping[str, Any]:
+def root_attributes(root: Path) -> Mapping[str, Any]:
+    """Attributes of the root group; a damaged group is a `StoreCorruptError`."""
     import zarr
 
     if not root.is_dir():
@@ -186,49 +201,51 @@ def _root_attributes(root: Path) -> Mapping[str, Any]:
         attributes: Mapping[str, Any] = dict(
             zarr.open_group(root, mode="r", zarr_format=3, use_consolidated=False).attrs
         )
-    except _METADATA_ERRORS as error:
-        raise _corrupt(root / "zarr.json", f"no usable group metadata: {error}") from error
+    except METADATA_ERRORS as error:
+        raise corrupt_store(root / "zarr.json", f"no usable group metadata: {error}") from error
     return attributes
 
 
-def _open_array(root: Path, key: str) -> Any:
+def open_array(root: Path, key: str) -> Any:
+    """Open one array of a store; damaged metadata are a `StoreCorruptError`."""
     import zarr
 
     file = root / key / "zarr.json"
     if not file.is_file():
-        raise _corrupt(file, "it is missing")
+        raise corrupt_store(file, "it is missing")
     try:
         return zarr.open_array(root / key, mode="r", zarr_format=3)
-    except _METADATA_ERRORS as error:
-        raise _corrupt(file, f"no usable array metadata: {error}") from error
+    except METADATA_ERRORS as error:
+        raise corrupt_store(file, f"no usable array metadata: {error}") from error
 
 
-def _read_chunk(array: Any, directory: Path, rows: slice) -> NDArray[Any]:
+def read_chunk(array: Any, directory: Path, rows: slice) -> NDArray[Any]:
     """Read rows that lie in one chunk of an array chunked by rows."""
     index = (rows.start // array.chunks[0],) + (0,) * (array.ndim - 1)
     file = directory / array.metadata.encode_chunk_key(index)
     if not file.is_file():
-        raise _corrupt(file, f"the chunk with rows {rows.start}:{rows.stop} is missing")
+        raise corrupt_store(file, f"the chunk with rows {rows.start}:{rows.stop} is missing")
     try:
         return np.asarray(array[rows])
     except _CHUNK_ERRORS as error:
-        raise _corrupt(
+        raise corrupt_store(
             file, f"rows {rows.start}:{rows.stop} cannot be decoded ({error})"
         ) from error
 
 
-def _check_codecs(array: Any, file: Path) -> None:
+def check_codecs(array: Any, file: Path) -> None:
+    """Refuse an array without checksums: its damage could not be noticed."""
     codecs = [type(codec).__name__ for codec in array.metadata.codecs]
     if "Crc32cCodec" not in codecs:
-        raise _corrupt(file, f"its codecs {codecs} have no checksum (crc32c)")
+        raise corrupt_store(file, f"its codecs {codecs} have no checksum (crc32c)")
 
 
 def _view(root: Path, key: str, n_samples: int) -> ZarrRows:
     file = root / key / "zarr.json"
-    array = _open_array(root, key)
-    _check_codecs(array, file)
+    array = open_array(root, key)
+    check_codecs(array, file)
     if array.ndim != 2 or array.shape[0] != n_samples or array.chunks[1] < array.shape[1]:
-        raise _corrupt(
+        raise corrupt_store(
             file,
             f"shape {array.shape} in chunks {array.chunks} is not ({n_samples}, d) chunked by rows",
         )
@@ -236,13 +253,13 @@ def _view(root: Path, key: str, n_samples: int) -> ZarrRows:
     metric = attributes.get("metric")
     texts = [attributes.get(field) for field in ("name", "source_dtype", "digest")]
     if metric not in METRICS or not all(isinstance(text, str) for text in texts):
-        raise _corrupt(file, f"name, metric, source_dtype or digest unusable in {attributes}")
+        raise corrupt_store(file, f"name, metric, source_dtype or digest unusable in {attributes}")
     try:
         expected = schema.stored_dtype(np.dtype(attributes["source_dtype"]))
     except (TypeError, ValueError) as error:
-        raise _corrupt(file, f"source_dtype unusable in {attributes}") from error
+        raise corrupt_store(file, f"source_dtype unusable in {attributes}") from error
     if array.dtype.kind not in schema.VALUES.kinds or array.dtype != expected:
-        raise _corrupt(file, f"dtype {array.dtype} where {expected} was written")
+        raise corrupt_store(file, f"dtype {array.dtype} where {expected} was written")
     return ZarrRows(
         path=str(root),
         key=key,
@@ -257,16 +274,18 @@ def _view(root: Path, key: str, n_samples: int) -> ZarrRows:
 
 def _vector(root: Path, spec: schema.ArraySpec, length: int | None) -> NDArray[Any]:
     file = root / spec.key / "zarr.json"
-    array = _open_array(root, spec.key)
-    _check_codecs(array, file)
+    array = open_array(root, spec.key)
+    check_codecs(array, file)
     if array.ndim != 1 or array.dtype.kind not in spec.kinds:
-        raise _corrupt(file, f"shape {array.shape}, dtype {array.dtype} where a vector was written")
+        raise corrupt_store(
+            file, f"shape {array.shape}, dtype {array.dtype} where a vector was written"
+        )
     if length is not None and array.shape[0] != length:
-        raise _corrupt(file, f"{array.shape[0]} entries, {length} expected")
+        raise corrupt_store(file, f"{array.shape[0]} entries, {length} expected")
     values = np.empty(array.shape, dtype=array.dtype)
     for start in range(0, len(values), array.chunks[0]):
         rows = slice(start, min(start + array.chunks[0], len(values)))
-        values[rows] = _read_chunk(array, root / spec.key, rows)
+        values[rows] = read_chunk(array, root / spec.key, rows)
     return values
 
 
@@ -275,9 +294,9 @@ def _sample_ids(root: Path, n_samples: int) -> tuple[str, ...]:
     offsets = _vector(root, schema.SAMPLE_ID_OFFSETS, n_samples + 1)
     file = root / schema.SAMPLE_ID_OFFSETS.key
     if offsets[0] != 0 or offsets[-1] != len(buffer) or bool(np.any(np.diff(offsets) < 0)):
-        raise _corrupt(file, f"offsets do not cut the {len(buffer)} bytes of ids")
+        raise corrupt_store(file, f"offsets do not cut the {len(buffer)} bytes of ids")
     edges = offsets.tolist()
     try:
         return tuple(buffer[start:stop].decode() for start, stop in pairwise(edges))
     except UnicodeDecodeError as error:
-        raise _corrupt(file, f"ids are not UTF-8 ({error})") from error
+        raise corrupt_store(file, f"ids are not UTF-8 ({error})") from error

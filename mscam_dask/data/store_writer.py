@@ -23,7 +23,14 @@ from mscam_dask.data.store import is_store, verify_store
 from mscam_dask.data.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 
-__all__ = ["CHUNK_BYTES", "check_output", "write_store"]
+__all__ = [
+    "CHUNK_BYTES",
+    "check_output",
+    "create_array",
+    "full_disk_is_temporary",
+    "sync_tree",
+    "write_store",
+]
 
 CHUNK_BYTES = 8 * 2**20
 """Uncompressed bytes of a chunk, unless the number of rows is given."""
@@ -77,10 +84,10 @@ def write_store(
     root.parent.mkdir(parents=True, exist_ok=True)
     partial = root.with_name(f".{root.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
-        with _full_disk_is_temporary(root):
+        with full_disk_is_temporary(root):
             _write(data, partial, chunk_rows)
             verify_store(partial)
-            _sync_tree(partial)
+            sync_tree(partial)
             _replace(partial, root)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -112,14 +119,15 @@ def check_output(output: str | Path, *, overwrite: bool) -> Path:
 
 
 @contextmanager
-def _full_disk_is_temporary(root: Path) -> Iterator[None]:
+def full_disk_is_temporary(root: Path) -> Iterator[None]:
+    """Turn a full disk or a used-up quota into the error that says to try again."""
     try:
         yield
     except OSError as error:
         if error.errno not in _FULL_DISK:
             raise
         raise TemporaryFailure(
-            f"The disk is full (or the quota used up) while writing {root}; nothing was changed. "
+            f"The disk is full (or the quota used up) while writing {root}. "
             "Make room and run the same command again."
         ) from error
 
@@ -158,7 +166,7 @@ def _write_view(group: Any, key: str, view: RowSource, chunk_rows: int | None) -
     dtype = schema.stored_dtype(view.dtype)
     rows = chunk_rows or max(1, CHUNK_BYTES // (n_columns * dtype.itemsize))
     rows = min(rows, n_samples)
-    array = _create(group, key, view.shape, (rows, n_columns), dtype, schema.VALUES.dims)
+    array = create_array(group, key, view.shape, (rows, n_columns), dtype, schema.VALUES.dims)
     digest = ViewDigest(view.shape)
     step = rows * max(1, BLOCK_BYTES // (8 * n_columns * rows))  # whole chunks: one write each
     for start in range(0, n_samples, step):
@@ -180,11 +188,11 @@ def _write_view(group: Any, key: str, view: RowSource, chunk_rows: int | None) -
 
 def _write_vector(group: Any, spec: schema.ArraySpec, values: NDArray[Any]) -> None:
     chunk = max(1, min(_ID_CHUNK, len(values)))
-    array = _create(group, spec.key, values.shape, (chunk,), values.dtype, spec.dims)
+    array = create_array(group, spec.key, values.shape, (chunk,), values.dtype, spec.dims)
     array[:] = values
 
 
-def _create(
+def create_array(
     group: Any,
     key: str,
     shape: tuple[int, ...],
@@ -192,6 +200,7 @@ def _create(
     dtype: np.dtype[Any],
     dims: tuple[str, ...],
 ) -> Any:
+    """Create an array that is compressed, checksummed and keeps chunks of zeros."""
     from zarr.codecs import Crc32cCodec, ZstdCodec
 
     return group.create_array(
@@ -206,7 +215,7 @@ def _create(
     )
 
 
-def _sync_tree(directory: Path) -> None:
+def sync_tree(directory: Path) -> None:
     """Flush every file, then every directory, of a tree to disk."""
     for folder, _, files in os.walk(directory, topdown=False):
         for path in [Path(folder) / name for name in files] + [Path(folder)]:

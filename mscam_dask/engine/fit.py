@@ -96,15 +96,14 @@ def run_fit(
         When a view turns out to be unusable.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
-    parameters = candidates[0]
-    trivial = _trivial(data.n_samples, parameters.n_clusters)
-    if trivial is not None:
-        candidates = candidates[:1]
+    trivial = _trivial(data.n_samples, candidates[0].n_clusters)
     started = time.perf_counter()
     with contextlib.ExitStack() as stack:
         stack.enter_context(executor)
         scales = tuple(dict.fromkeys(candidate.scale for candidate in candidates))
         foundation = lay_foundation(data, scales, executor)
+        candidates = tuple(one for one in candidates if one.scale in foundation.factored)
+        parameters = candidates[0]
         _notify(
             observers,
             FitStarted(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import PreparedRecord
 from mscam_dask.solvers.graph import anchor_candidates, assemble_graph
@@ -43,11 +45,11 @@ class Foundation:
     names : tuple of str
     n_samples : int
     factored : dict of str to tuple of handles
-        For each scaling, the factored views.
+        For each usable scaling, the factored views.
     neutral : tuple of handles, one per view
         Neutral graphs.
     records : tuple of PreparedRecord
-        Of the views under the first scaling.
+        Of the views under the first usable scaling.
     """
 
     names: tuple[str, ...]
@@ -105,28 +107,55 @@ def row_ranges(n_samples: int) -> list[tuple[int, int]]:
 
 
 def lay_foundation(data: MultiViewData, scales: Sequence[Scale], executor: Executor) -> Foundation:
-    """Read every view, factor it under each scaling and build its neutral graphs."""
+    """Read every view, factor it under each scaling and build its neutral graphs.
+
+    A scaling that makes all rows of a view equal (unit length, of a positive column) is left
+    out, unless it is the only one.
+    """
     names = data.view_names
-    factored = {
-        scale: tuple(
-            executor.submit(view_tasks.factor, source, scale, key=f"factor/{scale}/{source.name}")
-            for source in data.views
-        )
-        for scale in scales
-    }
+    factored: dict[Scale, tuple[Handle, ...]] = {}
+    refusals: list[DataError] = []
+    for scale in scales:
+        with _collected(refusals):  # an executor may raise here or when gathering
+            factored[scale] = tuple(
+                executor.submit(
+                    view_tasks.factor, source, scale, key=f"factor/{scale}/{source.name}"
+                )
+                for source in data.views
+            )
     k = min(NEUTRAL_NEIGHBORS, data.n_samples - 1)
     neutral = [
         executor.submit(judge_tasks.neutral_view, source, k, key=f"neutral_graphs/{source.name}")
         for source in data.views
     ]
-    records = [
-        executor.submit(
-            view_tasks.prepared_record, view, name, source.shape[1], key=f"prepared_record/{name}"
-        )
-        for view, name, source in zip(factored[scales[0]], names, data.views, strict=True)
-    ]
-    found = tuple(executor.gather(records))
-    return Foundation(names, data.n_samples, factored, tuple(neutral), found)
+    records: dict[Scale, tuple[PreparedRecord, ...]] = {}
+    for scale, views in factored.items():
+        handles = [
+            executor.submit(
+                view_tasks.prepared_record,
+                view,
+                source.name,
+                source.shape[1],
+                key=f"prepared_record/{scale}/{source.name}",
+            )
+            for view, source in zip(views, data.views, strict=True)
+        ]
+        with _collected(refusals):
+            records[scale] = tuple(executor.gather(handles))
+    if not records:
+        raise refusals[0]
+    usable = {scale: views for scale, views in factored.items() if scale in records}
+    return Foundation(names, data.n_samples, usable, tuple(neutral), records[next(iter(records))])
+
+
+@contextlib.contextmanager
+def _collected(refusals: list[DataError]) -> Iterator[None]:
+    try:
+        yield
+    except StoreCorruptError:
+        raise
+    except DataError as error:
+        refusals.append(error)
 
 
 def prepare(

@@ -17,6 +17,9 @@ __all__ = ["merge_candidates", "nearest_candidates", "nearest_neighbors", "selec
 _PADDING = 8
 _BLOCK_BYTES = 1 << 26
 
+# Relative difference of squared distances below which two samples count as equally far.
+_TIE = 1e-9
+
 
 def nearest_candidates(
     embedding: NDArray[np.float64],
@@ -68,7 +71,9 @@ def nearest_neighbors(
     scikit-learn's blocked brute force (2 m n r flops, memory of one block) proposes
     K + 1 + 8 neighbours; their distances are recomputed by exact differences. A row for
     which the error bound of the matrix product cannot exclude a sample beyond them
-    (ties, duplicates) is searched again over all samples within the bound.
+    (ties, duplicates) is searched again over all samples. Squared distances that differ by
+    less than 1e-9 of themselves count as tied there; where the bound is coarser than that,
+    exact differences decide.
     """
     n = len(embedding)
     stop = n if row_stop is None else row_stop
@@ -93,13 +98,30 @@ def nearest_neighbors(
     reach = found_distances[:, -1] ** 2 - margin
     kth = distances[:, -1]
     doubtful = np.flatnonzero(~(kth < reach))
-    if doubtful.size:
-        result[doubtful] = _search_again(
-            embedding, points, doubtful + row_start, n_candidates, kth[doubtful], margin[doubtful]
-        )
-        differences = embedding[result[doubtful]] - embedding[doubtful + row_start][:, None, :]
-        distances[doubtful] = np.einsum("ijk,ijk->ij", differences, differences)
+    # where the bound is far below the distance itself, what it cannot tell apart is a tie
+    tied = margin[doubtful] <= _TIE * kth[doubtful]
+    for rows, search_again in (
+        (doubtful[tied], _by_lowest_index),
+        (doubtful[~tied], _by_exact_differences),
+    ):
+        if rows.size:
+            again = search_again(points, rows + row_start, n_candidates, kth[rows], margin[rows])
+            result[rows], distances[rows] = _ordered(embedding, rows + row_start, again)
     return result, distances
+
+
+def _ordered(
+    embedding: NDArray[np.float64], samples: NDArray[np.int64], neighbors: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Neighbours of some samples sorted by (exact distance, index), and the distances."""
+    distances = np.empty(neighbors.shape)
+    for row, (sample, indices) in enumerate(zip(samples, neighbors, strict=True)):
+        differences = embedding[indices] - embedding[sample]
+        distances[row] = np.einsum("ij,ij->i", differences, differences)
+    order = np.lexsort((neighbors, distances), axis=-1)
+    return np.take_along_axis(neighbors, order, axis=1), np.take_along_axis(
+        distances, order, axis=1
+    )
 
 
 def _product_error(points: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
@@ -110,8 +132,33 @@ def _product_error(points: NDArray[np.float64], start: int, stop: int) -> NDArra
     return bound
 
 
-def _search_again(
-    embedding: NDArray[np.float64],
+def _by_lowest_index(
+    points: NDArray[np.float64],
+    samples: NDArray[np.int64],
+    n_candidates: int,
+    kth: NDArray[np.float64],
+    margin: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Neighbours (samples, K) among all samples, those as far as the K-th by lowest index.
+
+    What the bound cannot tell from the K-th counts as equally far: what is surely closer
+    comes first, then the lowest numbers among the equal.
+    """
+    n = len(points)
+    chosen = np.empty((len(samples), n_candidates), dtype=np.int64)
+    step = max(1, _BLOCK_BYTES // (8 * n))
+    for start in range(0, len(samples), step):
+        block = slice(start, min(start + step, len(samples)))
+        distances = squared_distances(points[samples[block]], points)
+        closer = distances < (kth[block] - 2.0 * margin[block])[:, None]
+        equal = distances <= (kth[block] + 2.0 * margin[block])[:, None]
+        rank = np.where(closer, -1, np.where(equal, np.arange(n), 2 * n))
+        rank[np.arange(len(rank)), samples[block]] = 2 * n
+        chosen[block] = np.argpartition(rank, n_candidates - 1, axis=1)[:, :n_candidates]
+    return chosen
+
+
+def _by_exact_differences(
     points: NDArray[np.float64],
     samples: NDArray[np.int64],
     n_candidates: int,
@@ -124,7 +171,7 @@ def _search_again(
     is searched once, for K + 1 neighbours, and each sample then removes itself.
     """
     n, n_wanted = len(points), n_candidates + 1
-    _, first, which = np.unique(embedding[samples], axis=0, return_index=True, return_inverse=True)
+    _, first, which = np.unique(points[samples], axis=0, return_index=True, return_inverse=True)
     which = which.reshape(-1)
     # kth excludes the sample itself, so the K + 1 nearest, itself included, lie within it
     radius = np.full(len(first), -np.inf)
@@ -140,7 +187,7 @@ def _search_again(
         offsets = np.concatenate(([0], np.cumsum(counts)))
         for i in range(len(rows)):
             mine = candidate[offsets[i] : offsets[i + 1]]
-            differences = embedding[mine] - embedding[rows[i]]
+            differences = points[mine] - points[rows[i]]
             exact = np.sum(differences * differences, axis=1)
             nearest[start + i] = mine[np.lexsort((mine, exact))[:n_wanted]]
     mine_all: NDArray[np.int64] = nearest[which]

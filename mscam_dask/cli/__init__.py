@@ -1,0 +1,133 @@
+"""The command line: `mscam-dask ingest | run | describe | doctor`.
+
+This module imports Click and nothing heavier; what a command needs is imported when it runs, so
+that `--help` and a mistyped option answer at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mscam_dask import __version__
+from mscam_dask.cli.errors import guarded
+
+__all__ = ["main"]
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(context_settings=_CONTEXT)
+@click.version_option(__version__, prog_name="mscam-dask")
+def main() -> None:
+    """Cluster objects seen through several views.
+
+    Exit codes: 0 ok, 2 configuration, 3 data, 4 cluster, 5 not converged (results are
+    written), 75 try again later.
+    """
+
+
+@main.command()
+@click.argument("sources", metavar="SRC...", nargs=-1, required=True)
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="Store to make."
+)
+@click.option("--view", "views", multiple=True, metavar="NAME", help="Take this view; repeat.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="[VIEW=]KIND",
+    help="features, distance or kernel, of all views or of one; repeat.",
+)
+@click.option("--labels", metavar="NAME|FILE", help="Ground truth: a variable, a column or a file.")
+@click.option(
+    "--samples-on",
+    type=click.Choice(["rows", "columns"]),
+    default="rows",
+    show_default=True,
+    help="Where the samples are in matrices.",
+)
+@click.option("--header/--no-header", default=None, help="Whether text files name their columns.")
+@click.option("--id-column", metavar="NAME|N", help="Column of text files with sample ids.")
+@click.option("--delimiter", metavar="CHAR", help="Of text files.")
+@click.option("--chunk-rows", type=click.IntRange(min=1), help="Samples per chunk.")
+@click.option("--overwrite", is_flag=True, help="Replace a store that is there.")
+@guarded
+def ingest(**options: Any) -> int:
+    """Turn files of several views into one store.
+
+    SRC are .npz, .npy, .mat, .csv, .tsv, text, NetCDF or Zarr, or a directory with the UCI mfeat
+    files; row i is sample i in every view.
+    """
+    from mscam_dask.cli.ingest_files import ingest_files
+
+    return ingest_files(**options)
+
+
+@main.command()
+@click.argument("pipeline", metavar="PIPELINE.toml", type=click.Path(path_type=Path))
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="TABLE.KEY=VALUE",
+    help="Override a setting of the file, for example cluster.n_clusters=7; repeat.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Run directory; by default runs/<pipeline>-<time>.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a run that has ended.")
+@click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one per core.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="Threads of a worker, or with --in-process."
+)
+@click.option("--memory-limit", metavar="SIZE", help="Memory of a worker, for example '4 GiB'.")
+@click.option("--in-process", is_flag=True, help="No cluster: run in this process.")
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Use the cluster at tls:// or tcp://host:port."
+)
+@click.option("--tls-ca", type=click.Path(), help="Certificate authority, for tls://.")
+@click.option("--tls-cert", type=click.Path(), help="Your certificate, for tls://.")
+@click.option("--tls-key", type=click.Path(), help="Its key, for tls://.")
+@click.option("--insecure", is_flag=True, help="Allow tcp:// to another computer.")
+@click.option("--plain", is_flag=True, help="One line per iteration, as in a log.")
+@guarded
+def run(**options: Any) -> int:
+    """Run a pipeline file.
+
+    Ingests the data, clusters, compares with labels where there are any, and writes a run
+    directory. Starts Dask workers on this computer unless --in-process or --scheduler says otherwise; the
+    result is the same. Interrupt with Ctrl-C.
+    """
+    from mscam_dask.cli.run_file import run_file
+
+    return run_file(**options)
+
+
+@main.command()
+@click.argument("path", metavar="STORE_OR_RUN_DIR", type=click.Path(path_type=Path))
+@guarded
+def describe(path: Path) -> int:
+    """Show what a store or a run directory holds."""
+    from mscam_dask.cli.describe_path import describe_path
+
+    return describe_path(path)
+
+
+@main.command()
+@guarded
+def doctor() -> int:
+    """Check that pipelines can run here.
+
+    Each check says what it found and, where something is wrong, what to do. The exit code is 1
+    when a check failed.
+    """
+    from mscam_dask.cli.examine import examine
+
+    return examine()

@@ -1,0 +1,8 @@
+"""`python -m mscam_dask.cli`, for where the script is not on the path."""
+
+from __future__ import annotations
+
+from mscam_dask.cli import main
+
+if __name__ == "__main__":
+    main(prog_name="mscam-dask")

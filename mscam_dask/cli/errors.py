@@ -1,0 +1,53 @@
+"""From exceptions to one clear message and an exit code."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from mscam_dask.errors import MscamError
+
+__all__ = ["guarded"]
+
+_INTERRUPTED = 130
+
+
+def guarded(command: Callable[..., int]) -> Callable[..., None]:
+    """Give a command the option --debug, and its errors a message instead of a traceback.
+
+    What this package raises on purpose, and what the operating system refuses, is a message on
+    standard error; anything else is a defect and keeps its traceback.
+    """
+
+    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+    @functools.wraps(command)
+    def with_messages(*, debug: bool, **options: Any) -> None:
+        try:
+            code = command(**options)
+        except MscamError as error:
+            code = _said(error, str(error), error.exit_code, debug=debug)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            code = _said(error, f"{type(error).__name__}: {error}", 1, debug=debug)
+        except KeyboardInterrupt:
+            logging.disable(logging.CRITICAL)  # what was under way complains of being cut off
+            click.echo("Interrupted.", err=True)
+            code = _INTERRUPTED
+        sys.exit(code)
+
+    return with_messages
+
+
+def _said(error: Exception, message: str, code: int, *, debug: bool) -> int:
+    if debug:
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    label = click.style("Error:", fg="red", bold=True)
+    click.echo(f"{label} {message}", err=True)
+    return code

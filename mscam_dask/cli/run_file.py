@@ -1,0 +1,97 @@
+"""`mscam-dask run`: options to overrides, progress while it runs, a summary at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from mscam_dask.cli.terminal import (
+    fields,
+    progress_console,
+    relative,
+    results_console,
+    score_text,
+    setting_text,
+    share_text,
+    show,
+)
+from mscam_dask.monitor.progress import PlainProgress, progress_on
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.document import Override, parse_override
+from mscam_dask.pipeline.run import RunOutcome, default_output, run_pipeline
+
+__all__ = ["run_file"]
+
+_OWN_CLUSTER = ("workers", "threads", "memory_limit")
+_TLS = ("tls_ca", "tls_cert", "tls_key")
+
+
+def run_file(
+    pipeline: Path,
+    *,
+    assignments: tuple[str, ...],
+    output: Path | None,
+    overwrite: bool,
+    insecure: bool,
+    plain: bool,
+    **execution: object,
+) -> int:
+    """Run a pipeline file; the exit code."""
+    overrides = [parse_override(text) for text in assignments]
+    overrides += _execution_overrides(execution)
+    settings = read_config(pipeline, overrides)
+    console = progress_console()
+    progress = PlainProgress(console.file) if plain else progress_on(console)
+    with progress:
+        outcome = run_pipeline(
+            settings,
+            default_output(settings) if output is None else output,
+            overwrite=overwrite,
+            insecure=insecure,
+            observers=(progress,),
+        )
+    _summarise(outcome)
+    assert outcome.record.exit_code is not None
+    return outcome.record.exit_code
+
+
+def _execution_overrides(options: dict[str, object]) -> Iterable[Override]:
+    """Options that name another kind of cluster than the file take the file's kind out."""
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    out: tuple[str, ...] = ()
+    if "in_process" in given:
+        out = ("scheduler", *_TLS, "workers", "memory_limit")
+    elif "scheduler" in given:
+        out = ("in_process", *_OWN_CLUSTER)
+    elif any(name in given for name in _OWN_CLUSTER):
+        out = ("scheduler", *_TLS, "in_process")
+    for name in out:
+        if name not in given:
+            yield Override(("execution", name), None, "the command line")
+    for name, value in given.items():
+        dashed = name.replace("_", "-")
+        said = f"--{dashed}" if value is True else f"--{dashed} {value}"
+        yield Override(("execution", name), value, said)
+
+
+def _summarise(outcome: RunOutcome) -> None:
+    """Print what came out, as the last thing on standard output."""
+    record, directory = outcome.record, outcome.directory
+    fit = record.fit
+    assert fit is not None
+    components = "component" if fit.n_connected_components == 1 else "components"
+    count = "exactly " if fit.reached else ""
+    pairs = [
+        (
+            "Clusters",
+            f"{count}{fit.n_connected_components} connected {components}, {fit.n_clusters} asked for",
+        ),
+        ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
+        ("Setting", setting_text(fit.setting)),
+        ("Sizes", ", ".join(map(str, fit.cluster_sizes))),
+        ("Views", share_text(fit.view_contributions)),
+    ]
+    if record.metrics is not None:
+        pairs.append(("Scores", f"{score_text(record.metrics)} (labels unseen by the fit)"))
+    pairs.append(("Results", f"{relative(directory.path)} (labels.csv, result.zarr, run.json)"))
+    show(results_console(), "", fields(pairs))

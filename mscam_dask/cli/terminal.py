@@ -1,0 +1,101 @@
+"""Consoles and small pieces of output that commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mscam_dask.monitor.pace import printable
+from mscam_dask.pipeline.record import SettingEntry
+
+__all__ = [
+    "fields",
+    "progress_console",
+    "relative",
+    "results_console",
+    "score_text",
+    "setting_text",
+    "share_text",
+    "show",
+    "table",
+]
+
+_FILE_WIDTH = 120  # of tables written to a file or a pipe
+
+
+def results_console() -> Console:
+    """Return the console for results: standard output, nothing in it taken for markup."""
+    console = Console(markup=False, highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console = Console(markup=False, highlight=False, width=_FILE_WIDTH)
+    return console
+
+
+def show(console: Console, *parts: RenderableType) -> None:
+    """Print renderables, an empty line between them, without the blanks that fill table cells."""
+    for index, part in enumerate(parts):
+        with console.capture() as capture:
+            console.print(part)
+        lines = [line.rstrip() for line in capture.get().splitlines()]
+        console.file.write("\n".join([""] * (index > 0) + lines) + "\n")
+    console.file.flush()
+
+
+def progress_console() -> Console:
+    """Return the console for progress: standard error, so that results can be piped."""
+    return Console(stderr=True, markup=False, highlight=False)
+
+
+def table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()
+) -> Table:
+    """Return a table; columns named in `numbers` are flush right."""
+    result = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for title in titles:
+        result.add_column(title, justify="right" if title in numbers else "left", overflow="fold")
+    for row in rows:
+        result.add_row(*(Text(printable(cell)) for cell in row))
+    return result
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> Table:
+    """Return lines of a name and a value."""
+    result = Table.grid(padding=(0, 2, 0, 0))
+    result.add_column(style="bold", no_wrap=True)
+    result.add_column(overflow="fold")
+    for name, value in pairs:
+        result.add_row(name, Text(printable(value)))
+    return result
+
+
+def relative(path: str | Path) -> str:
+    """Return a path as people would type it here."""
+    target = Path(path).absolute()
+    here = Path.cwd()
+    return str(target.relative_to(here)) if target.is_relative_to(here) else str(target)
+
+
+def share_text(contributions: dict[str, float]) -> str:
+    """Return the views' shares in the score, largest first."""
+    ordered = sorted(contributions.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {share:.0%}" for name, share in ordered)
+
+
+def score_text(metrics: dict[str, float | None]) -> str:
+    """Return the three scores people ask for."""
+    names = {
+        "ACC": "accuracy",
+        "NMI": "normalized_mutual_information",
+        "ARI": "adjusted_rand_index",
+    }
+    values = ((short, metrics.get(name)) for short, name in names.items())
+    return "  ".join(f"{short} {value:.4f}" for short, value in values if value is not None)
+
+
+def setting_text(setting: SettingEntry) -> str:
+    """Return the setting of a fit."""
+    return f"scale {setting.scale}, alpha {setting.alpha:g}, {setting.n_neighbors} neighbours"

@@ -1,0 +1,72 @@
+"""Events of a run around the fit, and all events as JSON lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import re
+from typing import IO
+
+import msgspec
+
+from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
+
+__all__ = ["Event", "JsonLines", "StepEnded", "StepStarted"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class StepStarted:
+    """A step of a pipeline begins.
+
+    Attributes
+    ----------
+    step : str
+        "ingest", "validate", "cluster", "evaluate" or "write".
+    """
+
+    step: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class StepEnded:
+    """A step of a pipeline is done.
+
+    Attributes
+    ----------
+    step : str
+    summary : str
+        What came out, in a few words.
+    notes : tuple of str
+        Sentences the user should read, warnings among them.
+    seconds : float
+    """
+
+    step: str
+    summary: str
+    notes: tuple[str, ...] = ()
+    seconds: float
+
+
+Event = StepStarted | StepEnded | FitStarted | SelectionEnded | OuterRecord | FitEnded
+
+
+class JsonLines:
+    """Writes every event as one line of JSON: event, time (UTC), and the event's fields.
+
+    Parameters
+    ----------
+    stream : binary file
+        Written to and flushed once for each event; what is not finite becomes null.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        record = {
+            "event": re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower(),
+            "time": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
+            **msgspec.to_builtins(event),
+        }
+        self._stream.write(msgspec.json.encode(record) + b"\n")
+        self._stream.flush()

@@ -1,0 +1,192 @@
+"""Progress that redraws itself, for a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.monitor.events import Event, StepEnded, StepStarted
+from mscam_dask.monitor.pace import (
+    Pace,
+    duration,
+    end_sentence,
+    fit_sentence,
+    largest_residual,
+    printable,
+    setting_sentence,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+__all__ = ["TerminalProgress"]
+
+_ROWS = 8  # iterations kept in sight
+
+
+class TerminalProgress:
+    """Steps that are done, one under the other, and the running one live below them.
+
+    Parameters
+    ----------
+    console : rich.console.Console
+        A terminal.
+
+    Notes
+    -----
+    Starts with the first event. As a callback of an estimator it ends with the fit; enter it
+    (``with TerminalProgress(console) as progress``) to show several fits or whole runs, and to
+    leave the terminal clean after an error.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._entered = False
+        self._step: tuple[str, float] | None = None
+        self._pace = Pace()
+        self._setting: str | None = None
+        self._rows: deque[OuterRecord] = deque(maxlen=_ROWS)
+        self._mark = "*" if console.options.ascii_only else "✓"
+
+    def __enter__(self) -> Self:
+        self._entered = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._entered = False
+        self._stop()
+
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+        self._start()
+        self._pace.add(event)
+        match event:
+            case StepStarted():
+                self._step = (event.step, time.monotonic())
+                self._rows.clear()
+                self._pace.started = None
+            case StepEnded():
+                self._step = None
+                self._done(event.step, event.summary, event.seconds, event.notes)
+            case FitStarted():
+                self._rows.clear()
+                self._setting = None
+                if self._step is None:
+                    self._step = ("fit", time.monotonic())
+            case SelectionEnded():
+                self._setting = setting_sentence(event)
+            case OuterRecord():
+                self._rows.append(event)
+            case FitEnded():
+                self._pace.started = None
+                if not self._entered:
+                    self._done("fit", end_sentence(event), event.seconds, ())
+                    self._step = None
+                    self._stop()
+
+    def _start(self) -> None:
+        from rich.live import Live
+
+        if self._live is None:
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._render,
+                refresh_per_second=8,
+                transient=True,
+            )
+            self._live.start()
+
+    def _stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _done(self, step: str, summary: str, seconds: float, notes: tuple[str, ...]) -> None:
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        line = Table.grid(expand=True, padding=(0, 1))
+        line.add_column(width=1)
+        line.add_column(width=9)
+        line.add_column(ratio=1)
+        line.add_column(justify="right", no_wrap=True)
+        line.add_row(
+            Text(self._mark, style="green"),
+            Text(step, style="bold"),
+            Text(printable(summary)),
+            Text(f"{seconds:.1f} s", style="dim"),
+        )
+        self._console.print(line)
+        for note in notes:
+            self._console.print(Padding(Text(printable(note), style="yellow"), (0, 0, 0, 12)))
+
+    def _render(self) -> RenderableType:
+        from rich.console import Group
+        from rich.spinner import Spinner
+        from rich.text import Text
+
+        if self._step is None:
+            return Text()
+        step, since = self._step
+        elapsed = duration(time.monotonic() - since)
+        started = self._pace.started
+        said = "" if started is None else fit_sentence(started)
+        if started is not None and not self._entered:
+            said += f", {started.executor}"
+        name = "line" if self._console.options.ascii_only else "dots"
+        head = Spinner(
+            name, Text.assemble((f"{step:<9}", "bold"), f" {printable(said)}"), style="cyan"
+        )
+        if started is None:
+            return Group(head, Text(f"{'':12}{elapsed} so far", style="dim"))
+        return Group(head, *self._fit(started, elapsed))
+
+    def _fit(self, started: FitStarted, elapsed: str) -> list[RenderableType]:
+        from rich.padding import Padding
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+        for title in ("iteration", "components", "graph weight", "score", "residual", "seconds"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for record in tuple(self._rows):
+            reached = record.n_connected_components == record.n_clusters
+            table.add_row(
+                str(record.iteration + 1),
+                Text(
+                    f"{record.n_connected_components} of {record.n_clusters}",
+                    style="green" if reached else "",
+                ),
+                f"{record.graph_weight:.4g}",
+                f"{record.score:.4f}",
+                f"{largest_residual(record):.1e}",
+                f"{record.seconds:.2f}",
+            )
+        if not self._rows:
+            doing = "first iteration" if self._setting else "preparing views, choosing a setting"
+            return [Text(f"{'':12}{elapsed} so far, {doing}", style="dim")]
+        width = max(6, min(24, self._console.width - 70))
+        foot = Table.grid(padding=(0, 2, 0, 0))
+        foot.add_row(
+            ProgressBar(total=started.max_outer_iter, completed=self._pace.n_done, width=width),
+            Text(
+                f"{self._pace.n_done} of at most {started.max_outer_iter}, {elapsed} so far, "
+                f"at most {self._pace.at_most} to go",
+                style="dim",
+            ),
+        )
+        indent = (0, 0, 0, 12)
+        setting = Text(self._setting or "", style="dim")
+        return [Padding(part, indent) for part in (setting, table, foot)]

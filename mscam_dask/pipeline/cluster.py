@@ -1,0 +1,263 @@
+"""The Dask cluster of a run: one started for it on this computer, or one that is running."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mscam_dask import __version__
+from mscam_dask.errors import ClusterError, NoWorkersError
+from mscam_dask.pipeline.settings import ExecutionTable
+
+if TYPE_CHECKING:
+    from distributed import Client, Security
+
+__all__ = [
+    "OpenCluster",
+    "check_workers",
+    "open_cluster",
+    "smallest_memory_bytes",
+]
+
+_DASHBOARD_PORT = 8787
+_CONNECT_TIMEOUT_S = 15.0
+_WORKERS_TIMEOUT_S = 60.0
+
+_CONFIG = {"distributed.scheduler.no-workers-timeout": f"{_WORKERS_TIMEOUT_S:g}s"}
+
+# What distributed logs about a lost worker or a closed connection, our own errors say in terms of
+# the run. Workers write to the same terminal and learn it from their environment.
+_LOGGERS = ("distributed", "distributed.client", "distributed.gc", "bokeh", "tornado", "asyncio")
+_WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__BOKEH": "critical"}
+
+
+@dataclass(frozen=True)
+class OpenCluster:
+    """What runs the tasks.
+
+    Attributes
+    ----------
+    client
+        Connected client; None when the tasks run in this process.
+    description
+        One line for people.
+    dashboard
+        Its address, None without one.
+    """
+
+    client: Client | None
+    description: str
+    dashboard: str | None = None
+
+
+def smallest_memory_bytes() -> int:
+    """Memory this process and its children may use, container limits included, in bytes."""
+    from distributed.system import MEMORY_LIMIT
+
+    return int(MEMORY_LIMIT)
+
+
+@contextmanager
+def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
+    """Start a cluster on this computer, or connect to a running one; closed on leaving.
+
+    Parameters
+    ----------
+    execution
+        Checked by `mscam_dask.pipeline.execution.check_execution`.
+
+    Raises
+    ------
+    ClusterError
+        When workers do not start, or the scheduler does not answer.
+    """
+    if execution.in_process:
+        yield OpenCluster(client=None, description="in this process")
+        return
+    import dask.config
+
+    with ExitStack() as stack:
+        stack.enter_context(_quiet())
+        if execution.scheduler is not None:
+            yield stack.enter_context(_connected(execution))
+        else:
+            stack.enter_context(dask.config.set(_CONFIG))
+            yield stack.enter_context(_started(execution))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep distributed's log out of the terminal while a cluster is open."""
+    import distributed  # noqa: F401 - its import sets the levels that are changed here
+
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
+def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
+    from dask.system import CPU_COUNT
+    from distributed import Client, LocalCluster
+
+    n_workers = execution.workers or CPU_COUNT
+    n_threads = execution.threads or 1
+    memory = execution.memory_limit
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(
+                LocalCluster(  # type: ignore[no-untyped-call]
+                    n_workers=n_workers,
+                    threads_per_worker=n_threads,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address=_dashboard_address(),
+                    memory_limit="auto" if memory is None else memory,
+                    silence_logs=logging.CRITICAL,
+                    env=_WORKER_ENVIRONMENT,
+                    preload="mscam_dask.pipeline.worker",
+                )
+            )
+            client = stack.enter_context(
+                Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]
+            )
+            client.wait_for_workers(n_workers, timeout=_WORKERS_TIMEOUT_S)
+        except (OSError, RuntimeError, TimeoutError) as error:
+            raise ClusterError(
+                f"a cluster of {n_workers} worker processes could not be started on this computer: "
+                f"{error}. Try --workers 1, or --in-process for none; mscam-dask doctor says what "
+                "is wrong."
+            ) from error
+        plural = "" if n_workers == 1 else "es"
+        threads = "" if n_threads == 1 else f" of {n_threads} threads"
+        yield OpenCluster(
+            client=client,
+            description=f"{n_workers} worker process{plural}{threads} on this computer",
+            dashboard=_dashboard_of(client),
+        )
+
+
+def _dashboard_address() -> str | None:
+    """Loopback address for the dashboard: the usual port when it is free, None without bokeh."""
+    if find_spec("bokeh") is None:
+        return None
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", _DASHBOARD_PORT))
+        except OSError:
+            return "127.0.0.1:0"
+    return f"127.0.0.1:{_DASHBOARD_PORT}"
+
+
+def _dashboard_of(client: Client) -> str | None:
+    services = client.scheduler_info(n_workers=0).get("services", {})
+    return str(client.dashboard_link) if "dashboard" in services else None
+
+
+@contextmanager
+def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
+    from distributed import Client
+
+    address = execution.scheduler
+    with ExitStack() as stack:
+        try:
+            client = stack.enter_context(
+                Client(  # type: ignore[no-untyped-call]
+                    address,
+                    security=_security(execution),
+                    timeout=_CONNECT_TIMEOUT_S,
+                    set_as_default=False,
+                )
+            )
+        except (OSError, RuntimeError, TimeoutError, ValueError) as error:
+            raise ClusterError(
+                f"the scheduler {address} does not answer as a Dask scheduler should: {error}. "
+                "Check that it runs, the address, and for tls:// that its certificate and yours "
+                "come from the same authority."
+            ) from error
+        yield OpenCluster(
+            client=client,
+            description=f"the cluster at {address}",
+            dashboard=_dashboard_of(client),
+        )
+
+
+def _security(execution: ExecutionTable) -> Security | None:
+    from distributed import Security
+
+    if not (execution.scheduler or "").startswith("tls://"):
+        return None
+    given = {
+        "tls_ca_file": execution.tls_ca,
+        "tls_client_cert": execution.tls_cert,
+        "tls_client_key": execution.tls_key,
+    }
+    return Security(  # type: ignore[no-untyped-call]
+        require_encryption=True, **{key: value for key, value in given.items() if value}
+    )
+
+
+def check_workers(cluster: OpenCluster, paths: Sequence[Path]) -> None:
+    """Check that every worker has this package and sees the data, before any task is sent.
+
+    Parameters
+    ----------
+    cluster
+    paths
+        Stores that tasks read.
+
+    Raises
+    ------
+    NoWorkersError
+        When no worker joins within a minute.
+    ClusterError
+        Naming the workers that lack something.
+    """
+    client = cluster.client
+    if client is None:
+        return
+    try:
+        client.wait_for_workers(1, timeout=_WORKERS_TIMEOUT_S)
+    except TimeoutError as error:
+        raise NoWorkersError(
+            f"{cluster.description} has no worker, and none joined within "
+            f"{_WORKERS_TIMEOUT_S:g} s. Start workers, for example: dask worker "
+            f"{client.scheduler_info(n_workers=0)['address']}"
+        ) from error
+    names = [str(path) for path in paths]
+    answers: dict[str, Any] = client.run(_probe, names, on_error="return")
+    for worker, answer in answers.items():
+        if isinstance(answer, BaseException):
+            raise ClusterError(
+                f"worker {worker} cannot run mscam_dask: {type(answer).__name__}: {answer}. "
+                f"Install mscam-dask {__version__} on every worker."
+            ) from answer
+        version, missing = answer
+        if version != __version__:
+            raise ClusterError(
+                f"worker {worker} has mscam_dask {version}, this is {__version__}. Install the "
+                "same version everywhere."
+            )
+        if missing:
+            raise ClusterError(
+                f"worker {worker} does not see {', '.join(missing)}. Put data and run directory "
+                "(--output) on storage that all workers mount under the same path."
+            )
+
+
+def _probe(names: list[str]) -> tuple[str, list[str]]:
+    """Runs on a worker: its version of this package, and the paths it does not see."""
+    return __version__, [name for name in names if not Path(name).exists()]

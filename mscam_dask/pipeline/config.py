@@ -1,0 +1,258 @@
+"""From a pipeline file to checked settings, every problem at once and each with its place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.document import Document, Override, read_document
+from mscam_dask.pipeline.problems import nearest, shown, type_problem
+from mscam_dask.pipeline.rules import data_problems, execution_problems
+from mscam_dask.pipeline.settings import (
+    BUILT_IN_SOURCES,
+    ClusterTable,
+    DataTable,
+    EvaluateTable,
+    ExecutionTable,
+    Method,
+    OutputTable,
+    Settings,
+)
+
+__all__ = ["read_config"]
+
+_TableT = TypeVar("_TableT", DataTable, ExecutionTable, EvaluateTable, OutputTable)
+
+_KINDS: dict[str, type[msgspec.Struct]] = {
+    "data": DataTable,
+    "execution": ExecutionTable,
+    "evaluate": EvaluateTable,
+    "output": OutputTable,
+}
+_TABLES = ("data", "cluster", "execution", "evaluate", "output")
+
+# Parameters of the estimators that a pipeline says elsewhere, or that only Python can give.
+_NOT_IN_CLUSTER = {
+    "metric": "metrics belong in [data]",
+    "n_jobs": "threads belong in [execution]",
+    "client": "the cluster is named in [execution]",
+    "view_sizes": "the views come apart from [data]",
+    "callbacks": "only Python can give them",
+}
+
+
+def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Settings:
+    """Read and check a pipeline file.
+
+    Parameters
+    ----------
+    path
+        TOML file.
+    overrides
+        Values from the command line, which win over the file's.
+
+    Returns
+    -------
+    Settings
+        With absolute paths: those in the file are relative to the file, those given on the
+        command line to the working directory.
+
+    Raises
+    ------
+    ConfigurationError
+        Listing every unknown or misplaced key, wrong type and wrong value, with file, line,
+        table and key.
+    """
+    document = read_document(path, overrides)
+    problems: list[str] = list(_unknown_tables(document))
+    data = _table(document, "data", DataTable, problems)
+    execution = _table(document, "execution", ExecutionTable, problems)
+    evaluate = _table(document, "evaluate", EvaluateTable, problems)
+    output = _table(document, "output", OutputTable, problems)
+    cluster = _cluster(document, problems)
+    if data is not None:
+        problems.extend(data_problems(document, data))
+    if execution is not None:
+        problems.extend(execution_problems(document, execution))
+    if problems:
+        raise ConfigurationError("\n".join(dict.fromkeys(problems)))
+    assert data is not None
+    assert cluster is not None
+    assert execution is not None
+    assert evaluate is not None
+    assert output is not None
+    return Settings(
+        name=Path(path).stem,
+        data=_with_paths(document, "data", data, ("path", "cache")),
+        cluster=cluster,
+        execution=_with_paths(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),
+        evaluate=evaluate,
+        output=_with_paths(document, "output", output, ("directory",)),
+    )
+
+
+def _unknown_tables(document: Document) -> Iterable[str]:
+    for name, value in document.tables.items():
+        if name not in _TABLES:
+            kind = f"table [{name}]" if isinstance(value, dict) else f"key {name!r}"
+            yield (
+                f"{document.where(name)}: there is no {kind}.{nearest(name, _TABLES)} Allowed are "
+                f"the tables {', '.join(f'[{table}]' for table in _TABLES)}."
+            )
+    for name in ("data", "cluster"):
+        if name not in document.tables:
+            yield f"{document.path}: the table [{name}] is missing; every pipeline needs it."
+
+
+def _table(
+    document: Document, name: str, kind: type[_TableT], problems: list[str]
+) -> _TableT | None:
+    """Check one table; None, with the problems added, when it cannot be used."""
+    if name not in document.tables and name in ("data", "cluster"):
+        return None  # reported as missing
+    given = document.tables.get(name, {})
+    allowed = {field.name for field in msgspec.structs.fields(kind)}
+    known = _known(document, name, given, allowed, problems)
+    if known is None:
+        return None
+    if name == "data" and "source" not in known:
+        problems.append(
+            f"{document.where(name)}: [data] needs a source: 'digits', 'mfeat', or the path of a "
+            "file or store."
+        )
+        return None
+    try:
+        return msgspec.convert(known, kind)
+    except msgspec.ValidationError as error:
+        problems.append(type_problem(document, name, known, error, kind))
+        return None
+
+
+def _known(
+    document: Document,
+    name: str,
+    given: object,
+    allowed: Iterable[str],
+    problems: list[str],
+) -> dict[str, Any] | None:
+    """Keys of a table that it may have; the others become problems."""
+    if not isinstance(given, dict):
+        problems.append(
+            f"{document.where(name)}: {name} = {shown(given)} where the table [{name}] is expected."
+        )
+        return None
+    names = sorted(allowed)
+    problems.extend(_unknown_key(document, name, key, names) for key in given if key not in names)
+    return {key: value for key, value in given.items() if key in names}
+
+
+def _unknown_key(document: Document, table: str, key: str, allowed: Sequence[str]) -> str:
+    homes = [other for other, kind in _KINDS.items() if key in kind.__struct_fields__]
+    if table == "cluster" and key in _NOT_IN_CLUSTER:
+        hint = f" It is not given here: {_NOT_IN_CLUSTER[key]}."
+    elif homes:
+        hint = f" It belongs in [{homes[0]}]."
+    else:
+        hint = nearest(key, allowed)
+    return (
+        f"{document.where(table, key)}: [{table}] has no key {key!r}.{hint} Allowed are "
+        f"{', '.join(allowed)}."
+    )
+
+
+def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
+    from mscam_dask.estimators import MSCAM, MSCAN
+
+    given = document.tables.get("cluster")
+    if given is None:
+        return None  # reported as missing
+    methods: tuple[Method, ...] = get_args(Method)
+    asked = given.get("method", methods[0]) if isinstance(given, dict) else methods[0]
+    method = next((name for name in methods if name == asked), None)
+    if method is None:
+        problems.append(
+            f"{document.where('cluster', 'method')}: [cluster] method = {shown(asked)}; allowed "
+            f"are {', '.join(methods)}.{nearest(str(asked), methods)}"
+        )
+        method = methods[0]
+    estimator = MSCAM if method == "mscam" else MSCAN
+    defaults = {
+        name: value
+        for name, value in estimator().get_params().items()
+        if name not in _NOT_IN_CLUSTER
+    }
+    known = _known(document, "cluster", given, {"method", *defaults}, problems)
+    if known is None:
+        return None
+    known.pop("method", None)
+    if "n_clusters" not in known:
+        problems.append(
+            f"{document.where('cluster')}: [cluster] needs n_clusters, the number of clusters to "
+            "find."
+        )
+        return None
+    table = _parameter_struct(defaults)
+    try:
+        parameters = msgspec.structs.asdict(msgspec.convert(known, table))
+    except msgspec.ValidationError as error:
+        problems.append(type_problem(document, "cluster", known, error, table))
+        return None
+    problems.extend(_range_problems(document, method, parameters))
+    return ClusterTable(method=method, parameters=parameters)
+
+
+def _parameter_struct(defaults: Mapping[str, Any]) -> type[msgspec.Struct]:
+    """Types of [cluster]: the model's where it has the parameter, else that of the default."""
+    from mscam_dask.model.parameters import Parameters
+
+    hints = get_type_hints(Parameters)
+    fields = []
+    for name, default in defaults.items():
+        kind = hints.get(name, Any if default is None else type(default))
+        fields.append((name, kind | None if default is None and kind is not Any else kind, default))
+    return msgspec.defstruct("ClusterParameters", fields, kw_only=True)
+
+
+def _range_problems(
+    document: Document, method: Method, parameters: Mapping[str, Any]
+) -> Iterable[str]:
+    """What the model itself says against the values, before any data are read."""
+    from mscam_dask.model.parameters import Parameters
+
+    names = {field.name for field in dataclasses.fields(Parameters)}
+    values = {
+        name: value for name, value in parameters.items() if name in names and value is not None
+    }
+    seed = parameters.get("random_state")
+    try:
+        Parameters(**values, model=method, seed=0 if seed is None else seed)
+    except ConfigurationError as error:
+        name = str(error).partition("=")[0]
+        key = "random_state" if name == "seed" else name
+        yield f"{document.where('cluster', key)}: [cluster] {error}"
+
+
+def _with_paths(document: Document, name: str, table: _TableT, keys: Sequence[str]) -> _TableT:
+    """Make the paths of a table absolute, each from where it was written."""
+    changes: dict[str, Any] = {}
+    for key in keys:
+        value = getattr(table, key)
+        if value is not None:
+            changes[key] = _absolute(document, name, key, value)
+    if isinstance(table, DataTable):
+        if table.source not in BUILT_IN_SOURCES:
+            paths = [_absolute(document, name, "source", item) for item in table.sources]
+            changes["source"] = paths[0] if len(paths) == 1 else paths
+        if table.labels is not None:
+            candidate = _absolute(document, name, "labels", table.labels)
+            changes["labels"] = candidate if Path(candidate).is_file() else table.labels
+    return msgspec.structs.replace(table, **changes)
+
+
+def _absolute(document: Document, table: str, key: str, value: str) -> str:
+    return str(document.base(table, key) / Path(value).expanduser())

@@ -1,0 +1,220 @@
+"""What run.json says: everything about a run but its arrays."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from mscam_dask import __version__
+from mscam_dask.errors import DataError
+
+__all__ = [
+    "RUN_FORMAT",
+    "RUN_FORMAT_VERSION",
+    "DataRecord",
+    "ErrorRecord",
+    "FitRecord",
+    "RunRecord",
+    "SettingEntry",
+    "SourceRecord",
+    "ViewEntry",
+    "blas_libraries",
+    "decode_record",
+    "encode_record",
+    "software_versions",
+]
+
+RUN_FORMAT = "mscam_dask.run"
+RUN_FORMAT_VERSION = 1
+
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "xarray")
+
+
+class ViewEntry(Struct, frozen=True, kw_only=True):
+    """One view as it was clustered; `digest` is its `mscam_dask.data.sources.ViewDigest`."""
+
+    name: str
+    metric: str
+    shape: tuple[int, int]
+    dtype: str
+    digest: str
+
+
+class DataRecord(Struct, frozen=True, kw_only=True):
+    """What was clustered.
+
+    Attributes
+    ----------
+    store
+        Directory that was read: inside the run directory, or a store that was there before.
+    digest
+        `MultiViewData.digest`: names, metrics, shapes and values.
+    n_classes
+        Distinct labels; None without labels.
+    notes
+        What reading the sources took for what, and what validation found odd.
+    """
+
+    store: str
+    digest: str
+    n_samples: int
+    views: tuple[ViewEntry, ...]
+    n_classes: int | None
+    has_sample_ids: bool
+    notes: tuple[str, ...] = ()
+
+
+class SourceRecord(Struct, frozen=True, kw_only=True):
+    """A source as the pipeline named it, with its SHA-256 where it is a single file."""
+
+    source: str
+    n_bytes: int | None = None
+    sha256: str | None = None
+
+
+class SettingEntry(Struct, frozen=True, kw_only=True):
+    """What was asked for or, where nothing was, chosen without labels."""
+
+    scale: str
+    alpha: float
+    n_neighbors: int
+
+
+class FitRecord(Struct, frozen=True, kw_only=True):
+    """What the clustering gave.
+
+    Attributes
+    ----------
+    status, message
+        Name and sentence of a `mscam_dask.model.status.Status`.
+    reached
+        Whether the graph has exactly the components asked for.
+    score
+        Label-free score of the clusters; None when it is not finite.
+    setting
+        The setting of the fit.
+    settings_tried
+        Every setting it was chosen from, with its score.
+    cluster_sizes
+        Samples of cluster 0, 1, ...
+    """
+
+    status: str
+    message: str
+    reached: bool
+    n_clusters: int
+    n_connected_components: int
+    n_outer_iterations: int
+    score: float | None
+    setting: SettingEntry
+    settings_tried: tuple[dict[str, Any], ...]
+    view_contributions: dict[str, float]
+    cluster_sizes: tuple[int, ...]
+
+
+class ErrorRecord(Struct, frozen=True, kw_only=True):
+    """Why a run ended early."""
+
+    type: str
+    message: str
+
+
+class RunRecord(Struct, frozen=True, kw_only=True):
+    """Everything about a run but its arrays.
+
+    Attributes
+    ----------
+    state
+        "running" until the last file is written; a run that was killed stays so.
+    exit_code
+        What the command returned; None while it runs.
+    seed
+        The estimator's random_state.
+    executor
+        What ran the tasks.
+    seconds
+        Wall time of each step.
+    metrics
+        Scores against the labels; None where there were none, or evaluation was off.
+    """
+
+    format: str = RUN_FORMAT
+    format_version: int = RUN_FORMAT_VERSION
+    state: Literal["running", "finished", "failed", "interrupted"]
+    pipeline: str
+    method: str
+    seed: int | None
+    started: str
+    ended: str | None = None
+    exit_code: int | None = None
+    executor: str | None = None
+    sources: tuple[SourceRecord, ...] = ()
+    data: DataRecord | None = None
+    fit: FitRecord | None = None
+    metrics: dict[str, float | None] | None = None
+    seconds: dict[str, float] = {}
+    versions: dict[str, str] = {}
+    blas: tuple[dict[str, Any], ...] = ()
+    error: ErrorRecord | None = None
+
+
+def encode_record(record: RunRecord) -> bytes:
+    """Return the record as indented JSON; what is not finite becomes null."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+
+
+def decode_record(content: bytes, where: str) -> RunRecord:
+    """Read what `encode_record` wrote.
+
+    Raises
+    ------
+    DataError
+        When it is no run record, or of a newer version.
+    """
+    try:
+        record = msgspec.json.decode(content, type=RunRecord)
+    except msgspec.DecodeError as error:
+        raise DataError(f"{where} is no record of a run: {error}.") from error
+    if record.format != RUN_FORMAT:
+        raise DataError(f"{where} is no record of a run (format={record.format!r}).")
+    if record.format_version != RUN_FORMAT_VERSION:
+        raise DataError(
+            f"{where} has format version {record.format_version}; this version reads "
+            f"{RUN_FORMAT_VERSION}. Upgrade mscam_dask."
+        )
+    return record
+
+
+def software_versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    versions = {
+        "mscam_dask": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "unknown"
+    return versions
+
+
+def blas_libraries() -> tuple[dict[str, Any], ...]:
+    """Linear algebra libraries loaded in this process, without their paths.
+
+    A fit limits each to one thread, whatever this says.
+    """
+    from threadpoolctl import threadpool_info
+
+    return tuple(
+        {
+            key: library.get(key)
+            for key in ("user_api", "internal_api", "version", "architecture", "num_threads")
+        }
+        for library in threadpool_info()
+    )

@@ -1,0 +1,75 @@
+"""Rules between the keys of a table, which types cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mscam_dask.pipeline.document import Document
+from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, ExecutionTable
+
+__all__ = ["data_problems", "execution_problems"]
+
+
+def data_problems(document: Document, data: DataTable) -> Iterable[str]:
+    """Yield what keys of [data] have against each other."""
+    for text in (*data.sources, data.path, data.cache, data.labels):
+        if text is not None and "\0" in text:
+            yield f"{document.where('data')}: [data] has a path with a NUL character: {text!r}."
+            return
+    built_in = [source for source in data.sources if source in BUILT_IN_SOURCES]
+    if built_in and len(data.sources) > 1:
+        yield (
+            f"{document.where('data', 'source')}: {built_in[0]!r} is a source by itself; name it "
+            f"alone, or write ./{built_in[0]} for a file of that name."
+        )
+        return
+    source = built_in[0] if built_in else "files"
+    owners = {
+        "families": ("digits",),
+        "path": ("mfeat",),
+        "cache": ("mfeat",),
+        "samples_on": ("files",),
+        "header": ("files",),
+        "id_column": ("files",),
+        "delimiter": ("files",),
+    }
+    for key, allowed in owners.items():
+        if getattr(data, key) is not None and source not in allowed:
+            meant = "source = files" if allowed == ("files",) else f"source = {allowed[0]!r}"
+            yield (
+                f"{document.where('data', key)}: [data] {key} goes with {meant}, not with "
+                f"{data.source!r}. Leave it out."
+            )
+    if data.path is not None and data.cache is not None:
+        yield (
+            f"{document.where('data', 'cache')}: [data] has path and cache; path reads files that "
+            "are there, cache keeps fetched ones. Keep one of them."
+        )
+
+
+def execution_problems(document: Document, execution: ExecutionTable) -> Iterable[str]:
+    """Yield what keys of [execution] have against each other."""
+    where = document.where("execution")
+    if execution.scheduler is not None:
+        for key in ("workers", "threads", "memory_limit"):
+            if getattr(execution, key) is not None:
+                yield (
+                    f"{document.where('execution', key)}: [execution] {key} is for a cluster that "
+                    "the run starts; with a scheduler address, workers bring their own."
+                )
+        if execution.in_process:
+            yield f"{where}: [execution] has scheduler and in_process; keep one of them."
+    else:
+        for key in ("tls_ca", "tls_cert", "tls_key"):
+            if getattr(execution, key) is not None:
+                yield (
+                    f"{document.where('execution', key)}: [execution] {key} goes with "
+                    "scheduler = 'tls://host:port'."
+                )
+    if execution.in_process:
+        for key in ("workers", "memory_limit"):
+            if getattr(execution, key) is not None:
+                yield (
+                    f"{document.where('execution', key)}: [execution] {key} needs worker "
+                    "processes, and in_process has none. Leave one of them out."
+                )

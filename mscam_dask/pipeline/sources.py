@@ -1,0 +1,150 @@
+"""The data of a pipeline: whatever [data] names becomes one store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from mscam_dask.data.ingest import Source, ingest
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.store import is_store, open_store
+from mscam_dask.data.views import MetricSpec, with_metrics
+from mscam_dask.errors import DataError
+from mscam_dask.pipeline.record import DataRecord, SourceRecord, ViewEntry
+from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable
+
+__all__ = ["OpenData", "open_data", "source_records"]
+
+
+@dataclass(frozen=True, eq=False)
+class OpenData:
+    """A store, open, and how it came to be.
+
+    Attributes
+    ----------
+    data
+    store
+        Its directory.
+    is_new
+        Whether this run wrote it.
+    notes
+        What reading the sources took for what.
+    """
+
+    data: MultiViewData
+    store: Path
+    is_new: bool
+    notes: tuple[str, ...] = ()
+
+    def record(self, notes: tuple[str, ...] = ()) -> DataRecord:
+        """Return what run.json says of the data."""
+        labels = self.data.labels
+        return DataRecord(
+            store=self.store.name if self.is_new else str(self.store),
+            digest=self.data.digest(),
+            n_samples=self.data.n_samples,
+            views=tuple(
+                ViewEntry(
+                    name=view.name,
+                    metric=view.metric,
+                    shape=view.shape,
+                    dtype=view.dtype.name,
+                    digest=str(getattr(view, "recorded_digest", "")),
+                )
+                for view in self.data.views
+            ),
+            n_classes=None if labels is None else len(set(labels.tolist())),
+            has_sample_ids=self.data.sample_ids is not None,
+            notes=self.notes + notes,
+        )
+
+
+def open_data(table: DataTable, output: Path) -> OpenData:
+    """Open the store that [data] names, or make one of its sources.
+
+    Parameters
+    ----------
+    table
+        Checked settings.
+    output
+        Where a store is written, when one is.
+
+    Raises
+    ------
+    DataError, ConfigurationError, TemporaryFailure
+        As `mscam_dask.data.ingest.ingest`.
+    """
+    metric: MetricSpec | None = table.metric
+    if _is_ready(table):
+        store = Path(table.sources[0])
+        data = open_store(store)
+        return OpenData(data if metric is None else with_metrics(data, metric), store, is_new=False)
+    report = ingest(
+        _built_in(table) if table.source in BUILT_IN_SOURCES else _files(table),
+        output,
+        views=table.views,
+        metric=metric,
+        labels=table.labels,
+        chunk_rows=table.chunk_rows,
+    )
+    return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
+
+
+def _is_ready(table: DataTable) -> bool:
+    """Whether the source is a store that can be read where it is."""
+    as_it_is = table.views is None and table.labels is None and table.chunk_rows is None
+    return as_it_is and len(table.sources) == 1 and is_store(Path(table.sources[0]))
+
+
+def _files(table: DataTable) -> list[Source]:
+    return [
+        Source(
+            path,
+            samples_on=table.samples_on or "rows",
+            header=table.header,
+            id_column=table.id_column,
+            delimiter=table.delimiter,
+        )
+        for path in table.sources
+    ]
+
+
+def _built_in(table: DataTable) -> MultiViewData:
+    from mscam_dask.data.datasets import digits_views, fetch_mfeat, load_mfeat
+
+    if table.source == "digits":
+        return digits_views() if table.families is None else digits_views(table.families)
+    if table.path is not None:
+        return load_mfeat(table.path)
+    return fetch_mfeat(table.cache or _default_cache())
+
+
+def _default_cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "mscam_dask"
+
+
+def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
+    """Digest the files that [data] names; what was read is what they held then.
+
+    Raises
+    ------
+    DataError
+        When a file may not be read.
+    """
+    if table.source in BUILT_IN_SOURCES:
+        return (SourceRecord(source=str(table.source)),)
+    return tuple(_source_record(Path(source)) for source in table.sources)
+
+
+def _source_record(path: Path) -> SourceRecord:
+    if not path.is_file():  # a directory (its views have digests), or missing (ingest says so)
+        return SourceRecord(source=str(path))
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+    return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=digest)

@@ -1,0 +1,131 @@
+"""What each step of a pipeline does; the order is `mscam_dask.pipeline.run`'s."""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.validation import ValidationReport, validate
+from mscam_dask.engine.fit import Observer
+from mscam_dask.errors import ConvergenceWarning
+from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.metrics import score_partition
+from mscam_dask.model.solution import Solution
+from mscam_dask.pipeline.record import FitRecord, SettingEntry
+from mscam_dask.pipeline.settings import ClusterTable
+
+__all__ = ["cluster", "evaluate", "fit_record", "labels_text", "validate_data"]
+
+_SCORES = (
+    "accuracy",
+    "normalized_mutual_information",
+    "adjusted_rand_index",
+    "purity",
+    "pairwise_f_score",
+)
+
+
+def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
+    """Refuse data that cannot be clustered as asked, before a cluster is started for them."""
+    return validate(data, n_clusters=table.n_clusters, n_neighbors=table.n_neighbors or 1)
+
+
+def cluster(
+    data: MultiViewData,
+    table: ClusterTable,
+    *,
+    client: Any,
+    n_threads: int | None,
+    observers: Sequence[Observer],
+) -> tuple[Solution, tuple[str, ...]]:
+    """Fit the estimator that [cluster] names.
+
+    Parameters
+    ----------
+    data
+        Labels among them are not looked at.
+    table
+    client
+        `distributed.Client` of the cluster that runs the tasks; None for this process.
+    n_threads
+        Of a fit in this process; None for all cores.
+    observers
+        Called with each event of the fit.
+
+    Returns
+    -------
+    solution : Solution
+    notes : tuple of str
+        What the fit warned of.
+    """
+    estimator_class = MSCAM if table.method == "mscam" else MSCAN
+    estimator = estimator_class(
+        **table.arguments, client=client, n_jobs=n_threads, callbacks=tuple(observers)
+    )
+    with _warnings_noted() as notes:
+        estimator.fit(data)
+    return estimator.solution_, tuple(notes)
+
+
+@contextmanager
+def _warnings_noted() -> Iterator[list[str]]:
+    """Take our own warnings as notes; others stay warnings."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", category=ConvergenceWarning)
+        yield notes
+    for warning in caught:
+        if issubclass(warning.category, ConvergenceWarning):
+            notes.append(str(warning.message))
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+
+
+def fit_record(solution: Solution, table: ClusterTable) -> FitRecord:
+    """Return what run.json says of a fit."""
+    return FitRecord(
+        status=solution.status.name,
+        message=solution.status.message,
+        reached=solution.status.reached,
+        n_clusters=table.n_clusters,
+        n_connected_components=int(solution.n_connected_components),
+        n_outer_iterations=len(solution.history),
+        score=float(solution.score),
+        setting=SettingEntry(
+            scale=solution.parameters.scale,
+            alpha=float(solution.parameters.alpha),
+            n_neighbors=int(solution.n_neighbors),
+        ),
+        settings_tried=tuple(msgspec.to_builtins(setting) for setting in solution.settings),
+        view_contributions={
+            name: float(share) for name, share in solution.view_contributions.items()
+        },
+        cluster_sizes=tuple(np.bincount(solution.labels).tolist()),
+    )
+
+
+def evaluate(labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> dict[str, float]:
+    """Score the clusters against the labels."""
+    scores = score_partition(labels_true, labels_pred)
+    return {name: float(getattr(scores, name)) for name in _SCORES}
+
+
+def labels_text(data: MultiViewData, labels: NDArray[np.int64]) -> bytes:
+    """Return labels.csv: a sample's id (its row without ids) and its cluster, in UTF-8."""
+    names = data.sample_ids or range(data.n_samples)
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("sample", "cluster"))
+    writer.writerows(zip(names, labels.tolist(), strict=True))
+    return stream.getvalue().encode()

@@ -1,0 +1,210 @@
+"""`mscam-dask ingest`, `describe` and `doctor`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+from mscam_dask.cli import examine
+from mscam_dask.data.store import open_store
+from mscam_dask.pipeline import doctor
+from mscam_dask.pipeline.doctor import CHECKS, Check
+
+Call = Callable[..., Result]
+
+
+def test_ingest_makes_a_store_and_shows_it(here: Path, call: Call) -> None:
+    result = call("ingest", "tiny.npz", "-o", "data.zarr")
+    assert result.exit_code == 0
+    data = open_store("data.zarr")
+    assert data.view_names == ("view_0", "view_1")
+    for part in ("view_0", "view_1", "3 classes", data.digest(), "data.zarr"):
+        assert part in result.stdout
+    refused = call("ingest", "tiny.npz", "-o", "data.zarr")
+    assert refused.exit_code == 3
+    assert "--overwrite" in refused.stderr
+    assert call("ingest", "tiny.npz", "-o", "data.zarr", "--overwrite").exit_code == 0
+
+
+def test_ingest_options(here: Path, call: Call) -> None:
+    with np.load("tiny.npz") as archive:
+        square = archive["view_0"] @ archive["view_0"].T
+        np.savetxt("first.tsv", archive["view_0"].T, delimiter="\t")
+        np.save("square.npy", square)
+        np.savetxt("truth.txt", archive["labels"], fmt="%d")
+    result = call(
+        *("ingest", "square.npy", "-o", "a.zarr", "--metric", "square=kernel"),
+        *("--labels", "truth.txt", "--chunk-rows", "7"),
+    )
+    assert result.exit_code == 0, result.output
+    (view,) = open_store("a.zarr").views
+    assert view.metric == "kernel"
+    assert getattr(view, "chunk_rows", None) == 7
+    assert open_store("a.zarr").labels is not None
+    result = call(
+        *("ingest", "first.tsv", "-o", "b.zarr", "--samples-on", "columns"),
+        *("--no-header", "--delimiter", r"\t"),
+    )
+    assert result.exit_code == 0, result.output
+    assert open_store("b.zarr").views[0].shape == (60, 5)
+    assert call("ingest", "tiny.npz", "-o", "c.zarr", "--view", "view_1").exit_code == 0
+    assert open_store("c.zarr").view_names == ("view_1",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "part"),
+    [
+        (["absent.npz", "-o", "x.zarr"], 3, "absent.npz"),
+        (["tiny.npz", "-o", "x.zarr", "--metric", "view_0=kernl"], 2, "kernl"),
+        (["tiny.npz", "-o", "x.zarr", "--metric", "view_9=kernel"], 2, "view_9"),
+        (["tiny.npz", "-o", "x.zarr", "--metric", "kernel", "--metric", "a=kernel"], 2, "one KIND"),
+        (["tiny.npz", "-o", "x.zarr", "--view", "view_9"], 3, "view_9"),
+        (["tiny.npz"], 2, "--output"),
+        (["-o", "x.zarr"], 2, "SRC"),
+    ],
+)
+def test_ingest_errors(here: Path, call: Call, arguments: list[str], code: int, part: str) -> None:
+    result = call("ingest", *arguments)
+    assert result.exit_code == code
+    assert part in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not Path("x.zarr").exists()
+
+
+def test_describe_shows_a_store_with_its_findings(here: Path, call: Call) -> None:
+    with np.load("tiny.npz") as archive:
+        first = archive["view_0"].copy()
+        first[3:5] = 0
+        names = ["a\x1b[31m [bold]", "b"]
+        np.savez(
+            "odd.npz",
+            allow_pickle=False,
+            view_0=first,
+            view_1=archive["view_1"],
+            labels=archive["labels"],
+            view_names=np.array(names),
+        )
+    assert call("ingest", "odd.npz", "-o", "odd.zarr").exit_code == 0
+    result = call("describe", "odd.zarr")
+    assert result.exit_code == 0
+    digest = getattr(open_store("odd.zarr").views[1], "recorded_digest", "")
+    for part in (
+        r"a\x1b[31m [bold]",
+        "features",
+        digest[:16],
+        "60, known by row",
+        "3 classes of 20 to 20 samples",
+        "2 of 60 samples are all zero (rows 3, 4)",
+    ):
+        assert part in re.sub(r"\s+", " ", result.stdout)
+    assert "\x1b" not in result.stdout
+
+
+def test_describe_finds_a_damaged_store(here: Path, call: Call) -> None:
+    call("ingest", "tiny.npz", "-o", "data.zarr")
+    chunk = next(p for p in Path("data.zarr/views/0/values/c").rglob("*") if p.is_file())
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 1
+    chunk.write_bytes(content)
+    result = call("describe", "data.zarr")
+    assert result.exit_code == 3
+    assert "is damaged" in result.stderr
+
+
+def test_describe_shows_a_run_that_ended_well_or_not(here: Path, call: Call) -> None:
+    call("run", "tiny.toml", "--in-process", "-o", "good")
+    result = call("describe", "good")
+    assert result.exit_code == 0
+    text = re.sub(r"\s+", " ", result.stdout)
+    for part in (
+        "finished, exit code 0",
+        "tiny, method mscam, seed 0",
+        "3 connected components, 3 asked for",
+        "ACC 1.0000",
+        "view_1",
+        "numpy",
+        "pipeline.toml, events.jsonl, labels.csv, result.zarr, data.zarr",
+    ):
+        assert part in text
+    call("run", "tiny.toml", "--in-process", "-o", "bad", "--set", "cluster.n_clusters=61")
+    result = call("describe", "bad")
+    assert result.exit_code == 0
+    assert "failed, exit code 2" in result.stdout
+    assert "ConfigurationError: n_clusters=61" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "part"), [("absent", "There is no absent"), (".", "neither a store")]
+)
+def test_describe_nothing(here: Path, call: Call, path: str, part: str) -> None:
+    result = call("describe", path)
+    assert result.exit_code == 3
+    assert part in result.stderr
+
+
+def replaced(
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str, check: Check | None
+) -> None:
+    checks = tuple(
+        (title, (lambda: check) if title == name and check is not None else made)
+        for title, made in CHECKS
+        if title != "Dask cluster" or name == "Dask cluster"
+    )
+    monkeypatch.setattr(module, "CHECKS", checks)
+
+
+def test_doctor_finds_this_computer_fit(here: Path, call: Call) -> None:
+    result = call("doctor")
+    assert result.exit_code == 0, result.output
+    for title, _ in CHECKS:
+        assert title in result.stdout
+    assert "starts and answers on 127.0.0.1" in result.stdout
+    assert f"{len(CHECKS)} checks passed" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("level", "code", "last"), [("warn", 0, "1 with a remark"), ("fail", 1, "1 of 8 checks failed")]
+)
+def test_doctor_gives_the_remedy_and_the_exit_code(
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch, level: str, code: int, last: str
+) -> None:
+    check = Check("Disk", level, "nearly full", "Make room.")  # type: ignore[arg-type]
+    replaced(monkeypatch, examine, "Disk", check)
+    result = call("doctor")
+    assert result.exit_code == code
+    assert re.search(rf"{level}\s+Disk\s+nearly full\n\s+Make room\.", result.stdout)
+    assert last in result.stdout
+
+
+def test_doctor_names_what_is_missing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = dict(CHECKS)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "h5py" else name)
+    assert checks["Extras"]() == Check(
+        "Extras",
+        "warn",
+        "not installed: h5py, for MATLAB v7.3 files",
+        "pip install 'mscam-dask[mat]'",
+    )
+    monkeypatch.setattr(doctor, "smallest_memory_bytes", lambda: 2**30)
+    assert checks["Memory"]().level == "warn"
+    monkeypatch.setattr(doctor, "_FEW_BYTES", 2**62)
+    assert checks["Disk"]().level == "warn"
+
+    def no_module(name: str) -> None:
+        raise ImportError(f"no {name}")
+
+    monkeypatch.setattr(doctor, "import_module", no_module)
+    assert checks["Packages"]().level == "fail"
+    assert "zarr (no zarr)" in checks["Packages"]().found
+
+    def full(**options: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    assert checks["Temporary files"]().level == "fail"
+    assert "TMPDIR" in checks["Temporary files"]().remedy

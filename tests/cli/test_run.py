@@ -1,0 +1,240 @@
+"""`mscam-dask run`: what is printed, where results are, which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+import mscam_dask
+from mscam_dask.data.results import read_result
+from mscam_dask.errors import WorkerLostError
+from mscam_dask.model.status import Status
+from mscam_dask.pipeline import steps
+
+Call = Callable[..., Result]
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(mscam_dask.__file__).parents[1])}
+
+
+def test_the_end_says_components_status_scores_and_where_results_are(
+    here: Path, call: Call
+) -> None:
+    result = call("run", "tiny.toml", "--in-process", "-o", "out")
+    assert result.exit_code == 0
+    record = json.loads((here / "out" / "run.json").read_text())
+    text = re.sub(r"\s+", " ", result.stdout)
+    assert "exactly 3 connected components, 3 asked for" in text
+    message = record["fit"]["message"]
+    assert f"{message[0].upper()}{message[1:]}." in text
+    for short, name in (
+        ("ACC", "accuracy"),
+        ("NMI", "normalized_mutual_information"),
+        ("ARI", "adjusted_rand_index"),
+    ):
+        assert f"{short} {record['metrics'][name]:.4f}" in text
+    assert "Results out (labels.csv, result.zarr, run.json)" in text
+
+
+def test_progress_goes_to_standard_error_one_line_an_iteration(here: Path, call: Call) -> None:
+    result = call("run", "tiny.toml", "--in-process", "-o", "out")
+    record = json.loads((here / "out" / "run.json").read_text())
+    iterations = [line for line in result.stderr.splitlines() if "outer iteration" in line]
+    assert len(iterations) >= record["fit"]["n_outer_iterations"]
+    assert "outer iteration" not in result.stdout
+    assert "\x1b" not in result.output
+
+
+def test_no_labels_no_scores(here: Path, call: Call) -> None:
+    with np.load("tiny.npz") as archive:
+        np.savez("tiny.npz", allow_pickle=False, view_0=archive["view_0"])
+    result = call("run", "tiny.toml", "--in-process", "-o", "out")
+    assert result.exit_code == 0
+    assert "ACC" not in result.output
+    assert json.loads((here / "out" / "run.json").read_text())["metrics"] is None
+
+
+def test_by_default_each_run_has_a_directory_of_its_own(here: Path, call: Call) -> None:
+    assert call("run", "tiny.toml", "--in-process").exit_code == 0
+    (directory,) = (here / "runs").iterdir()
+    assert directory.name.startswith("tiny-20")
+
+
+def test_settings_from_the_command_line_win(here: Path, call: Call) -> None:
+    result = call(
+        *("run", "tiny.toml", "--in-process", "-o", "out"),
+        *("--set", "cluster.n_clusters=1", "--set", "evaluate.enabled=false"),
+    )
+    assert result.exit_code == 0
+    assert "exactly 1 connected component, 1 asked for" in result.stdout
+    assert "n_clusters = 1" in (here / "out" / "pipeline.toml").read_text()
+
+
+def test_another_kind_of_cluster_than_the_files(here: Path, call: Call) -> None:
+    text = Path("tiny.toml").read_text()
+    Path("tiny.toml").write_text(
+        f"{text}[execution]\nscheduler = 'tls://x:1'\ntls_ca = 'a'\ntls_cert = 'b'\n"
+    )
+    assert call("run", "tiny.toml", "-o", "a").exit_code == 2
+    assert call("run", "tiny.toml", "-o", "b", "--in-process", "--threads", "1").exit_code == 0
+    Path("tiny.toml").write_text(f"{text}[execution]\nworkers = 3\nmemory_limit = '1 GiB'\n")
+    result = call("run", "tiny.toml", "-o", "c", "--scheduler", "tcp://192.0.2.1:8786")
+    assert result.exit_code == 2
+    assert "without encryption" in result.stderr
+    result = call("run", "tiny.toml", "--workers", "2", "--scheduler", "tcp://127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "--workers 2: [execution] workers is for a cluster that the run starts" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "parts"),
+    [
+        (["run", "absent.toml"], 2, ["no pipeline file absent.toml"]),
+        (["run", "tiny.toml", "--set", "cluster.alhpa=1"], 2, ["Did you mean 'alpha'?"]),
+        (["run", "tiny.toml", "--set", "cluster.n_clusters=61"], 2, ["61 with 60 sample"]),
+        (["run", "tiny.toml", "--set", "data.source=absent.npz"], 3, ["absent.npz"]),
+        (["run", "tiny.toml", "-o", "tiny.toml"], 2, ["is a file"]),
+        (["run", "tiny.toml", "-o", "."], 2, ["inside the run directory"]),
+        (["run", "tiny.toml", "--set", "data.metric=kernel"], 3, ["square"]),
+    ],
+)
+def test_an_error_is_one_message_and_its_exit_code(
+    here: Path, call: Call, arguments: list[str], code: int, parts: list[str]
+) -> None:
+    result = call(*arguments, *(["--in-process"] if arguments[0] == "run" else []))
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    message = result.stderr[result.stderr.index("Error: ") :]
+    for part in parts:
+        assert part in message
+
+
+def test_debug_adds_the_traceback_and_keeps_the_exit_code(here: Path, call: Call) -> None:
+    result = call("run", "absent.toml", "--debug")
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert "FileNotFoundError" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("Error: There is no pipeline file")
+
+
+def test_a_defect_keeps_its_traceback(
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "labels_text", lambda *args: 1 / 0)
+    result = call("run", "tiny.toml", "--in-process", "-o", "out")
+    assert isinstance(result.exception, ZeroDivisionError)
+    record = json.loads((here / "out" / "run.json").read_text())
+    assert (record["state"], record["error"]["type"]) == ("failed", "ZeroDivisionError")
+
+
+def test_a_lost_cluster_is_exit_code_4(
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*args: Any, **options: Any) -> None:
+        raise WorkerLostError("task 'sub_solve' was given up")
+
+    monkeypatch.setattr(steps, "cluster", lost)
+    result = call("run", "tiny.toml", "--in-process", "-o", "out")
+    assert result.exit_code == 4
+    assert "Error: task 'sub_solve' was given up" in result.stderr
+
+
+def test_components_not_reached_is_exit_code_5_after_the_results(
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = steps.cluster
+
+    def unfinished(*args: Any, **options: Any) -> Any:
+        solution, notes = real(*args, **options)
+        object.__setattr__(solution, "status", Status.COMPONENTS_NOT_REACHED)
+        object.__setattr__(solution, "n_connected_components", 2)
+        return solution, notes
+
+    monkeypatch.setattr(steps, "cluster", unfinished)
+    result = call("run", "tiny.toml", "--in-process", "-o", "out")
+    assert result.exit_code == 5
+    assert "exactly" not in result.stdout
+    assert "2 connected components, 3 asked for" in result.stdout
+    assert (here / "out" / "labels.csv").exists()
+
+
+def test_what_is_refused_and_what_overwrite_allows(here: Path, call: Call) -> None:
+    arguments = ("run", "tiny.toml", "--in-process", "-o", "out")
+    assert call(*arguments).exit_code == 0
+    again = call(*arguments)
+    assert again.exit_code == 2
+    assert "--overwrite" in again.stderr
+    assert call(*arguments, "--overwrite").exit_code == 0
+    (here / "mine").mkdir()
+    (here / "mine" / "file").touch()
+    other = call("run", "tiny.toml", "--in-process", "-o", "mine", "--overwrite")
+    assert other.exit_code == 2
+    assert "never touched" in other.stderr
+
+
+def real(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command as people run it, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "mscam_dask.cli", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+    )
+
+
+def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: Call) -> None:
+    done = real("run", "tiny.toml", "--workers", "2", "--memory-limit", "2 GiB", "-o", "there")
+    assert done.returncode == 0
+    assert "exactly 3 connected components" in done.stdout
+    assert "start: 2 worker processes on this computer, dashboard http://127.0.0.1:" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "distributed" not in done.stderr  # its log stays out of the terminal
+    record = json.loads((here / "there" / "run.json").read_text())
+    assert record["executor"] == "2 worker processes on this computer"
+
+    assert call("run", "tiny.toml", "--in-process", "-o", "here").exit_code == 0
+    first, second = read_result("here/result.zarr"), read_result("there/result.zarr")
+    np.testing.assert_array_equal(first.labels, second.labels)
+    np.testing.assert_array_equal(first.consensus_graph.data, second.consensus_graph.data)
+    np.testing.assert_array_equal(first.consensus_graph.indices, second.consensus_graph.indices)
+
+
+def test_the_real_command_returns_the_exit_code(here: Path) -> None:
+    done = real("run", "tiny.toml", "--in-process", "--set", "data.source=absent.npz")
+    assert done.returncode == 3
+    assert "Error: There is no" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_ends_a_run_without_noise(here: Path) -> None:
+    Path("digits.toml").write_text("[data]\nsource = 'digits'\n[cluster]\nn_clusters = 10\n")
+    command = [sys.executable, "-m", "mscam_dask.cli"]
+    with subprocess.Popen(
+        [*command, "run", "digits.toml", "--workers", "1", "-o", "out"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "cluster ..." in line:
+                break
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to workers too
+        rest = process.stderr.read()
+        assert process.wait() == 130
+    assert rest.splitlines() == ["Interrupted."]
+    record = json.loads((here / "out" / "run.json").read_text())
+    assert (record["state"], record["exit_code"]) == ("interrupted", 130)

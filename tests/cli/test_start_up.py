@@ -1,0 +1,53 @@
+"""What starting the command line costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mscam_dask
+
+HEAVY = ("numpy", "scipy", "sklearn", "dask", "distributed", "zarr", "xarray", "pandas", "rich")
+
+SCRIPT = """
+import json, sys
+from mscam_dask.cli import main
+try:
+    main(sys.argv[1:], prog_name="mscam-dask")
+except SystemExit as end:
+    code = end.code
+print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["run", "--help"], 0),
+        (["ingest", "--help"], 0),
+        (["describe", "--help"], 0),
+        (["doctor", "--help"], 0),
+        (["run"], 2),
+        (["run", "x.toml", "--wrokers", "3"], 2),
+    ],
+)
+def test_help_and_mistyped_options_import_nothing_heavy(arguments: list[str], code: int) -> None:
+    root = str(Path(mscam_dask.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    found, modules = json.loads(done.stdout.splitlines()[-1])
+    assert found == code
+    assert "click" in modules
+    assert not set(HEAVY) & set(modules)

@@ -1,0 +1,48 @@
+"""Events as JSON lines."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import math
+
+import numpy as np
+
+from mscam_dask import MSCAM
+from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.model.records import FitEnded
+from mscam_dask.monitor.events import JsonLines, StepEnded, StepStarted
+
+
+def test_one_line_for_each_event_with_its_name_time_and_fields() -> None:
+    stream = io.BytesIO()
+    write = JsonLines(stream)
+    write(StepStarted(step="ingest"))
+    write(StepEnded(step="ingest", summary="line\nbreak", notes=("é",), seconds=1.5))
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (first["event"], first["step"]) == ("step_started", "ingest")
+    assert dt.datetime.fromisoformat(first["time"]).tzinfo is not None
+    assert second["event"] == "step_ended"
+    assert (second["summary"], second["notes"], second["seconds"]) == ("line\nbreak", ["é"], 1.5)
+
+
+def test_numbers_json_has_not_become_null() -> None:
+    stream = io.BytesIO()
+    JsonLines(stream)(
+        FitEnded(status="X", n_connected_components=1, n_iterations=0, seconds=math.nan)
+    )
+    assert json.loads(stream.getvalue())["seconds"] is None
+
+
+def test_it_is_a_callback_of_the_estimators() -> None:
+    stream = io.BytesIO()
+    data = subspace_mixture(40, 2, (4, 5), rng=np.random.default_rng(0))
+    model = MSCAM(n_clusters=2, n_jobs=1, callbacks=[JsonLines(stream)]).fit(data)
+    records = [json.loads(line) for line in stream.getvalue().splitlines()]
+    kinds = [record["event"] for record in records]
+    assert (kinds[0], kinds[-1]) == ("fit_started", "fit_ended")
+    iterations = [record for record in records if record["event"] == "outer_record"]
+    assert len(iterations) == model.n_iter_
+    assert [view["view"] for view in iterations[0]["views"]] == ["view_0", "view_1"]
+    assert records[-1]["n_connected_components"] == 2

@@ -1,0 +1,211 @@
+"""What people see of a run, in a terminal and in a log."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from mscam_dask.model.records import (
+    FitEnded,
+    FitStarted,
+    OuterRecord,
+    PreparedRecord,
+    SelectionEnded,
+    SettingRecord,
+    ViewRecord,
+)
+from mscam_dask.monitor.events import Event, StepEnded, StepStarted
+from mscam_dask.monitor.progress import PlainProgress, TerminalProgress, progress_on
+
+
+def view(name: str, residual: float) -> ViewRecord:
+    return ViewRecord(
+        view=name,
+        primal_residual=residual,
+        dual_residual=0.0,
+        inner_iterations=3,
+        converged=True,
+        objective=1.0,
+        seconds=0.1,
+    )
+
+
+def outer(iteration: int, n_components: int, *, seconds: float = 2.0) -> OuterRecord:
+    return OuterRecord(
+        iteration=iteration,
+        graph_weight=0.25,
+        n_connected_components=n_components,
+        n_clusters=4,
+        score=0.61803,
+        eigengap=0.1,
+        views=(view("a", 1e-5), view("b", 3.2e-4), view("c", 1e-6)),
+        view_scores=(0.6, 0.6, 0.6),
+        seconds=seconds,
+    )
+
+
+STARTED = FitStarted(
+    n_samples=123,
+    n_clusters=4,
+    max_outer_iter=20,
+    views=(
+        PreparedRecord(
+            view="a", n_features=3, rank=3, effective_rank=2.0, seconds=0.1, n_bytes=100
+        ),
+    ),
+    executor="in this process",
+)
+SELECTED = SelectionEnded(
+    settings=tuple(
+        SettingRecord(scale=scale, alpha=10.0, n_neighbors=20, n_connected_components=1, score=0.5)
+        for scale in ("unit", "standard")
+    ),
+    chosen=1,
+    seconds=0.5,
+)
+ENDED = FitEnded(status="CONTINUATION", n_connected_components=4, n_iterations=3, seconds=6.5)
+
+RUN: tuple[Event, ...] = (
+    StepStarted(step="ingest"),
+    StepEnded(
+        step="ingest",
+        summary="123 samples, 1 views: a\x1b[31m\n (3)",
+        notes=("View 'a': odd [bold]but[/bold] usable.",),
+        seconds=0.25,
+    ),
+    StepStarted(step="cluster"),
+    STARTED,
+    SELECTED,
+    outer(0, 1),
+    outer(1, 3, seconds=4.0),
+    outer(2, 4),
+    ENDED,
+    StepEnded(step="cluster", summary="4 connected components", seconds=8.0),
+)
+
+
+@pytest.fixture
+def terminal() -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=100, record=True, markup=False)
+
+
+def screen(console: Console, progress: TerminalProgress) -> str:
+    """What the live part shows at this moment, as text."""
+    with console.capture() as capture:
+        console.print(progress._render())
+    return capture.get()
+
+
+def printed(console: Console) -> str:
+    return console.export_text(styles=False)
+
+
+def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None:
+    with TerminalProgress(terminal) as progress:
+        for event in RUN[:7]:
+            progress(event)
+        shown = screen(terminal, progress)
+    for part in (
+        *("cluster", "123 samples, 1 view, 4 clusters"),
+        "scale standard, alpha 10, 20 neighbours, best of 2",
+        *("iteration", "components", "graph weight", "score", "residual", "seconds"),
+        *("1 of 4", "3 of 4", "0.25", "0.6180", "3.2e-04", "4.00"),
+        "2 of at most 20",
+        "at most 0:00:54 to go",  # 18 iterations of 3 s
+    ):
+        assert part in shown
+
+
+def test_a_terminal_says_what_it_waits_for(terminal: Console) -> None:
+    with TerminalProgress(terminal) as progress:
+        progress(StepStarted(step="cluster"))
+        assert "so far" in screen(terminal, progress)
+        progress(STARTED)
+        assert "choosing a setting" in screen(terminal, progress)
+        progress(SELECTED)
+        assert "first iteration" in screen(terminal, progress)
+
+
+def test_a_terminal_keeps_the_last_iterations_in_sight(terminal: Console) -> None:
+    with TerminalProgress(terminal) as progress:
+        progress(STARTED)
+        for index in range(12):
+            progress(outer(index, 2))
+        rows = [line for line in screen(terminal, progress).splitlines() if "2 of 4" in line]
+    assert len(rows) == 8
+    assert "12" in rows[-1]
+
+
+def test_a_terminal_keeps_a_line_for_each_step_and_its_notes(terminal: Console) -> None:
+    with TerminalProgress(terminal) as progress:
+        for event in RUN:
+            progress(event)
+    text = printed(terminal)
+    assert "ingest    123 samples" in text
+    assert "0.2 s" in text
+    assert "View 'a': odd [bold]but[/bold] usable." in text  # no markup from data
+    assert "\\x1b[31m\\n (3)" in text  # no control characters either
+    assert "cluster   4 connected components" in text
+
+
+def test_as_a_callback_it_ends_with_the_fit(terminal: Console) -> None:
+    progress = TerminalProgress(terminal)
+    for event in (STARTED, SELECTED, outer(0, 4), ENDED):
+        progress(event)
+    assert progress._live is None
+    assert "fit       4 connected components after 3 outer iterations" in printed(terminal)
+
+
+def test_an_error_leaves_the_terminal_clean(terminal: Console) -> None:
+    def run() -> Iterator[None]:
+        with TerminalProgress(terminal) as progress:
+            progress(STARTED)
+            yield
+            raise RuntimeError("mid-way")
+
+    going = run()
+    next(going)
+    with pytest.raises(RuntimeError, match="mid-way"):
+        next(going)
+    assert isinstance(terminal.file, io.StringIO)
+    written = terminal.file.getvalue()
+    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")  # the cursor is back
+
+
+def test_a_log_gets_one_line_for_each_thing_that_happened() -> None:
+    stream = io.StringIO()
+    with PlainProgress(stream) as progress:
+        for event in RUN:
+            progress(event)
+    lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
+    same = "graph weight 0.25, score 0.6180, largest residual 3.2e-04"
+    assert lines == [
+        "ingest ...",
+        "ingest: 123 samples, 1 views: a\\x1b[31m\\n (3) (0.2 s)",
+        "ingest: note: View 'a': odd [bold]but[/bold] usable.",
+        "cluster ...",
+        "fit: 123 samples, 1 view, 4 clusters, in this process",
+        "fit: scale standard, alpha 10, 20 neighbours, best of 2 (0.5 s)",
+        f"fit: outer iteration 1 of at most 20: 1 of 4 components, {same}, 2.00 s, at most 0:00:38 to go",
+        f"fit: outer iteration 2 of at most 20: 3 of 4 components, {same}, 4.00 s, at most 0:00:54 to go",
+        f"fit: outer iteration 3 of at most 20: 4 of 4 components, {same}, 2.00 s, at most 0:00:45 to go",
+        "fit: 4 connected components after 3 outer iterations (6.5 s)",
+        "cluster: 4 connected components (8.0 s)",
+    ]
+
+
+def test_live_progress_is_for_terminals_only(terminal: Console) -> None:
+    assert isinstance(progress_on(terminal), TerminalProgress)
+    assert isinstance(progress_on(Console(file=io.StringIO())), PlainProgress)
+
+
+@pytest.mark.parametrize("name", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_redraw_gets_lines(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", name)
+    console = Console(file=io.StringIO(), force_terminal=True)
+    assert isinstance(progress_on(console), PlainProgress)

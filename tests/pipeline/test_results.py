@@ -1,0 +1,120 @@
+"""Result stores: what was written is what is read, or an error that names the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+import zarr
+
+from mscam_dask import MSCAM
+from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.data.results import is_result, read_result, write_result
+from mscam_dask.errors import DataError, StoreCorruptError
+
+
+@pytest.fixture(scope="module")
+def model() -> MSCAM:
+    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
+    return MSCAM(n_clusters=3, n_jobs=1).fit(data)
+
+
+def test_everything_reads_back_bit_for_bit(model: MSCAM, tmp_path: Path) -> None:
+    path = write_result(model.solution_, tmp_path / "result.zarr")
+    assert is_result(path)
+    result = read_result(path)
+    np.testing.assert_array_equal(result.labels, model.labels_)
+    np.testing.assert_array_equal(
+        result.consensus_graph.toarray(), model.consensus_graph_.toarray()
+    )
+    assert list(result.view_embeddings) == ["view_0", "view_1"]
+    for name, embedding in model.view_embeddings_.items():
+        np.testing.assert_array_equal(result.view_embeddings[name], embedding)
+    assert result.view_contributions == model.view_contributions_
+    assert (result.status, result.score) == (model.status_.name, model.score_)
+    assert result.n_connected_components == model.n_connected_components_ == 3
+    xarray.testing.assert_identical(result.history, model.history_)
+
+
+def test_the_graph_is_the_group_that_anndata_writes(model: MSCAM, tmp_path: Path) -> None:
+    group = zarr.open_group(write_result(model.solution_, tmp_path / "r"), mode="r")
+    graph = group["consensus_graph"]
+    assert isinstance(graph, zarr.Group)
+    assert graph.attrs["encoding-type"] == "csr_matrix"
+    assert graph.attrs["encoding-version"] == "0.1.0"
+    assert graph.attrs["shape"] == [60, 60]
+    assert {name for name, _ in graph.arrays()} == {"data", "indices", "indptr"}
+
+
+def test_every_array_has_a_checksum_and_numbers_only(model: MSCAM, tmp_path: Path) -> None:
+    group = zarr.open_group(write_result(model.solution_, tmp_path / "r"), mode="r")
+    arrays = [member for _, member in group.members(None) if isinstance(member, zarr.Array)]
+    assert len(arrays) > 10
+    for array in arrays:
+        assert array.dtype.kind in "if"
+        codecs = [type(codec).__name__ for codec in array.metadata.codecs]  # type: ignore[union-attr]
+        assert "Crc32cCodec" in codecs
+
+
+def test_a_fit_without_iterations_has_a_result_too(tmp_path: Path) -> None:
+    data = subspace_mixture(20, 2, (4,), rng=np.random.default_rng(1))
+    model = MSCAM(n_clusters=1, n_jobs=1).fit(data)
+    result = read_result(write_result(model.solution_, tmp_path / "r"))
+    assert result.history.sizes["outer_iteration"] == 0
+    assert result.view_embeddings == {}
+    assert set(result.labels.tolist()) == {0}
+
+
+def test_nothing_is_written_over(model: MSCAM, tmp_path: Path) -> None:
+    path = write_result(model.solution_, tmp_path / "r")
+    with pytest.raises(DataError, match="never written over"):
+        write_result(model.solution_, path)
+    assert [item.name for item in tmp_path.iterdir()] == ["r"]
+
+
+def test_every_damaged_file_is_found_and_named(model: MSCAM, tmp_path: Path) -> None:
+    path = write_result(model.solution_, tmp_path / "r")
+    chunks = [item for item in path.rglob("*") if item.is_file() and item.name != "zarr.json"]
+    assert len(chunks) > 10
+    for chunk in chunks:
+        content = chunk.read_bytes()
+        flipped = bytearray(content)
+        flipped[len(content) // 2] ^= 1
+        for damage in (bytes(flipped), content[:-1], b"", None):
+            if damage is None:
+                chunk.unlink()
+            else:
+                chunk.write_bytes(damage)
+            with pytest.raises(StoreCorruptError) as caught:
+                read_result(path)
+            assert str(chunk) in str(caught.value)
+        chunk.write_bytes(content)
+    read_result(path)
+
+
+def test_a_removed_array_is_found(model: MSCAM, tmp_path: Path) -> None:
+    path = write_result(model.solution_, tmp_path / "r")
+    for key in ("labels", "consensus_graph/indptr", "view_embeddings/1", "history/score"):
+        moved = tmp_path / "moved"
+        (path / key).rename(moved)
+        with pytest.raises(StoreCorruptError, match=f"{key}/zarr.json is damaged: it is missing"):
+            read_result(path)
+        moved.rename(path / key)
+
+
+def test_what_is_no_result(model: MSCAM, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="There is no store"):
+        read_result(tmp_path / "absent")
+    zarr.open_group(tmp_path / "other", mode="w", attributes={"format": "other"})
+    with pytest.raises(DataError, match="no result of this package"):
+        read_result(tmp_path / "other")
+    assert not is_result(tmp_path / "other")
+    path = write_result(model.solution_, tmp_path / "r")
+    zarr.open_group(path, mode="r+").attrs["format_version"] = 2
+    with pytest.raises(DataError, match="format version 2"):
+        read_result(path)
+    zarr.open_group(path, mode="r+").attrs.update({"format_version": 1, "history": ["../labels"]})
+    with pytest.raises(StoreCorruptError, match="no name of a history variable"):
+        read_result(path)

@@ -1,0 +1,117 @@
+"""Claiming a run directory: what is ours is replaced when asked, nothing else is touched."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from mscam_dask.data.store_writer import full_disk_is_temporary
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.pipeline.record import RunRecord, decode_record, encode_record
+from mscam_dask.pipeline.run_directory import RunDirectory
+
+
+def record(state: Literal["running", "finished", "failed"] = "finished") -> RunRecord:
+    return RunRecord(state=state, pipeline="p", method="mscam", seed=0, started="now", ended="then")
+
+
+def claim(path: Path, *, overwrite: bool = False) -> RunDirectory:
+    return RunDirectory.claim(path, record("running"), overwrite=overwrite)
+
+
+def ended_run(path: Path, state: Literal["running", "finished", "failed"] = "finished") -> Path:
+    directory = claim(path)
+    directory.labels.write_text("old")
+    directory.result.mkdir()
+    (directory.result / "zarr.json").write_text("old")
+    directory.write_record(record(state))
+    return path
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_missing_or_empty_directory_is_taken(tmp_path: Path, exists: bool) -> None:
+    path = tmp_path / "a" / "b"
+    if exists:
+        path.mkdir(parents=True)
+    assert claim(path).read_record().state == "running"
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_is_no_run_directory_is_never_touched(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ConfigurationError, match="never touched"):
+        claim(tmp_path, overwrite=overwrite)
+    file = tmp_path / "thesis.tex"
+    with pytest.raises(ConfigurationError, match="is a file"):
+        claim(file, overwrite=overwrite)
+    assert [item.name for item in tmp_path.iterdir()] == ["thesis.tex"]
+    assert file.read_text() == "years of work"
+
+
+@pytest.mark.parametrize("content", [b"{}", b"not json", b'{"format": "other"}', b"\xff"])
+def test_a_foreign_run_json_protects_its_directory(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "run.json").write_bytes(content)
+    (tmp_path / "labels.csv").write_text("mine")
+    with pytest.raises(ConfigurationError, match="no run that can be replaced"):
+        claim(tmp_path, overwrite=True)
+    assert (tmp_path / "labels.csv").read_text() == "mine"
+
+
+def test_an_ended_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    path = ended_run(tmp_path / "run")
+    with pytest.raises(ConfigurationError, match=r"finished at then.*--overwrite"):
+        claim(path)
+    assert (path / "labels.csv").read_text() == "old"
+    (path / "notes.txt").write_text("mine")
+    claim(path, overwrite=True)
+    assert {item.name for item in path.iterdir()} == {"run.json", "notes.txt"}
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_run_that_has_not_ended_is_left_alone(tmp_path: Path, overwrite: bool) -> None:
+    path = ended_run(tmp_path / "run", "running")
+    with pytest.raises(ConfigurationError, match="has not ended"):
+        claim(path, overwrite=overwrite)
+    assert (path / "labels.csv").read_text() == "old"
+
+
+def test_a_link_is_removed_and_not_what_it_points_to(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "data").write_text("x")
+    path = ended_run(tmp_path / "run", "failed")
+    (path / "data.zarr").symlink_to(precious)
+    claim(path, overwrite=True)
+    assert not (path / "data.zarr").exists()
+    assert (precious / "data").read_text() == "x"
+
+
+def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = claim(tmp_path / "run")
+    before = directory.record.read_bytes()
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(TemporaryFailure, match=r"disk is full.*run\.json"):
+        directory.write_record(record())
+    assert directory.record.read_bytes() == before
+    assert [item.name for item in directory.path.iterdir()] == ["run.json"]
+
+
+def test_only_a_full_disk_is_temporary(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), full_disk_is_temporary(tmp_path):
+        raise PermissionError(errno.EACCES, "no")
+
+
+def test_records_read_back_the_same(tmp_path: Path) -> None:
+    assert decode_record(encode_record(record()), "here") == record()
+    newer = encode_record(record()).replace(b'"format_version": 1', b'"format_version": 2')
+    with pytest.raises(DataError, match="format version 2"):
+        decode_record(newer, "here")
+    with pytest.raises(DataError, match="no run directory"):
+        RunDirectory(tmp_path).read_record()
