@@ -257,26 +257,27 @@ def test_slip_5_the_printed_a_step_does_not_know_the_graph_weight() -> None:
         assert_allclose(a_step(graph_weight * d, 6).toarray(), plain, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_slip_5_as_printed_nothing_holds_the_number_of_components(seed: int) -> None:
-    n, c = 100, 2
-    rows, _ = overlapping_clouds(n, c, seed)
-    gram = rows @ rows.T
+def test_slip_5_as_printed_nothing_holds_the_number_of_components() -> None:
+    c = 2
     admm = AdmmSettings(max_iterations=20)
-    printed = PaperSettings(
-        n_clusters=c,
-        n_neighbors=4,
-        max_outer_iter=20,
-        admm=admm,
-        corrections=PaperCorrections.printed(),
-    )
-    literal = solve_mscam([gram], printed)
-    counts = [step.n_connected_components for step in literal.history]
-    # c components are reached in passing and lost again: the graph goes on falling apart
-    assert c in counts
-    assert max(counts[counts.index(c) :]) > c
-    assert not literal.converged
-    assert literal.history[-1].graph_change > 0.5
-    steered = solve_mscam([gram], dataclasses.replace(printed, corrections=PaperCorrections()))
-    assert steered.converged
-    assert steered.n_connected_components == c
+    ended = []
+    for seed in range(8):
+        rows, _ = overlapping_clouds(100, c, seed)
+        gram = rows @ rows.T
+        printed = PaperSettings(
+            n_clusters=c,
+            n_neighbors=4,
+            max_outer_iter=20,
+            admm=admm,
+            corrections=PaperCorrections.printed(),
+        )
+        literal = solve_mscam([gram], printed)
+        ended.append(literal.n_connected_components)
+        # the graph never settles
+        assert not literal.converged
+        assert literal.history[-1].graph_change > 0.5
+        steered = solve_mscam([gram], dataclasses.replace(printed, corrections=PaperCorrections()))
+        assert steered.converged
+        assert steered.n_connected_components == c
+    # and on some of these data it falls apart
+    assert max(ended) > c
