@@ -78,13 +78,12 @@ def outer_iteration(
     started = time.perf_counter()
     key = str(state.iteration)
     spectrum = spectrum_of(state.graph, state.spectrum, prepared, parameters, executor, key=key)
-    blocks = _widened(spectrum, prepared, parameters, executor, key=key)
-    results, summed = _solved(spectrum, state.control, blocks, prepared, parameters, executor, key)
+    results, summed = _solved(spectrum, state.control, prepared, parameters, executor, key)
     cuts = executor.submit(
-        judge_tasks.cuts_of,
+        judge_tasks.next_cuts,
         spectrum,
         parameters.n_clusters,
-        parameters.seed,
+        state.best.labels,
         key=f"cut_embedding/{key}",
     )
     scores = judge(prepared, cuts, executor, key=key)
@@ -97,7 +96,7 @@ def outer_iteration(
         data_weight, view_weight = _weights(graph_weight, prepared, parameters)
         graph, n_components = build_graph(
             executor,
-            blocks,
+            prepared.blocks,
             summed,
             n_neighbors=state.n_neighbors,
             data_weight=data_weight,
@@ -111,7 +110,7 @@ def outer_iteration(
         if parameters.model == "mscan":  # its distances hold the graph weight: solve again
             executor.release([*results, *summed])
             results, summed = _solved(
-                spectrum, control, blocks, prepared, parameters, executor, f"{key}/{attempt}"
+                spectrum, control, prepared, parameters, executor, f"{key}/{attempt}"
             )
         attempt += 1
 
@@ -124,7 +123,6 @@ def outer_iteration(
     )
     *view_records, eigengap = executor.gather([*records, gap])
     executor.release([*results, *records, *summed, gap, cuts])
-    executor.release([block for block in blocks if block not in prepared.blocks])
     record = OuterRecord(
         iteration=state.iteration,
         graph_weight=graph_weight,
@@ -154,7 +152,6 @@ def _weights(
 def _solved(
     spectrum: Handle,
     control: RankControl,
-    blocks: list[Handle],
     prepared: Prepared,
     parameters: Parameters,
     executor: Executor,
@@ -162,36 +159,12 @@ def _solved(
 ) -> tuple[list[Handle], list[Handle]]:
     """The views' sub-solves, and the sums of their projected distances by block of rows."""
     results = embed_views(spectrum, control.graph_weight, prepared, parameters, executor, key=key)
-    return results, _reduced(results, blocks, parameters, executor, key=key)
-
-
-def _widened(
-    spectrum: Handle,
-    prepared: Prepared,
-    parameters: Parameters,
-    executor: Executor,
-    *,
-    key: str,
-) -> list[Handle]:
-    """Candidates with the neighbours in the graph embedding, unless all samples are candidates."""
-    if parameters.candidates(prepared.n_samples) == prepared.n_samples - 1:
-        return list(prepared.blocks)
-    return [
-        executor.submit(
-            graph_tasks.spectral_candidates,
-            block,
-            prepared.anchors,
-            spectrum,
-            parameters.n_clusters,
-            key=f"candidates/{key}/{index}",
-        )
-        for index, block in enumerate(prepared.blocks)
-    ]
+    return results, _reduced(results, prepared, parameters, executor, key=key)
 
 
 def _reduced(
     results: list[Handle],
-    blocks: list[Handle],
+    prepared: Prepared,
     parameters: Parameters,
     executor: Executor,
     *,
@@ -199,7 +172,7 @@ def _reduced(
 ) -> list[Handle]:
     """Sum over views of the projected distances, per block of rows, by a tree in view order."""
     summed = []
-    for index, block in enumerate(blocks):
+    for index, block in enumerate(prepared.blocks):
         level = [
             executor.submit(
                 view_tasks.projected,

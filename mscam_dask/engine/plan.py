@@ -84,7 +84,6 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
     n, c = data.n_samples, parameters.n_clusters
     n_pairs = min(2 * c, n)
     n_candidates = parameters.candidates(n)
-    wide = n_candidates + max(1, n_candidates // 4)
     rows = max(stop - start for start, stop in row_ranges(n))
     ranks = {source.name: min(source.shape) for source in data.views}
     total_rank = sum(ranks.values())
@@ -101,7 +100,7 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
                 _FLOAT * (n * r + 3 * n * (r + n_pairs) + 4 * n * n_pairs + 4 * (r + n_pairs) ** 2),
             ),
         ]
-    edges = _FLOAT * rows * wide
+    edges = _FLOAT * rows * n_candidates
     tasks += [
         TaskMemory("stack anchors", _FLOAT * 2 * n * total_rank),
         TaskMemory("anchor candidates", _FLOAT * 2 * n * total_rank + 6 * edges + _STREAM_BYTES),

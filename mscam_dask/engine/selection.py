@@ -108,7 +108,7 @@ def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, ke
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
         partitions = executor.submit(
-            judge_tasks.cuts_of,
+            judge_tasks.first_cuts,
             spectrum,
             parameters.n_clusters,
             parameters.seed,

@@ -186,7 +186,7 @@ def prepare(
 
 def build_graph(
     executor: Executor,
-    blocks: list[Handle],
+    blocks: Sequence[Handle],
     summed: list[Handle] | None,
     *,
     n_neighbors: int,
@@ -227,7 +227,7 @@ def first_graph(
     while True:
         graph, n_components = build_graph(
             executor,
-            list(prepared.blocks),
+            prepared.blocks,
             None,
             n_neighbors=n_neighbors,
             data_weight=parameters.metric_floor,

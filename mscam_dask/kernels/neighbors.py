@@ -10,7 +10,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels.distances import squared_distances, squared_distances_on_edges
 from mscam_dask.kernels.simplex import adaptive_neighbor_weights
 
-__all__ = ["merge_candidates", "nearest_candidates", "nearest_neighbors", "select_neighbors"]
+__all__ = ["nearest_candidates", "nearest_neighbors", "select_neighbors"]
 
 # Neighbours asked for beyond K + self, so that rounding and ties at the boundary can
 # be seen; rows where they still decide are searched again without approximation.
@@ -196,39 +196,6 @@ def _by_exact_differences(
     is_self[~is_self.any(axis=1), -1] = True
     others: NDArray[np.int64] = mine_all[~is_self].reshape(len(samples), n_candidates)
     return others
-
-
-def merge_candidates(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Union of two candidate lists per row, as one array of fixed width.
-
-    Parameters
-    ----------
-    first : array of shape (m, K1)
-    second : array of shape (m, K2)
-        Candidate indices; -1 marks an absent one.
-
-    Returns
-    -------
-    array of shape (m, K1 + K2), int64
-        `first` then `second`, every repeated candidate but its first occurrence
-        replaced by -1.
-
-    Raises
-    ------
-    DataError
-        The two do not have the same number of rows.
-    """
-    if len(first) != len(second):
-        raise DataError(
-            f"candidate lists of {len(first)} and {len(second)} rows cannot be merged; both "
-            "must describe the same rows. Check the row block of each."
-        )
-    merged = np.concatenate((first, second), axis=1).astype(np.int64, copy=False)
-    order = np.argsort(merged, axis=1, kind="stable")
-    ascending = np.take_along_axis(merged, order, axis=1)
-    ascending[:, 1:][ascending[:, 1:] == np.take_along_axis(merged, order, axis=1)[:, :-1]] = -1
-    np.put_along_axis(merged, order, ascending, axis=1)
-    return merged
 
 
 def select_neighbors(

@@ -12,6 +12,10 @@ from mscam_dask.errors import ConfigurationError, DataError
 
 __all__ = ["StiefelResult", "polar_factor", "stiefel_objective", "stiefel_quadratic"]
 
+# Ratio of the squared singular values of M above which the inverse square root of its Gram matrix,
+# several times faster, loses less than four digits against the SVD.
+_WELL_CONDITIONED = 1e-4
+
 
 @dataclass(frozen=True, slots=True)
 class StiefelResult:
@@ -46,7 +50,7 @@ def polar_factor(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     Returns
     -------
     array of shape (h, c)
-        U V^T of the thin SVD M = U S V^T.
+        U V^T of the thin SVD M = U S V^T, through M (M^T M)^{-1/2} where M is well conditioned.
 
     Raises
     ------
@@ -61,6 +65,10 @@ def polar_factor(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
         )
     if not np.isfinite(matrix).all():
         raise DataError("a matrix to orthonormalise holds NaN or infinity; check the view's scale.")
+    values, rotation = np.linalg.eigh(matrix.T @ matrix)
+    if values[0] > _WELL_CONDITIONED * values[-1]:
+        inverse_root = (rotation / np.sqrt(values)) @ rotation.T
+        return np.asarray(matrix @ inverse_root, dtype=np.float64)
     left, _, right = scipy.linalg.svd(matrix, full_matrices=False)
     return np.asarray(left @ right, dtype=np.float64)
 

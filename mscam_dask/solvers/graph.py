@@ -5,8 +5,7 @@ Row i of A solves min Σ_j (d_ij a_ij + γ_i a_ij²) on the simplex, with
     d_ij = floor · mean_v ω_v ‖z_i − z_j‖² + λ · (n / 2c) · mean_v ‖F_v,i − F_v,j‖²
 
 over the views v. Both means have the value one on average over pairs, so λ has no unit. The
-candidates of a row are its neighbours in the anchor space (found once) and in the current
-graph embedding; n×n never exists.
+candidates of a row are its nearest neighbours in the anchor space, found once; n×n never exists.
 """
 
 from __future__ import annotations
@@ -19,12 +18,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.kernels.distances import squared_distances_on_edges
 from mscam_dask.kernels.laplacian import connected_components, graph_from_neighbors
-from mscam_dask.kernels.neighbors import (
-    merge_candidates,
-    nearest_candidates,
-    nearest_neighbors,
-    select_neighbors,
-)
+from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
 
 __all__ = [
     "Candidates",
@@ -34,7 +28,6 @@ __all__ = [
     "graph_rows",
     "projected_distances",
     "projected_weight",
-    "widen_candidates",
 ]
 
 
@@ -101,43 +94,6 @@ def anchor_candidates(
         anchors, n_candidates, row_start=row_start, row_stop=row_stop
     )
     return Candidates(row_start, indices, distances)
-
-
-def widen_candidates(
-    candidates: Candidates, anchors: NDArray[np.float64], embedding: NDArray[np.float64]
-) -> Candidates:
-    """Add each row's neighbours in the current graph embedding to its candidates.
-
-    Parameters
-    ----------
-    candidates : Candidates
-        From the anchor space.
-    anchors : (n, Σr)
-    embedding : (n, c)
-        Bottom eigenvectors of the current Laplacian.
-
-    Returns
-    -------
-    Candidates
-        Up to a quarter as many again; candidates already present are absent (−1) the second time.
-
-    Notes
-    -----
-    Rows that the graph has drawn together become candidates even where the data alone would
-    not have proposed them.
-    """
-    m, wanted = candidates.indices.shape
-    stop = candidates.row_start + m
-    extra = nearest_candidates(
-        embedding, max(1, wanted // 4), row_start=candidates.row_start, row_stop=stop
-    )
-    merged = merge_candidates(candidates.indices, extra)
-    added = merged[:, wanted:]
-    distances = squared_distances_on_edges(anchors, added, row_start=candidates.row_start)
-    distances[added < 0] = 0.0
-    return Candidates(
-        candidates.row_start, merged, np.hstack([candidates.squared_distances, distances])
-    )
 
 
 def projected_distances(

@@ -241,7 +241,7 @@ def step(problem: ReducedProblem, state: ReducedState, penalty_growth: float) ->
     gains = s2 * inverse_diagonal
     left = state.p * inverse_diagonal[:, None]
     small = (2.0 / mu) * identity + state.p.T @ left
-    x = scipy.linalg.solve(small, left.T, assume_a="pos")
+    x = np.linalg.solve(small, left.T)
     right = b @ (identity - x @ state.p).T - s2[:, None] * x.T
     # P-step: (Ĉ Ĉᵀ + (2τ/μ) I) p = Ĉ (w + y/μ).
     p = _solve_metric_factor(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels import neighbors
-from mscam_dask.kernels.neighbors import merge_candidates, nearest_candidates, select_neighbors
+from mscam_dask.kernels.neighbors import nearest_candidates, select_neighbors
 from mscam_dask.kernels.simplex import adaptive_neighbor_weights
 
 
@@ -107,25 +107,6 @@ def test_not_finite_is_refused_with_the_row() -> None:
         nearest_candidates(points, 2)
     with pytest.raises(DataError, match="drop it"):
         nearest_candidates(np.zeros((5, 0)), 2)
-
-
-@given(st.integers(0, 5), st.integers(0, 4), st.integers(0, 4), st.integers(0, 999))
-def test_merge_is_the_union(m: int, k1: int, k2: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    first, second = rng.integers(-1, 5, size=(m, k1)), rng.integers(-1, 5, size=(m, k2))
-    merged = merge_candidates(first, second)
-    assert merged.shape == (m, k1 + k2)
-    for row, both in zip(merged, np.hstack((first, second)), strict=True):
-        present = row[row >= 0]
-        assert set(present) == set(both[both >= 0])
-        assert len(set(present)) == len(present)
-        # every survivor stands where it first occurred
-        assert all(both.tolist().index(value) == i for i, value in enumerate(row) if value >= 0)
-
-
-def test_merge_needs_the_same_rows() -> None:
-    with pytest.raises(DataError, match="2 and 3 rows"):
-        merge_candidates(np.zeros((2, 1), dtype=np.int64), np.zeros((3, 1), dtype=np.int64))
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 3), st.integers(0, 999))

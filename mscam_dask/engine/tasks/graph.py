@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.kernels.laplacian import laplacian
 from mscam_dask.kernels.spectrum import Spectrum, bottom_eigenpairs
-from mscam_dask.solvers.graph import Candidates, Graph, graph_rows, widen_candidates
+from mscam_dask.solvers.graph import Candidates, Graph, graph_rows
 
 __all__ = [
     "GraphSpectrum",
@@ -21,7 +21,6 @@ __all__ = [
     "components_of",
     "eigengap",
     "graph_spectrum",
-    "spectral_candidates",
 ]
 
 # Residual of the eigenpairs over the largest eigenvalue: far below any gap a cut relies on.
@@ -58,16 +57,6 @@ def eigengap(spectrum: GraphSpectrum, n_clusters: int) -> float:
     if len(values) <= n_clusters:
         return float("nan")
     return float(values[n_clusters] - values[n_clusters - 1])
-
-
-def spectral_candidates(
-    candidates: Candidates,
-    anchors: NDArray[np.float64],
-    spectrum: GraphSpectrum,
-    n_clusters: int,
-) -> Candidates:
-    """Candidates of a block of rows, widened by neighbours in the graph's embedding."""
-    return widen_candidates(candidates, anchors, spectrum.spectrum.vectors[:, :n_clusters])
 
 
 def add(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:

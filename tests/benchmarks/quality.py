@@ -1,0 +1,81 @@
+"""Defaults on benchmark sets, as a Markdown table: ``python tests/benchmarks/quality.py [NAME ...]``.
+
+Reads ``NAME.npz`` from the folder that MSCAM_DATA names. Labels are used for the scores only.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy
+import sklearn
+
+from mscam_dask import MSCAM, __version__
+from mscam_dask.metrics import score_partition
+
+NAMES = [
+    "handwritten",
+    "msrcv1",
+    "flowers17",
+    "caltech101_7",
+    "caltech101_20",
+    "caltech101_nus31",
+    "cifar10_nus_3100",
+    "landuse21",
+    "reuters1200",
+    "bbc",
+    "ngs",
+    "cora",
+    "bdgp",
+    "mnist4",
+    "proteinfold",
+    "prokaryotic",
+    "ccv",
+]
+
+
+def row(name: str) -> str:
+    """One line of the table."""
+    with np.load(Path(os.environ["MSCAM_DATA"]) / f"{name}.npz", allow_pickle=False) as archive:
+        count = len(archive["view_names"])
+        views = [archive[f"view_{index}"] for index in range(count)]
+        labels, kinds = archive["labels"].astype(np.int64), [str(kind) for kind in archive["kind"]]
+    n_clusters = len(np.unique(labels))
+    model = MSCAM(n_clusters, metric=kinds)
+    started = time.perf_counter()
+    model.fit(views)
+    seconds = time.perf_counter() - started
+    scores = score_partition(labels, model.labels_)
+    taken = model.solution_.parameters
+    return (
+        f"| {name} | {len(labels)} | {count} | {n_clusters} | {model.n_connected_components_} "
+        f"| {scores.accuracy:.4f} | {scores.normalized_mutual_information:.4f} "
+        f"| {scores.adjusted_rand_index:.4f} | {scores.purity:.4f} | {seconds:.1f} "
+        f"| {taken.scale}, {taken.alpha:g}, {model.n_neighbors_} "
+        f"| {model.status_.name.lower().replace('_', ' ')} |"
+    )
+
+
+def main() -> None:
+    """Print the versions and the table, a line as soon as it is known."""
+    write = sys.stdout.write
+    write(
+        f"mscam_dask {__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}; "
+        f"{len(os.sched_getaffinity(0))} cores, in process, random_state=0\n\n"
+        "| data set | n | views | c | components | ACC | NMI | ARI | purity | seconds "
+        "| scale, alpha, k taken | how |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+    )
+    for name in sys.argv[1:] or NAMES:
+        write(row(name) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The executors of the package against their contract."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from distributed import Client
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.errors import NoWorkersError
+from tests.clusters import local_client
+from tests.contracts.executor_contract import ExecutorContract, current_thread, late, value
+
+
+def blas_threads(_: float) -> list[int]:
+    return [int(pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def openmp_threads(_: float) -> int:
+    return int(_openmp_effective_n_threads())
+
+
+@pytest.fixture(scope="module")
+def thread_client() -> Iterator[Client]:
+    """A cluster inside this process."""
+    with local_client(1, threads_per_worker=2, processes=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def process_client() -> Iterator[Client]:
+    """Two worker processes."""
+    with local_client(2) as client:
+        yield client
+
+
+class TestSerial(ExecutorContract):
+    @pytest.fixture
+    def executor(self) -> Iterator[Executor]:
+        with SerialExecutor() as executor:
+            yield executor
+
+    def test_runs_one_task_at_a_time(self, executor: Executor) -> None:
+        assert executor.n_workers == 1
+
+
+class TestThreads(ExecutorContract):
+    @pytest.fixture(params=[1, 2, 4])
+    def executor(self, request: pytest.FixtureRequest) -> Iterator[Executor]:
+        with ThreadExecutor(request.param) as executor:
+            yield executor
+
+    def test_more_waiting_tasks_than_threads_do_not_lock(self, executor: Executor) -> None:
+        # every task of a level waits for all of the level before
+        level = [executor.submit(late, 1.0, 0.01, key=f"deep/0/{i}") for i in range(8)]
+        for depth in range(1, 5):
+            level = [executor.submit(sum, level, key=f"deep/{depth}/{i}") for i in range(8)]
+        assert executor.gather(level) == [8.0**4] * 8
+
+    def test_tasks_run_beside_each_other(self) -> None:
+        with ThreadExecutor(3) as executor:
+            handles = [executor.submit(_thread_after, 0.1, key=f"thread/{i}") for i in range(3)]
+            assert len(set(executor.gather(handles))) == 3
+
+    def test_leaving_does_not_wait_for_tasks_not_started(self) -> None:
+        started = time.perf_counter()
+        with ThreadExecutor(1) as executor:
+            for i in range(200):
+                executor.submit(late, 1.0, 0.05, key=f"queued/{i}")
+        assert time.perf_counter() - started < 5.0
+
+
+def _thread_after(seconds: float) -> int:
+    late(0.0, seconds)
+    return current_thread(0.0)
+
+
+class TestDaskThreads(ExecutorContract):
+    @pytest.fixture
+    def executor(self, thread_client: Client) -> Iterator[Executor]:
+        with DaskExecutor(thread_client) as executor:
+            yield executor
+
+
+class TestDaskProcesses(ExecutorContract):
+    @pytest.fixture
+    def executor(self, process_client: Client) -> Iterator[Executor]:
+        with DaskExecutor(process_client) as executor:
+            yield executor
+
+    def test_counts_the_worker_threads_and_the_smallest_limit(self, executor: Executor) -> None:
+        assert executor.n_workers == 2
+        assert executor.memory_limit_bytes is not None
+
+    def test_two_fits_on_one_cluster_do_not_share_keys(self, process_client: Client) -> None:
+        with DaskExecutor(process_client) as first, DaskExecutor(process_client) as second:
+            mine = first.submit(value, 1.0, key="same/0/key")
+            theirs = second.submit(value, 2.0, key="same/0/key")
+            assert first.gather([mine]) == [1.0]
+            assert second.gather([theirs]) == [2.0]
+
+    def test_released_results_leave_the_cluster(self, process_client: Client) -> None:
+        with DaskExecutor(process_client) as executor:
+            handle = executor.submit(value, 1.0, key="leaves/0")
+            executor.gather([handle])
+            key = handle.key
+            assert key in process_client.who_has()  # type: ignore[no-untyped-call]
+            executor.release([handle])
+            for _ in range(100):
+                if key not in process_client.who_has():  # type: ignore[no-untyped-call]
+                    break
+                late(0.0, 0.02)
+            assert key not in process_client.who_has()  # type: ignore[no-untyped-call]
+
+    def test_leaves_the_client_open(self, process_client: Client) -> None:
+        with DaskExecutor(process_client):
+            pass
+        assert process_client.status == "running"
+        assert process_client.submit(sum, [1, 2]).result() == 3
+
+
+def test_no_workers_is_a_typed_timeout() -> None:
+    with (
+        local_client(0) as client,
+        pytest.raises(NoWorkersError, match=r"no Dask worker joined .* within 0.2 s"),
+        DaskExecutor(client, workers_timeout_s=0.2),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads", "dask threads", "dask processes"])
+def test_tasks_see_one_numerical_thread(
+    kind: str, thread_client: Client, process_client: Client
+) -> None:
+    # other numbers of threads sum in another order, and give other bits
+    executors: dict[str, Executor] = {
+        "serial": SerialExecutor(),
+        "threads": ThreadExecutor(2),
+        "dask threads": DaskExecutor(thread_client),
+        "dask processes": DaskExecutor(process_client),
+    }
+    executor = executors[kind]
+    with threadpool_limits(limits=2), executor:
+        handles = [executor.submit(blas_threads, float(i), key=f"blas/{i}") for i in range(4)]
+        assert all(set(threads) == {1} for threads in executor.gather(handles))
+        handles = [executor.submit(openmp_threads, float(i), key=f"openmp/{i}") for i in range(4)]
+        assert set(executor.gather(handles)) == {1}
+
+
+def test_fits_that_overlap_stay_pinned_and_give_the_threads_back() -> None:
+    with threadpool_limits(limits=2, user_api="blas"):
+        first, second = ThreadExecutor(1), ThreadExecutor(1)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(blas_threads(0.0)) == {1}
+        second.__exit__(None, None, None)
+        assert set(blas_threads(0.0)) == {2}

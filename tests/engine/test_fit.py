@@ -1,0 +1,363 @@
+"""Whole fits: the same bits on every executor, events in order, the odd corners of n, c and k."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask.data.views import MultiViewData, as_multi_view
+from mscam_dask.engine import setup
+from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.fit import Event, run_fit
+from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.errors import DataError
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.solution import Solution
+from mscam_dask.model.status import Status
+from mscam_dask.solvers.view_basis import Encoder
+from tests.clusters import local_client
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+Array = NDArray[np.float64]
+
+
+def fit(views: Any, executor: Executor | None = None, **parameters: Any) -> Solution:
+    data = views if isinstance(views, MultiViewData) else as_multi_view(views)
+    return run_fit(data, Parameters(**parameters), executor or SerialExecutor())
+
+
+# ---------------------------------------------------------------------------------------------
+# The same fit, whoever runs it
+# ---------------------------------------------------------------------------------------------
+
+MODELS = ("mscam", "mscan")
+
+
+@pytest.fixture(autouse=True)
+def several_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 40 rows, so that small data are split and summed as large ones."""
+    monkeypatch.setattr(setup, "_SMALLEST_BLOCK", 40)
+
+
+def settings_of(model: str) -> list[Parameters]:
+    return [
+        Parameters(n_clusters=3, model=model, scale=scale, alpha=alpha, max_outer_iter=2)  # type: ignore[arg-type]
+        for scale, alpha in (("unit", 10.0), ("standard", 1.0))
+    ]
+
+
+def small_data() -> MultiViewData:
+    views, _ = gaussian_views(1, spread=0.7)
+    distances = np.sqrt(np.sum((views[2][:, None] - views[2][None]) ** 2, axis=2))
+    np.fill_diagonal(distances, 0.0)
+    return as_multi_view(
+        {"few": views[0], "more": views[1], "pairs": distances}, metric={"pairs": "distance"}
+    )
+
+
+def without_times(solution: Solution) -> Any:
+    """Everything of a solution that must not depend on who computed it, as bytes and numbers."""
+    graph = solution.consensus_graph
+    arrays: list[Any] = [solution.labels, graph.data, graph.indices, graph.indptr]
+    arrays += [solution.view_embeddings[name] for name in sorted(solution.view_embeddings)]
+    arrays += [
+        cast(Encoder, solution.encoders[name]).loadings for name in sorted(solution.encoders)
+    ]
+    history = [
+        dataclasses.replace(
+            record,
+            seconds=0.0,
+            views=tuple(dataclasses.replace(view, seconds=0.0) for view in record.views),
+        )
+        for record in solution.history
+    ]
+    return (
+        [(array.dtype.str, array.shape, array.tobytes()) for array in arrays],
+        history,
+        solution.settings,
+        solution.score,
+        solution.view_contributions,
+        solution.status,
+        solution.n_neighbors,
+        solution.n_connected_components,
+    )
+
+
+@pytest.fixture(scope="module")
+def references() -> dict[str, Any]:
+    """Serial fits, by model; filled by the first test that needs them."""
+    return {}
+
+
+def assert_same_as_serial(
+    executor: Executor, references: dict[str, Any], models: Sequence[str] = MODELS
+) -> None:
+    for model in models:
+        if model not in references:
+            serial = run_fit(small_data(), settings_of(model), SerialExecutor())
+            assert len(serial.history) > 1, "a path of one iteration tests little"
+            references[model] = without_times(serial)
+        other = without_times(run_fit(small_data(), settings_of(model), executor))
+        assert other == references[model]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+def test_threads_give_the_same_bits(n_threads: int, references: dict[str, Any]) -> None:
+    assert_same_as_serial(ThreadExecutor(n_threads), references)
+
+
+def test_serial_twice_gives_the_same_bits(references: dict[str, Any]) -> None:
+    assert_same_as_serial(SerialExecutor(), references)
+
+
+@pytest.mark.parametrize(("n_workers", "models"), [(1, MODELS[:1]), (2, MODELS), (4, MODELS[:1])])
+def test_worker_processes_give_the_same_bits(
+    n_workers: int, models: Sequence[str], references: dict[str, Any]
+) -> None:
+    with local_client(n_workers) as client:
+        assert_same_as_serial(DaskExecutor(client), references, models)
+        for _ in range(200):  # and nothing stays behind
+            if not client.who_has():  # type: ignore[no-untyped-call]
+                break
+            time.sleep(0.05)
+        assert not client.who_has()  # type: ignore[no-untyped-call]
+
+
+def test_above_800_samples_threads_give_the_same_bits() -> None:
+    # the iterative eigensolver, with its random guard vectors, takes over there
+    views, labels = gaussian_views(3, n_samples=900, dims=(4, 8), spread=1.5)
+    parameters = Parameters(n_clusters=3, max_outer_iter=2)
+    serial, threads = (
+        run_fit(as_multi_view(views), parameters, executor)
+        for executor in (SerialExecutor(), ThreadExecutor(2))
+    )
+    assert without_times(threads) == without_times(serial)
+    assert adjusted_rand_score(labels, serial.labels) > 0.9
+
+
+# ---------------------------------------------------------------------------------------------
+# Events
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_observers_see_the_fit_in_order(model: str) -> None:
+    seen: list[list[Event]] = [[], []]
+    solution = run_fit(
+        small_data(),
+        settings_of(model),
+        SerialExecutor(),
+        observers=[seen[0].append, seen[1].append],
+    )
+    assert seen[0] == seen[1]
+    started, selected, *outer, ended = seen[0]
+    assert isinstance(started, FitStarted)
+    assert (started.n_samples, started.n_clusters, started.max_outer_iter) == (150, 3, 2)
+    assert [view.view for view in started.views] == ["few", "more", "pairs"]
+    assert isinstance(selected, SelectionEnded)
+    assert selected.settings == solution.settings
+    assert 0 <= selected.chosen < len(selected.settings) == 2
+    assert all(isinstance(record, OuterRecord) for record in outer)
+    assert tuple(outer) == solution.history
+    assert isinstance(ended, FitEnded)
+    assert ended.status == solution.status.name
+    assert ended.n_iterations == len(outer)
+    assert ended.n_connected_components == 3
+
+
+def test_the_chosen_setting_is_the_one_that_scored_best() -> None:
+    solution = run_fit(small_data(), settings_of("mscam"), SerialExecutor())
+    best = max(solution.settings, key=lambda setting: setting.score)
+    chosen = next(
+        setting
+        for setting in solution.settings
+        if (setting.scale, setting.alpha) == (solution.parameters.scale, solution.parameters.alpha)
+    )
+    assert chosen.score >= best.score - solution.parameters.tol * abs(best.score)
+    assert solution.score >= chosen.score - solution.parameters.tol * abs(chosen.score)
+
+
+def test_no_partition_on_the_path_scores_better_than_the_one_returned() -> None:
+    for seed in range(3):
+        views, _ = gaussian_views(seed, spread=0.5, n_samples=90)
+        solution = fit(views, n_clusters=3, max_outer_iter=6)
+        seen = [record.score for record in solution.history]
+        assert solution.score >= max(seen) - 1e-3 * abs(max(seen)) - 1e-12
+
+
+def test_an_observer_that_fails_ends_the_fit() -> None:
+    def refuse(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(small_data(), settings_of("mscam"), ThreadExecutor(2), observers=[refuse])
+
+
+def test_unusable_view_is_named_on_every_executor() -> None:
+    views = {"good": np.random.default_rng(0).standard_normal((30, 3)), "flat": np.ones((30, 2))}
+    for executor in (SerialExecutor(), ThreadExecutor(2)):
+        with pytest.raises(DataError, match="'flat'"):
+            fit(views, executor, n_clusters=2)
+
+
+# ---------------------------------------------------------------------------------------------
+# Corners of n, c and k
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_one_cluster(model: str) -> None:
+    views, _ = gaussian_views(0, n_samples=40, spread=8.0)  # three far pieces
+    solution = fit(views, n_clusters=1, model=model)
+    assert solution.status is Status.SINGLE_CLUSTER
+    assert_partition_and_graph_agree(solution, n_clusters=1)
+    assert solution.history == ()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_as_many_clusters_as_samples(model: str) -> None:
+    views, _ = gaussian_views(0, n_samples=20)
+    solution = fit(views, n_clusters=20, model=model)
+    assert solution.status is Status.SINGLETONS
+    assert_partition_and_graph_agree(solution, n_clusters=20)
+    assert solution.consensus_graph.nnz == 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("n_clusters", [1, 2])
+def test_two_samples(model: str, n_clusters: int) -> None:
+    views = [np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0], [5.0]])]
+    solution = fit(views, n_clusters=n_clusters, n_neighbors=1, model=model)
+    assert_partition_and_graph_agree(solution, n_clusters=n_clusters)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("n_clusters", [2, 3, 5, 11])
+def test_all_others_as_neighbours(model: str, n_clusters: int) -> None:
+    views, _ = gaussian_views(2, n_samples=12)
+    solution = fit(views, n_clusters=n_clusters, n_neighbors=11, model=model)
+    assert_partition_and_graph_agree(solution, n_clusters=n_clusters)
+    assert solution.n_neighbors == 11
+
+
+@pytest.mark.parametrize("n_clusters", [2, 7, 28, 29])
+def test_any_number_of_clusters_is_reached(n_clusters: int) -> None:
+    views, _ = gaussian_views(4, n_samples=30)
+    solution = fit(views, n_clusters=n_clusters, n_neighbors=4, max_outer_iter=6)
+    assert_partition_and_graph_agree(solution, n_clusters=n_clusters)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_more_pieces_than_clusters_are_merged_whole(model: str) -> None:
+    # six far blobs of 60: more than the candidates of a sample can bridge
+    views, blobs = gaussian_views(5, n_samples=360, n_clusters=6, spread=40.0)
+    solution = fit(views, n_clusters=4, n_neighbors=5, model=model)
+    assert solution.status is Status.MERGED_COMPONENTS
+    assert_partition_and_graph_agree(solution, n_clusters=4)
+    for blob in range(6):
+        assert len(set(solution.labels[blobs == blob].tolist())) == 1
+
+
+def test_more_neighbours_are_used_when_few_leave_too_many_pieces() -> None:
+    views, _ = gaussian_views(5, n_samples=60, n_clusters=6, spread=40.0)
+    solution = fit(views, n_clusters=2, n_neighbors=3)
+    assert_partition_and_graph_agree(solution, n_clusters=2)
+    assert solution.n_neighbors > 3 or solution.status is Status.MERGED_COMPONENTS
+
+
+def test_exactly_as_many_pieces_as_clusters_are_found() -> None:
+    views, blobs = gaussian_views(6, n_samples=120, n_clusters=4, spread=40.0)
+    solution = fit(views, n_clusters=4)
+    assert_partition_and_graph_agree(solution, n_clusters=4)
+    assert adjusted_rand_score(blobs, solution.labels) == 1.0
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("n_clusters", [2, 3, 10])
+def test_half_of_the_samples_identical(model: str, n_clusters: int) -> None:
+    views, _ = gaussian_views(7, n_samples=80)
+    for view in views:
+        view[:40] = view[0]
+    solution = fit(views, n_clusters=n_clusters, model=model, max_outer_iter=5)
+    assert_partition_and_graph_agree(solution, n_clusters=n_clusters)
+
+
+def test_every_sample_twice() -> None:
+    views, labels = gaussian_views(8, n_samples=60, spread=3.0)
+    solution = fit([np.vstack([view, view]) for view in views], n_clusters=3)
+    assert_partition_and_graph_agree(solution, n_clusters=3)
+    assert_array_equal(solution.labels[:60], solution.labels[60:])
+    assert adjusted_rand_score(labels, solution.labels[:60]) == 1.0
+
+
+def test_one_far_sample_does_not_break_the_fit() -> None:
+    views, _ = gaussian_views(9, n_samples=60)
+    for view in views:
+        view[0] = 1e6
+    assert_partition_and_graph_agree(fit(views, n_clusters=3), n_clusters=3)
+
+
+@pytest.mark.parametrize("dims", [(1,), (1, 1, 1), (400,), (1, 400), (7,) * 50])
+def test_shapes_of_views(dims: tuple[int, ...]) -> None:
+    views, _ = gaussian_views(10, n_samples=45, dims=dims, spread=3.0)
+    solution = fit(views, n_clusters=3, max_outer_iter=4)
+    assert_partition_and_graph_agree(solution, n_clusters=3)
+    assert len(solution.view_contributions) == len(dims)
+
+
+def test_a_view_that_says_nothing_contributes_least() -> None:
+    views, labels = gaussian_views(11, n_samples=120, spread=2.0, dims=(6, 6))
+    noise = np.random.default_rng(0).standard_normal((120, 6))
+    solution = fit({"a": views[0], "noise": noise, "b": views[1]}, n_clusters=3)
+    assert adjusted_rand_score(labels, solution.labels) == 1.0
+    shares = solution.view_contributions
+    assert shares["noise"] < 0.5 * min(shares["a"], shares["b"])
+
+
+@st.composite
+def small_tables(draw: st.DrawFn) -> tuple[list[Array], int, int]:
+    """Any small views of small numbers, with duplicates and constant columns as they come."""
+    n = draw(st.integers(2, 14))
+    n_views = draw(st.integers(1, 3))
+    elements = st.one_of(
+        st.integers(-3, 3).map(float), st.floats(-10, 10, allow_nan=False, width=32)
+    )
+    views = [
+        draw(hnp.arrays(np.float64, (n, draw(st.integers(1, 4))), elements=elements))
+        for _ in range(n_views)
+    ]
+    return views, draw(st.integers(1, n)), draw(st.integers(1, n - 1))
+
+
+@given(small_tables(), st.sampled_from(MODELS), st.sampled_from(["standard", "unit", "none"]))
+@settings(max_examples=30)
+def test_any_small_data_end_with_exactly_c_components_or_a_reason(
+    table: tuple[list[Array], int, int], model: str, scale: str
+) -> None:
+    views, n_clusters, n_neighbors = table
+    try:
+        solution = fit(
+            views,
+            n_clusters=n_clusters,
+            n_neighbors=n_neighbors,
+            model=model,
+            scale=scale,
+            max_outer_iter=3,
+        )
+    except DataError as error:
+        assert "are equal after scale" in str(error)  # noqa: PT017  # one reason is allowed
+        return
+    assert_partition_and_graph_agree(solution, n_clusters=n_clusters)

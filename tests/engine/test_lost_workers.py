@@ -1,0 +1,84 @@
+"""Workers that die: a typed error that names the task, or the result as if nothing had happened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask.config
+import pytest
+from distributed import Client
+
+from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.errors import ClusterError, WorkerLostError
+from tests.clusters import local_client
+
+pytestmark = [
+    pytest.mark.faults,
+    # what distributed says of a worker process that was killed on purpose
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def die(_: float) -> float:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0.0
+
+
+def die_once(marker: str) -> str:
+    path = Path(marker)
+    if not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "alive"
+
+
+def value(number: float) -> float:
+    return number
+
+
+@pytest.fixture(scope="module")
+def unforgiving_client() -> Iterator[Client]:
+    """One worker, and no second chance for a task that kills it."""
+    with contextlib.ExitStack() as stack:
+        with dask.config.set({"distributed.scheduler.allowed-failures": 0}):  # read at the start
+            client = stack.enter_context(local_client(1))
+        yield client
+
+
+def test_a_task_that_kills_its_worker_is_named(unforgiving_client: Client) -> None:
+    with DaskExecutor(unforgiving_client) as executor:
+        handle = executor.submit(die, 0.0, key="sub_solve/3/colour")
+        with pytest.raises(WorkerLostError, match="task 'sub_solve 3/colour'") as caught:
+            executor.gather([handle])
+    assert isinstance(caught.value, ClusterError)
+    assert "after 1 workers died" in str(caught.value)
+    assert "memory" in str(caught.value)
+
+
+def test_what_needs_the_lost_task_fails_with_it(unforgiving_client: Client) -> None:
+    with DaskExecutor(unforgiving_client) as executor:
+        lost = executor.submit(die, 0.0, key="lost/0")
+        later = executor.submit(sum, [lost, 1.0], key="later/0")
+        with pytest.raises(WorkerLostError, match="'lost 0'"):
+            executor.gather([later])
+
+
+def test_the_executor_works_again_with_the_next_worker(unforgiving_client: Client) -> None:
+    with DaskExecutor(unforgiving_client) as executor:
+        with pytest.raises(WorkerLostError):
+            executor.gather([executor.submit(die, 0.0, key="dies/0")])
+        assert executor.gather([executor.submit(value, 2.0, key="lives/0")]) == [2.0]
+
+
+def test_one_death_is_forgiven_by_default(tmp_path: Path) -> None:
+    marker = str(tmp_path / "died")
+    with local_client(1) as client, DaskExecutor(client) as executor:
+        before = executor.submit(value, 5.0, key="before/0")
+        assert executor.gather([before]) == [5.0]
+        assert executor.gather([executor.submit(die_once, marker, key="once/0")]) == ["alive"]
+        # what the dead worker held is computed again
+        assert executor.gather([executor.submit(value, before, key="after/0")]) == [5.0]

@@ -1,0 +1,202 @@
+"""The memory plan: arithmetic that grows with the work, and a refusal that shows its numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import tracemalloc
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from mscam_dask import MSCAM
+from mscam_dask.data.views import Metric, MultiViewData
+from mscam_dask.engine.local import SerialExecutor
+from mscam_dask.engine.plan import MemoryPlan, check_memory, plan_memory
+from mscam_dask.engine.setup import row_ranges
+from mscam_dask.errors import ClusterError, MemoryPlanError
+from mscam_dask.model.parameters import Parameters
+from tests.synthetic import gaussian_views
+
+GIB = 2.0**30
+
+
+@dataclasses.dataclass(frozen=True)
+class ShapeOnly:
+    """A view that cannot be read: a plan looks at shapes and metrics only."""
+
+    name: str
+    shape: tuple[int, int]
+    metric: Metric = "features"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float64)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        raise AssertionError("the plan read a view")
+
+
+def plan(n: int, dims: tuple[int, ...], metric: Metric = "features", **settings: Any) -> MemoryPlan:
+    views = tuple(
+        ShapeOnly(f"v{i}", (n, n if metric != "features" else d), metric)
+        for i, d in enumerate(dims)
+    )
+    return plan_memory(MultiViewData(views), Parameters(**{"n_clusters": 5, **settings}))
+
+
+def sizes(of: MemoryPlan) -> tuple[int, int, int, int]:
+    return of.worker_bytes(1), of.worker_bytes(4), of.held_bytes, of.driver_bytes
+
+
+shapes = st.tuples(
+    st.integers(10, 10**6), st.lists(st.integers(1, 10**5), min_size=1, max_size=6).map(tuple)
+)
+
+
+@given(shapes, st.integers(1, 10**5))
+def test_grows_with_samples(shape: tuple[int, tuple[int, ...]], more: int) -> None:
+    n, dims = shape
+    for small, large in zip(sizes(plan(n, dims)), sizes(plan(n + more, dims)), strict=True):
+        assert large >= small
+
+
+@given(shapes, st.data(), st.integers(1, 10**5))
+def test_grows_with_features(
+    shape: tuple[int, tuple[int, ...]], data: st.DataObject, more: int
+) -> None:
+    n, dims = shape
+    which = data.draw(st.integers(0, len(dims) - 1))
+    wider = tuple(d + more * (i == which) for i, d in enumerate(dims))
+    for small, large in zip(sizes(plan(n, dims)), sizes(plan(n, wider)), strict=True):
+        assert large >= small
+
+
+@given(shapes, st.integers(1, 10**5))
+def test_grows_with_views(shape: tuple[int, tuple[int, ...]], d: int) -> None:
+    n, dims = shape
+    for small, large in zip(sizes(plan(n, dims)), sizes(plan(n, (*dims, d))), strict=True):
+        assert large >= small
+
+
+@given(shapes, st.integers(1, 9))
+def test_grows_with_clusters(shape: tuple[int, tuple[int, ...]], more: int) -> None:
+    n, dims = shape
+    few, many = plan(n, dims, n_clusters=1), plan(n, dims, n_clusters=1 + more)
+    for small, large in zip(sizes(few), sizes(many), strict=True):
+        assert large >= small
+
+
+@given(shapes, st.integers(1, 64))
+def test_more_workers_never_need_more_each(
+    shape: tuple[int, tuple[int, ...]], n_workers: int
+) -> None:
+    n, dims = shape
+    of = plan(n, dims)
+    assert of.worker_bytes(n_workers + 1) <= of.worker_bytes(n_workers)
+
+
+@given(shapes)
+def test_largest_task_comes_first(shape: tuple[int, tuple[int, ...]]) -> None:
+    n, dims = shape
+    peaks = [task.peak_bytes for task in plan(n, dims).tasks]
+    assert peaks == sorted(peaks, reverse=True)
+    assert all(peak > 0 for peak in peaks)
+
+
+def test_every_view_has_its_tasks() -> None:
+    names = [task.task for task in plan(100, (3, 4)).tasks]
+    for view in ("v0", "v1"):
+        assert sum(view in name for name in names) >= 3
+
+
+@pytest.mark.parametrize("metric", ["distance", "kernel"])
+def test_pair_views_count_their_square(metric: Metric) -> None:
+    assert plan(10_000, (1,), metric).tasks[0].peak_bytes >= 3 * 8 * 10_000**2
+
+
+def test_feature_views_need_no_square_of_the_samples() -> None:
+    assert plan(10**6, (100, 200)).worker_bytes(1) < 8 * 10**6 * 10**6 / 100
+
+
+@given(st.integers(1, 10**7))
+def test_row_ranges_depend_on_the_samples_alone_and_cover_them(n: int) -> None:
+    ranges = row_ranges(n)
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == n
+    assert all(left[1] == right[0] for left, right in pairwise(ranges))
+    assert all(0 < stop - start <= 8192 for start, stop in ranges)
+
+
+class Small(SerialExecutor):
+    """An executor that has as much memory as it is told."""
+
+    def __init__(self, limit_bytes: int | None) -> None:
+        super().__init__()
+        self._limit_bytes = limit_bytes
+
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        return self._limit_bytes
+
+
+def data(n: int, *dims: int) -> MultiViewData:
+    return MultiViewData(tuple(ShapeOnly(f"v{i}", (n, d)) for i, d in enumerate(dims)))
+
+
+def test_what_cannot_fit_is_refused_with_its_numbers_and_its_task() -> None:
+    views, parameters = data(50_000, 20, 3000), Parameters(n_clusters=5)
+    of = plan_memory(views, parameters)
+    limit = of.worker_bytes(1) - 1
+    with pytest.raises(MemoryPlanError) as caught:
+        check_memory(views, parameters, Small(limit))
+    message = str(caught.value)
+    assert isinstance(caught.value, ClusterError)
+    for number in (of.worker_bytes(1), limit, of.tasks[0].peak_bytes, of.held_bytes):
+        assert f"{number / GIB:.2f} GiB" in message
+    assert repr(of.tasks[0].task) in message
+    assert "more memory" in message
+
+
+def test_what_just_fits_is_let_through() -> None:
+    views, parameters = data(50_000, 20, 3000), Parameters(n_clusters=5)
+    of = plan_memory(views, parameters)
+    assert check_memory(views, parameters, Small(of.worker_bytes(1))) == of
+    assert check_memory(views, parameters, Small(None)) == of
+
+
+@pytest.fixture
+def tight_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mscam_dask.engine.local.available_memory_bytes", lambda: 2**20)
+
+
+@pytest.mark.usefixtures("tight_memory")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_fit_is_refused_before_it_starts(n_jobs: int) -> None:
+    events: list[object] = []
+    views, _ = gaussian_views(0, n_samples=30)
+    with pytest.raises(MemoryPlanError, match=r"the smallest has 0\.00 GiB"):
+        MSCAM(3, n_jobs=n_jobs, callbacks=[events.append]).fit(views)
+    assert events == []
+
+
+def test_plan_bounds_what_a_fit_allocates() -> None:
+    # NumPy reports its arrays to tracemalloc; libraries and BLAS buffers are the plan's margin
+    views, _ = gaussian_views(0, n_samples=1500, dims=(40, 90))
+    model = MSCAM(3, n_jobs=1, selection=None, max_outer_iter=2)
+    of = plan_memory(
+        MultiViewData(tuple(ShapeOnly(f"v{i}", v.shape) for i, v in enumerate(views))),
+        Parameters(n_clusters=3),
+    )
+    tracemalloc.start()
+    try:
+        model.fit(views)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < of.worker_bytes(1)
+    assert peak < 2 * 8 * 1500**2  # near one n × n, whatever the plan says

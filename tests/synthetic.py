@@ -1,0 +1,80 @@
+"""Small data sets with a known structure, for tests of whole fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.model.solution import Solution
+from mscam_dask.solvers.partition import canonical_labels
+
+__all__ = ["assert_partition_and_graph_agree", "gaussian_views"]
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+def gaussian_views(
+    seed: int,
+    *,
+    n_samples: int = 150,
+    n_clusters: int = 3,
+    spread: float = 1.0,
+    dims: Sequence[int] = (5, 12, 30),
+) -> tuple[list[Array], Labels]:
+    """Views of isotropic clusters of unit variance whose centres have variance `spread`²."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(n_samples) % n_clusters)
+    views = [
+        rng.standard_normal((n_samples, d)) + spread * rng.standard_normal((n_clusters, d))[labels]
+        for d in dims
+    ]
+    return views, labels
+
+
+def _components(A: csr_array[np.float64]) -> Labels:
+    """Component of each vertex, numbered by first appearance, edges without direction."""
+    parent = list(range(A.shape[0]))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = i = parent[parent[i]]
+        return i
+
+    entries = A.tocoo()
+    for i, j, weight in zip(entries.row, entries.col, entries.data, strict=True):
+        if weight > 0:
+            parent[root(int(i))] = root(int(j))
+    return canonical_labels(np.array([root(i) for i in range(len(parent))], dtype=np.int64))
+
+
+def assert_partition_and_graph_agree(solution: Solution, *, n_clusters: int) -> None:
+    """What every solution of the reduced solver promises, by definition."""
+    A = solution.consensus_graph
+    n = A.shape[0]
+    labels = solution.labels
+    assert labels.shape == (n,)
+    assert labels.dtype == np.int64
+    np.testing.assert_array_equal(labels, canonical_labels(labels))
+    np.testing.assert_array_equal(np.unique(labels), np.arange(n_clusters))
+    # components, by a search of our own, are the clusters
+    np.testing.assert_array_equal(_components(A), labels)
+    assert solution.n_connected_components == n_clusters
+    # rows on the simplex, a sample alone in its cluster excepted
+    assert A.shape == (n, n)
+    assert np.all(A.data >= 0)
+    np.testing.assert_array_equal(A.diagonal(), 0.0)
+    alone = np.bincount(labels)[labels] == 1
+    np.testing.assert_allclose(A.sum(axis=1), np.where(alone, 0.0, 1.0), atol=1e-12)
+    # the rest of the record
+    assert solution.status.reached
+    assert np.isfinite(solution.score)
+    np.testing.assert_allclose(sum(solution.view_contributions.values()), 1.0)
+    assert all(share >= 0 for share in solution.view_contributions.values())
+    assert [record.iteration for record in solution.history] == list(range(len(solution.history)))
+    for embedding in solution.view_embeddings.values():
+        assert embedding.shape[0] == n
+        assert np.isfinite(embedding).all()

@@ -1,0 +1,69 @@
+"""Defaults on real data: exactly c components, no warning, and the quality the issue asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from mscam_dask.metrics import clustering_accuracy, normalized_mutual_information
+from tests.benchmark_fits import default_fit
+from tests.conftest import BenchmarkData
+from tests.synthetic import assert_partition_and_graph_agree
+
+Loader = Callable[[str], BenchmarkData]
+
+slow = (pytest.mark.slow, pytest.mark.timeout(900))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "handwritten",
+        "msrcv1",
+        "mnist4",
+        pytest.param("caltech101_7", marks=slow),
+        pytest.param("flowers17", marks=slow),
+        pytest.param("bbc", marks=slow),
+        pytest.param("cora", marks=slow),
+        pytest.param("reuters1200", marks=slow),
+        pytest.param("proteinfold", marks=slow),
+    ],
+)
+def test_defaults_end_with_exactly_c_components(name: str, benchmark_data: Loader) -> None:
+    # warnings are errors in this suite: none may come from a fit with defaults
+    data = benchmark_data(name)
+    model = default_fit(name, data)
+    n_clusters = len(np.unique(data.labels))
+    assert model.n_connected_components_ == n_clusters
+    assert_partition_and_graph_agree(model.solution_, n_clusters=n_clusters)
+    assert model.view_names_ == data.names
+    # what was found odd in the data is counted right
+    zero_rows = {
+        finding.view: finding.count
+        for finding in model.data_findings_
+        if finding.kind == "zero rows"
+    }
+    expected = {
+        view: int(np.sum(~rows.any(axis=1)))
+        for view, rows in zip(data.names, data.views, strict=True)
+    }
+    assert zero_rows == {view: count for view, count in expected.items() if count}
+
+
+def test_handwritten_reaches_the_papers_quality(benchmark_data: Loader) -> None:
+    data = benchmark_data("handwritten")
+    labels = default_fit("handwritten", data).labels_
+    assert clustering_accuracy(data.labels, labels) >= 0.978
+    assert normalized_mutual_information(data.labels, labels) >= 0.948
+
+
+def test_handwritten_is_predicted_as_it_was_clustered(benchmark_data: Loader) -> None:
+    data = benchmark_data("handwritten")
+    model = default_fit("handwritten", data)
+    some = np.arange(0, 2000, 10)
+    predicted = model.predict(
+        {name: view[some] for name, view in zip(data.names, data.views, strict=True)}
+    )
+    assert np.mean(predicted == model.labels_[some]) >= 0.95

@@ -1,0 +1,144 @@
+"""What must not matter: order of views, order of samples, unit of a view, seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask import MSCAM, MSCAN
+from tests.benchmark_fits import default_fit, fit_views
+from tests.conftest import BenchmarkData
+from tests.synthetic import gaussian_views
+
+Loader = Callable[[str], BenchmarkData]
+Array = NDArray[np.float64]
+
+FACTORS = (1e-7, 3.0, 1e9, 0.2, 41.0, 1e-3)
+SEEDS = (1, 2, 3, 4, 5)
+
+
+def same_partition(left: NDArray[np.int64], right: NDArray[np.int64]) -> bool:
+    return bool(adjusted_rand_score(left, right) == 1.0)
+
+
+# ---------------------------------------------------------------------------------------------
+# Synthetic: clusters that overlap a little, so that the whole path is walked
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[MSCAM, MSCAN])
+def estimator(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def synthetic_views() -> dict[str, Array]:
+    views, _ = gaussian_views(21, n_samples=100, n_clusters=4, spread=1.0, dims=(5, 9, 16))
+    return {"a": views[0], "b": views[1], "c": views[2]}
+
+
+def labels_of(estimator: Any, views: dict[str, Array], **parameters: Any) -> NDArray[np.int64]:
+    labels: NDArray[np.int64] = (
+        estimator(4, n_jobs=1, max_outer_iter=4, **parameters).fit(views).labels_
+    )
+    return labels
+
+
+@pytest.fixture(scope="module")
+def plain(estimator: Any) -> NDArray[np.int64]:
+    return labels_of(estimator, synthetic_views())
+
+
+@pytest.mark.parametrize("order", ["cba", "bca", "acb"])
+def test_order_of_views(estimator: Any, plain: NDArray[np.int64], order: str) -> None:
+    views = synthetic_views()
+    assert same_partition(labels_of(estimator, {name: views[name] for name in order}), plain)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_order_of_samples(estimator: Any, plain: NDArray[np.int64], seed: int) -> None:
+    order = np.random.default_rng(seed).permutation(len(plain))
+    views = {name: view[order] for name, view in synthetic_views().items()}
+    assert same_partition(labels_of(estimator, views), plain[order])
+
+
+def test_unit_of_each_view(estimator: Any, plain: NDArray[np.int64]) -> None:
+    views = synthetic_views()
+    scaled = {
+        name: view * factor for (name, view), factor in zip(views.items(), FACTORS, strict=False)
+    }
+    assert same_partition(labels_of(estimator, scaled), plain)
+
+
+def test_sign_of_a_view_and_order_of_its_columns(estimator: Any, plain: NDArray[np.int64]) -> None:
+    views = synthetic_views()
+    assert same_partition(
+        labels_of(estimator, {"a": -views["a"], "b": views["b"][:, ::-1], "c": views["c"]}), plain
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_seed(estimator: Any, plain: NDArray[np.int64], seed: int) -> None:
+    assert same_partition(labels_of(estimator, synthetic_views(), random_state=seed), plain)
+
+
+def test_names_of_views(estimator: Any, plain: NDArray[np.int64]) -> None:
+    views = synthetic_views()
+    renamed = {"a/b": views["a"], "0/view": views["b"], " ": views["c"]}
+    assert same_partition(labels_of(estimator, renamed), plain)
+
+
+# ---------------------------------------------------------------------------------------------
+# Handwritten: everything at once in the fast tier, one by one in the slow one
+# ---------------------------------------------------------------------------------------------
+
+
+def test_handwritten_everything_at_once(benchmark_data: Loader) -> None:
+    data = benchmark_data("handwritten")
+    order = np.random.default_rng(0).permutation(len(data.labels))
+    model = fit_views(data, data.names[::-1], samples=order, factors=FACTORS, random_state=11)
+    assert same_partition(model.labels_, default_fit("handwritten", data).labels_[order])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_handwritten_order_of_views(benchmark_data: Loader) -> None:
+    data = benchmark_data("handwritten")
+    names = [data.names[i] for i in np.random.default_rng(1).permutation(len(data.names))]
+    assert same_partition(fit_views(data, names).labels_, default_fit("handwritten", data).labels_)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_handwritten_order_of_samples(benchmark_data: Loader) -> None:
+    data = benchmark_data("handwritten")
+    order = np.random.default_rng(2).permutation(len(data.labels))
+    assert same_partition(
+        fit_views(data, data.names, samples=order).labels_,
+        default_fit("handwritten", data).labels_[order],
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_handwritten_unit_of_each_view(benchmark_data: Loader) -> None:
+    data = benchmark_data("handwritten")
+    assert same_partition(
+        fit_views(data, data.names, factors=FACTORS).labels_,
+        default_fit("handwritten", data).labels_,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_handwritten_seed(benchmark_data: Loader, seed: int) -> None:
+    data = benchmark_data("handwritten")
+    assert same_partition(
+        fit_views(data, data.names, random_state=seed).labels_,
+        default_fit("handwritten", data).labels_,
+    )
