@@ -16,7 +16,7 @@ from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import judge, mean_score, spectrum_of
 from mscam_dask.engine.path import PathState, embed_views, outer_iteration
 from mscam_dask.engine.selection import Start, choose_setting
-from mscam_dask.engine.setup import Foundation, Prepared, lay_foundation, prepare
+from mscam_dask.engine.setup import Foundation, Prepared, anchor_space, lay_foundation, prepare
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
@@ -115,7 +115,7 @@ def run_fit(
             ),
         )
         if trivial is not None:
-            prepared = prepare(foundation, parameters, executor, key="trivial")
+            prepared = prepare(foundation, parameters, executor, key="trivial", last=True)
             n_neighbors = min(parameters.n_neighbors, data.n_samples - 1)
             course = _Course(parameters, prepared, n_neighbors, (), [])
             ending = _closed(*trivial, course, executor)
@@ -198,9 +198,9 @@ def _closed(labels: Any, status: Status, course: _Course, executor: Executor) ->
     prepared = course.prepared
     partitions = executor.submit(judge_tasks.single, labels, key="partitions/closed")
     (view_scores,) = judge(prepared, partitions, executor, key="closed")
-    graph = executor.submit(
-        limit_step, prepared.anchors, labels, course.n_neighbors, key="limit_step"
-    )
+    anchors = anchor_space(prepared.views, course.parameters, executor, key="closed")
+    graph = executor.submit(limit_step, anchors, labels, course.n_neighbors, key="limit_step")
+    executor.release([anchors])
     components = executor.submit(graph_tasks.components_of, graph, key="components/closed")
     return _Ending(graph, components, status, mean_score(view_scores), view_scores)
 

@@ -176,17 +176,37 @@ class ThreadExecutor(PinnedBlas):
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
         """See `Executor.submit`."""
         assert self._pool is not None, "submit outside of the executor's context"
-        return self._pool.submit(_run, function, args)
+        # the task holds what it waits for itself: handles may be released before it runs
+        return _Pending(self._pool.submit(_run, function, [_future(arg) for arg in args]))
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         """See `Executor.gather`."""
-        return [handle.result() for handle in handles]
+        return [handle.future.result() for handle in handles]
 
     def release(self, handles: Sequence[Handle]) -> None:
-        """See `Executor.release`. Dropping the handle frees the result."""
+        """See `Executor.release`."""
+        for handle in handles:
+            handle.future = None
 
 
-def _run(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+class _Pending:
+    """The handle of the thread executor: a future, until it is released."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
+        self.future: concurrent.futures.Future[Any] | None = future
+
+
+def _future(argument: Any) -> Any:
+    if isinstance(argument, _Pending):
+        return argument.future
+    if isinstance(argument, list):
+        return [_future(item) for item in argument]
+    return argument
+
+
+def _run(function: Callable[..., Any], args: list[Any]) -> Any:
     return function(*(_result(arg) for arg in args))
 
 

@@ -12,7 +12,14 @@ from collections.abc import Sequence
 
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import Best, judge, mean_score, spectrum_of
-from mscam_dask.engine.setup import FirstGraph, Foundation, Prepared, first_graph, prepare
+from mscam_dask.engine.setup import (
+    FirstGraph,
+    Foundation,
+    Prepared,
+    anchor_space,
+    first_graph,
+    prepare,
+)
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
@@ -60,34 +67,35 @@ def choose_setting(
     Start, SelectionEnded
     """
     began = time.perf_counter()
-    prepared = [
-        prepare(foundation, candidate, executor, key=f"setting-{index}")
-        for index, candidate in enumerate(candidates)
-    ]
-    starts = [
-        _start(ready, candidate, executor, key=f"setting-{index}")
-        for index, (ready, candidate) in enumerate(zip(prepared, candidates, strict=True))
-    ]
-    chosen = 0
-    for index, start in enumerate(starts):
-        leader = starts[chosen].best.score
-        if start.best.score > leader + start.parameters.tol * abs(leader):
-            chosen = index
-    for index, start in enumerate(starts):
-        if index != chosen:
-            _forget(start, executor)
-    records = tuple(
-        SettingRecord(
-            scale=start.parameters.scale,
-            alpha=start.parameters.alpha,
-            n_neighbors=start.first.n_neighbors,
-            n_connected_components=start.first.n_components,
-            score=start.best.score,
+    records: list[SettingRecord] = []
+    chosen, leader = 0, None
+    for index, candidate in enumerate(candidates):
+        key = f"setting-{index}"
+        last = all(later.scale != candidate.scale for later in candidates[index + 1 :])
+        prepared = prepare(foundation, candidate, executor, key=key, last=last)
+        start = _start(prepared, candidate, executor, key=key)
+        records.append(
+            SettingRecord(
+                scale=candidate.scale,
+                alpha=candidate.alpha,
+                n_neighbors=start.first.n_neighbors,
+                n_connected_components=start.first.n_components,
+                score=start.best.score,
+            )
         )
-        for start in starts
+        # one setting beside the best is held at a time: anchors of all views are large
+        if leader is None:
+            leader = start
+        elif start.best.score > leader.best.score + candidate.tol * abs(leader.best.score):
+            _forget(leader, executor)
+            chosen, leader = index, start
+        else:
+            _forget(start, executor)
+    assert leader is not None, "there is at least one candidate"
+    ended = SelectionEnded(
+        settings=tuple(records), chosen=chosen, seconds=time.perf_counter() - began
     )
-    ended = SelectionEnded(settings=records, chosen=chosen, seconds=time.perf_counter() - began)
-    return starts[chosen], ended
+    return leader, ended
 
 
 def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str) -> Start:
@@ -97,14 +105,16 @@ def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, ke
         components = executor.submit(
             graph_tasks.components_of, first.graph, key=f"components/{key}"
         )
+        anchors = anchor_space(prepared.views, parameters, executor, key=f"{key}/merge")
         labels = executor.submit(
             merge_components,
-            prepared.anchors,
+            anchors,
             components,
             parameters.n_clusters,
             key=f"merge_components/{key}",
         )
         partitions = executor.submit(judge_tasks.single, labels, key=f"partitions/{key}")
+        executor.release([anchors])
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
         partitions = executor.submit(
@@ -127,7 +137,7 @@ def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, ke
 
 def _forget(start: Start, executor: Executor) -> None:
     prepared = start.prepared
-    handles = [*prepared.views, *prepared.blocks, prepared.anchors, start.first.graph]
+    handles = [*prepared.views, *prepared.blocks, start.first.graph]
     handles.append(start.best.labels)
     if start.spectrum is not None:
         handles.append(start.spectrum)

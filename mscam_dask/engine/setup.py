@@ -20,6 +20,7 @@ __all__ = [
     "FirstGraph",
     "Foundation",
     "Prepared",
+    "anchor_space",
     "build_graph",
     "first_graph",
     "lay_foundation",
@@ -69,8 +70,6 @@ class Prepared:
     n_samples : int
     views, neutral : tuple of handles, one per view
         Prepared views and neutral graphs.
-    anchors : handle
-        Anchor space of all views, (n, Σr).
     blocks : tuple of handles
         Anchor candidates, one per block of rows.
     """
@@ -79,7 +78,6 @@ class Prepared:
     n_samples: int
     views: tuple[Handle, ...]
     neutral: tuple[Handle, ...]
-    anchors: Handle
     blocks: tuple[Handle, ...]
 
 
@@ -159,17 +157,21 @@ def _collected(refusals: list[DataError]) -> Iterator[None]:
 
 
 def prepare(
-    foundation: Foundation, parameters: Parameters, executor: Executor, *, key: str
+    foundation: Foundation, parameters: Parameters, executor: Executor, *, key: str, last: bool
 ) -> Prepared:
-    """The prepared views and the anchor candidates of one setting."""
+    """The prepared views and the anchor candidates of one setting.
+
+    After the `last` one of a scaling its factored views are given up: they are as large as the
+    data.
+    """
     n = foundation.n_samples
     views = [
         executor.submit(view_tasks.prepare, view, parameters.alpha, key=f"prepare/{key}/{name}")
         for view, name in zip(foundation.factored[parameters.scale], foundation.names, strict=True)
     ]
-    anchors = executor.submit(
-        view_tasks.stack_anchors, views, parameters.alpha, key=f"stack_anchors/{key}"
-    )
+    if last:
+        executor.release(foundation.factored[parameters.scale])
+    anchors = anchor_space(views, parameters, executor, key=key)
     blocks = [
         executor.submit(
             anchor_candidates,
@@ -181,7 +183,20 @@ def prepare(
         )
         for start, stop in row_ranges(n)
     ]
-    return Prepared(foundation.names, n, tuple(views), foundation.neutral, anchors, tuple(blocks))
+    executor.release([anchors])
+    return Prepared(foundation.names, n, tuple(views), foundation.neutral, tuple(blocks))
+
+
+def anchor_space(
+    views: Sequence[Handle], parameters: Parameters, executor: Executor, *, key: str
+) -> Handle:
+    """Anchor space of all views side by side, (n, Σr).
+
+    The largest array of a fit: made when it is needed, and given up by whoever asked for it.
+    """
+    return executor.submit(
+        view_tasks.stack_anchors, list(views), parameters.alpha, key=f"stack_anchors/{key}"
+    )
 
 
 def build_graph(

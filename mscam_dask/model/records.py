@@ -47,7 +47,7 @@ class ViewRecord:
     ----------
     view : str
     primal_residual, dual_residual : float
-        ‖W − F‖_F and μ‖ΔF‖_F at the last inner iteration, both divided by √c
+        ‖W − F‖_F and the change ‖ΔF‖_F at the last inner iteration, both divided by √c
         (for MSCAN: relative residual of the linear solves, and 0).
     inner_iterations : int
     converged : bool

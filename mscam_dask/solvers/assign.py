@@ -12,6 +12,9 @@ from mscam_dask.kernels.simplex import adaptive_neighbor_weights
 
 __all__ = ["assign_by_neighbors"]
 
+# Distances of one block of queries to one block of training samples.
+_BLOCK_BYTES = 16 * 2**20
+
 
 def assign_by_neighbors(
     queries: NDArray[np.float64],
@@ -40,20 +43,24 @@ def assign_by_neighbors(
     Notes
     -----
     The row of A that Eq. (29) would give the query among the training samples, without
-    changing the fit. O(m n Σr) flops, memory of one block. Ties go to the cluster of the
+    changing the fit. O(m n Σr) flops, memory of a few blocks. Ties go to the cluster of the
     lower number.
     """
     m, n = len(queries), len(labels)
     wanted = min(n_neighbors + 1, n)
-    nearest = np.empty((m, 0))
-    indices = np.empty((m, 0), dtype=np.int64)
+    nearest = np.full((m, wanted), np.inf)
+    indices = np.full((m, wanted), n, dtype=np.int64)
     for start, block in anchor_blocks:
-        distances = np.hstack([nearest, squared_distances(queries, block)])
         positions = np.arange(start, start + len(block), dtype=np.int64)
-        pool = np.hstack([indices, np.broadcast_to(positions, (m, len(block)))])
-        order = np.lexsort((pool, distances), axis=-1)[:, :wanted]
-        nearest = np.take_along_axis(distances, order, axis=1)
-        indices = np.take_along_axis(pool, order, axis=1)
+        step = max(1, _BLOCK_BYTES // (8 * (wanted + len(block))))
+        for first in range(0, m, step):
+            rows = slice(first, min(first + step, m))
+            distances = np.hstack([nearest[rows], squared_distances(queries[rows], block)])
+            shape = (rows.stop - rows.start, len(block))
+            pool = np.hstack([indices[rows], np.broadcast_to(positions, shape)])
+            order = np.lexsort((pool, distances), axis=-1)[:, :wanted]
+            nearest[rows] = np.take_along_axis(distances, order, axis=1)
+            indices[rows] = np.take_along_axis(pool, order, axis=1)
     if wanted == 1:
         return np.asarray(labels[indices[:, 0]], dtype=np.int64)
     weights = adaptive_neighbor_weights(nearest)

@@ -162,12 +162,14 @@ def reduced_problem(
     s2 = basis.singular_values_squared
     gains = s2 / (s2 + alpha)
     used = gains >= min(smallest_gain, 0.5 * float(gains[0]))
-    q, s2 = basis.vectors[:, used], s2[used]
+    s2 = s2[used]
+    q = basis.vectors[:, used]
     rest = graph_vectors - q @ (q.T @ graph_vectors)
     rest -= q @ (q.T @ rest)
     left, lengths, _ = scipy.linalg.svd(rest, full_matrices=False)
     added = left[:, lengths > _NEW_DIRECTION]
     subspace = np.hstack([q, added])
+    del q, rest, left  # as large as the subspace
     restricted = np.asarray(subspace.T @ (laplacian @ subspace), dtype=np.float64)
     restricted = 0.5 * (restricted + restricted.T)
     return ReducedProblem(

@@ -226,10 +226,11 @@ def prepare_view(view: FactoredView, *, alpha: float) -> PreparedView:
     """
     gains = ridge_gains(view.basis.singular_values_squared, alpha)
     keep = gains > GAIN_TOLERANCE * gains[0]
-    kept = Basis(
-        np.ascontiguousarray(view.basis.vectors[:, keep]),
-        view.basis.singular_values_squared[keep],
-    )
+    kept = view.basis
+    if not keep.all():
+        kept = Basis(
+            np.ascontiguousarray(kept.vectors[:, keep]), kept.singular_values_squared[keep]
+        )
     weight = 1.0 / mean_squared_distance(anchor_coordinates(kept, alpha))
     loadings = view.encoder.loadings[:, keep] * (np.sqrt(weight) * gains[keep])
     encoder = dataclasses.replace(view.encoder, loadings=np.ascontiguousarray(loadings))

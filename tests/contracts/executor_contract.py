@@ -172,6 +172,15 @@ class ExecutorContract:
         third = executor.submit(total, second, 1.0, key="third")
         assert executor.gather([third]) == [4.0]
 
+    def test_arguments_may_be_released_before_their_task_runs(self, executor: Executor) -> None:
+        blockers = [
+            executor.submit(late, 0.0, 0.05, key=f"blocker/{i}") for i in range(executor.n_workers)
+        ]
+        first = executor.submit(value, 2.0, key="early/first")
+        second = executor.submit(total_of_list, [first, 1.0], 1.0, key="early/second")
+        executor.release([*blockers, first])
+        assert executor.gather([second]) == [3.0]
+
     def test_releasing_nothing_and_releasing_twice(self, executor: Executor) -> None:
         executor.release([])
         handle = executor.submit(value, 2.0, key="released_twice")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +17,13 @@ from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.errors import NoWorkersError
 from tests.clusters import local_client
-from tests.contracts.executor_contract import ExecutorContract, current_thread, late, value
+from tests.contracts.executor_contract import (
+    ExecutorContract,
+    current_thread,
+    late,
+    ramp,
+    value,
+)
 
 
 def blas_threads(_: float) -> list[int]:
@@ -24,6 +32,22 @@ def blas_threads(_: float) -> list[int]:
 
 def openmp_threads(_: float) -> int:
     return int(_openmp_effective_n_threads())
+
+
+def assert_release_frees(executor: Executor) -> None:
+    """A driver that still holds the handle does not hold the result."""
+    handle = executor.submit(ramp, 1000, key="held/0")
+    (array,) = executor.gather([handle])
+    alive = weakref.ref(array)
+    del array
+    assert alive() is not None
+    executor.release([handle])
+    for _ in range(100):  # a pool thread may still be returning
+        if alive() is None:
+            break
+        gc.collect()
+        time.sleep(0.01)
+    assert alive() is None
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +73,18 @@ class TestSerial(ExecutorContract):
     def test_runs_one_task_at_a_time(self, executor: Executor) -> None:
         assert executor.n_workers == 1
 
+    def test_release_frees_the_memory(self, executor: Executor) -> None:
+        assert_release_frees(executor)
+
 
 class TestThreads(ExecutorContract):
     @pytest.fixture(params=[1, 2, 4])
     def executor(self, request: pytest.FixtureRequest) -> Iterator[Executor]:
         with ThreadExecutor(request.param) as executor:
             yield executor
+
+    def test_release_frees_the_memory(self, executor: Executor) -> None:
+        assert_release_frees(executor)
 
     def test_more_waiting_tasks_than_threads_do_not_lock(self, executor: Executor) -> None:
         # every task of a level waits for all of the level before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
+from mscam_dask.solvers import assign
 from mscam_dask.solvers.assign import assign_by_neighbors
 from tests.solvers import naive
 
@@ -71,6 +74,21 @@ def test_queries_one_by_one_or_together() -> None:
         for query in queries
     ]
     assert_array_equal(together, alone)
+
+
+def test_memory_does_not_grow_with_queries_times_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    anchors, labels = rng.standard_normal((1500, 3)), rng.integers(0, 4, 1500)
+    whole = assign_by_neighbors(anchors, [(0, anchors)], labels, n_neighbors=9)
+    monkeypatch.setattr(assign, "_BLOCK_BYTES", 2**20)
+    tracemalloc.start()
+    try:
+        split = assign_by_neighbors(anchors, [(0, anchors)], labels, n_neighbors=9)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert_array_equal(split, whole)
+    assert peak < 8 * 1500 * 1500 / 2
 
 
 def test_training_samples_of_compact_clusters_keep_their_label() -> None:

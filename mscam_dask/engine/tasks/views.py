@@ -89,7 +89,12 @@ def prepare(timed: TimedView, alpha: float) -> PreparedView:
 
 def stack_anchors(views: list[PreparedView], alpha: float) -> NDArray[np.float64]:
     """Anchor space of all views: (n, Σr), mean squared distance over pairs equal to one."""
-    stacked = np.hstack([view.anchors(alpha) for view in views])
+    ranks = [view.basis.rank for view in views]
+    stacked = np.empty((len(views[0].basis.vectors), sum(ranks)))
+    start = 0
+    for view, rank in zip(views, ranks, strict=True):
+        stacked[:, start : start + rank] = view.anchors(alpha)
+        start += rank
     stacked /= np.sqrt(len(views))
     return stacked
 
