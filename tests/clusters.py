@@ -24,6 +24,7 @@ def local_client(
             dashboard_address=":0",
             **options,
         ) as cluster,
-        Client(cluster) as client,  # type: ignore[no-untyped-call]
+        # as the default client it would change how xarray and Dask behave in other tests
+        Client(cluster, set_as_default=False) as client,  # type: ignore[no-untyped-call]
     ):
         yield client

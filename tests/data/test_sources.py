@@ -17,6 +17,7 @@ from scipy import sparse
 
 from mscam_dask.data.sources import ArrayRows, DaskRows, RowSource, row_ranges, view_digest
 from mscam_dask.errors import DataError
+from tests.clusters import local_client
 from tests.data.conftest import dask_array, finite_tables
 
 
@@ -162,10 +163,7 @@ def test_dask_array_of_unknown_length_is_refused() -> None:
 
 
 def test_dask_array_persisted_on_a_cluster_is_refused() -> None:
-    distributed = pytest.importorskip("distributed")
-    with distributed.Client(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
-    ):
+    with local_client(1, processes=False) as client, client.as_current():
         persisted = da.ones((6, 2), chunks=3).persist()
         with pytest.raises(DataError, match=r"persisted on a cluster.*before \.persist\(\)"):
             DaskRows(persisted, "v")
