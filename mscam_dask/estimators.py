@@ -101,7 +101,7 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
                 f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
             )
         data = self._views(X, reset=True)
-        candidates = self._candidates(data.n_samples)
+        candidates = self._candidates(data)
         first = candidates[0]
         report = validate(data, n_clusters=first.n_clusters, n_neighbors=first.n_neighbors)
         solution = self._solve(data, candidates)
@@ -120,7 +120,7 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         self._training = data
         return self
 
-    def _candidates(self, n_samples: int) -> tuple[Parameters, ...]:
+    def _candidates(self, data: MultiViewData) -> tuple[Parameters, ...]:
         """The settings to try: what the user fixed is fixed, what is None is chosen."""
         if self.selection not in ("auto", None):
             raise ConfigurationError(
@@ -132,13 +132,16 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             for name in ("scale", "alpha", "n_neighbors")
             if getattr(self, name) is not None
         }
+        if all(source.metric != "features" for source in data.views):
+            fixed["scale"] = tried[0]["scale"]  # scalings concern feature views alone
+        seed = self._seed()
         settings: list[dict[str, Any]] = []
         for setting in tried:
-            fitting = min(setting["n_neighbors"], max(1, n_samples - 1))
+            fitting = min(setting["n_neighbors"], max(1, data.n_samples - 1))
             limited = {**setting, "n_neighbors": fitting, **fixed}
             if limited not in settings:
                 settings.append(limited)
-        return tuple(self._parameters(setting) for setting in settings)
+        return tuple(self._parameters({**setting, "seed": seed}) for setting in settings)
 
     def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
         executor = self._executor(data)
@@ -419,7 +422,6 @@ class MSCAM(_ConsensusClustering):
             metric_ridge=self.metric_ridge,
             max_outer_iter=self.max_outer_iter,
             tol=self.tol,
-            seed=self._seed(),
         )
 
 
@@ -493,5 +495,4 @@ view_names_, view_contributions_, history_, data_findings_
             graph_weight=self.graph_weight,
             max_outer_iter=self.max_outer_iter,
             tol=self.tol,
-            seed=self._seed(),
         )

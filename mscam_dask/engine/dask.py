@@ -69,7 +69,11 @@ class DaskExecutor:
     def memory_limit_bytes(self) -> int | None:
         """See `Executor.memory_limit_bytes`."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
+        limits = [
+            worker["memory_limit"] // worker["nthreads"]
+            for worker in workers
+            if worker["memory_limit"]
+        ]
         return min(limits) if limits else None
 
     def __enter__(self) -> Self:

@@ -32,7 +32,10 @@ class Executor(Protocol):
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """Memory of the smallest worker; None when there is no limit to know."""
+        """Memory for one task at a time: that of the smallest worker over its threads.
+
+        None when there is no limit to know.
+        """
         ...
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:

@@ -153,8 +153,8 @@ class ThreadExecutor(PinnedBlas):
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """See `Executor.memory_limit_bytes`: what this machine has free."""
-        return available_memory_bytes()
+        """See `Executor.memory_limit_bytes`: what this machine has free, over the threads."""
+        return available_memory_bytes() // self.n_workers
 
     def __enter__(self) -> Self:
         self._pool = concurrent.futures.ThreadPoolExecutor(

@@ -90,11 +90,12 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
     tasks = []
     for source in data.views:
         d, r = source.shape[1], ranks[source.name]
+        stream = min(_STREAM_BYTES, 2 * _FLOAT * n * d)
         square = 0 if source.metric == "features" and d <= n else 3 * n * n
         factor = square + d * d * (d <= n) * 3 + 3 * n * r
         tasks += [
-            TaskMemory(f"prepare {source.name}", _FLOAT * factor + _STREAM_BYTES),
-            TaskMemory(f"neutral graphs of {source.name}", _FLOAT * 3 * n * d + _STREAM_BYTES),
+            TaskMemory(f"prepare {source.name}", _FLOAT * factor + stream),
+            TaskMemory(f"neutral graphs of {source.name}", _FLOAT * 3 * n * d + stream),
             TaskMemory(
                 f"sub-solve {source.name}",
                 _FLOAT * (n * r + 3 * n * (r + n_pairs) + 4 * n * n_pairs + 4 * (r + n_pairs) ** 2),
@@ -103,7 +104,10 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
     edges = _FLOAT * rows * n_candidates
     tasks += [
         TaskMemory("stack anchors", _FLOAT * 2 * n * total_rank),
-        TaskMemory("anchor candidates", _FLOAT * 2 * n * total_rank + 6 * edges + _STREAM_BYTES),
+        TaskMemory(
+            "anchor candidates",
+            _FLOAT * 2 * n * total_rank + 6 * edges + min(_STREAM_BYTES, 2 * _FLOAT * n * rows),
+        ),
         TaskMemory(
             "graph spectrum", _FLOAT * 8 * n * n_pairs + 6 * _INDEX * n * _degree(parameters)
         ),
@@ -136,7 +140,7 @@ def check_memory(data: MultiViewData, parameters: Parameters, executor: Executor
     if need > limit:
         largest = plan.tasks[0]
         raise MemoryPlanError(
-            f"this fit needs up to {need / _GIB:.2f} GiB on a worker and the smallest has "
+            f"this fit needs up to {need / _GIB:.2f} GiB for a worker thread and the smallest has "
             f"{limit / _GIB:.2f} GiB: {largest.peak_bytes / _GIB:.2f} GiB for {largest.task!r}, "
             f"the rest for what {executor.n_workers} worker(s) hold together "
             f"({plan.held_bytes / _GIB:.2f} GiB). Give workers more memory, use more workers, or "
