@@ -145,7 +145,7 @@ class Parameters:
     scale: Scale = "standard"
     max_outer_iter: int = 30
     tol: float = 1e-3
-    patience: int = 8
+    patience: int = 6
     smallest_gain: float = 0.1
     n_candidates: int | None = None
     admm: AdmmSettings = AdmmSettings()
