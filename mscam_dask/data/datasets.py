@@ -1,7 +1,7 @@
 """Data to try: real digits that need no download, and synthetic unions of subspaces.
 
 The UCI Multiple Features digits are in `mscam_dask.data.mfeat`; their loaders are
-available here too.
+available here too, and the corrupted mixture of the paper (`mscam_dask.data.mixtures`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ import numpy as np
 
 from mscam_dask.data.features import FAMILIES
 from mscam_dask.data.mfeat import fetch_mfeat, load_mfeat
+from mscam_dask.data.mixtures import corrupted_mixture
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError
 
-__all__ = ["digits_views", "fetch_mfeat", "load_mfeat", "subspace_mixture"]
+__all__ = [
+    "corrupted_mixture",
+    "digits_views",
+    "fetch_mfeat",
+    "load_mfeat",
+    "subspace_mixture",
+]
 
 
 def digits_views(
