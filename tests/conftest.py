@@ -17,10 +17,14 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests.browser import artifacts_folder, missing_browser, open_browser
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
+
+    from tests.browser import Browser
 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -77,3 +81,13 @@ def benchmark_data() -> Callable[[str], BenchmarkData]:
         return _load(path)
 
     return load
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    """A new headless Chromium; the test is skipped, with the reason, where there is none."""
+    reason = missing_browser()
+    if reason is not None:
+        pytest.skip(reason)
+    with open_browser(artifacts_folder(tmp_path)) as opened:
+        yield opened

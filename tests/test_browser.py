@@ -1,0 +1,41 @@
+"""The browser that other tests look at pages with: it sees text, errors and requests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.browser import Browser
+
+_PAGE = """<!doctype html><meta charset="utf-8"><title>t</title><p>seen</p>
+<p style="display:none">hidden</p><div id="host"></div>
+<script>document.getElementById("host").attachShadow({mode: "open"}).innerHTML = "<b>deep</b>";</script>
+"""
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "page.html"
+    path.write_text(_PAGE, encoding="utf-8")
+    return path
+
+
+def test_what_can_be_read_and_nothing_else(browser: Browser, page: Path) -> None:
+    browser.open(page.as_uri())
+    assert browser.text == "seen deep"
+    assert browser.complaints() == []
+    assert browser.requests() == [page.as_uri()]
+    assert browser.screenshot("page").read_bytes().startswith(b"\x89PNG")
+
+
+def test_errors_and_requests_are_noticed(browser: Browser, page: Path) -> None:
+    with page.open("a", encoding="utf-8") as stream:
+        stream.write("<img src='absent.png'><script>throw Error('on purpose')</script>")
+    browser.open(page.as_uri())
+    complaints = browser.complaints()
+    assert any("on purpose" in complaint for complaint in complaints)
+    assert any("absent.png" in complaint for complaint in complaints)
+    assert any(address.endswith("absent.png") for address in browser.requests())
+    with pytest.raises(AssertionError, match=r"never true: not within 0\.2 s"):
+        browser.wait_for("never true", lambda: False, at_most_s=0.2)
