@@ -81,9 +81,9 @@ def run_pipeline(
     settings
         From `mscam_dask.pipeline.config.read_config`.
     output
-        The run directory: missing, empty, or (with `overwrite`) of a run that has ended.
+        The run directory: missing, empty, or (with `overwrite`) of an earlier run.
     overwrite
-        Replace the files of an ended run.
+        Replace the files of an earlier run.
     insecure
         Allow a scheduler on another computer without encryption.
     observers
@@ -109,15 +109,16 @@ def run_pipeline(
         started=_now(),
         versions=software_versions(),
     )
-    directory = RunDirectory.claim(output, record, overwrite=overwrite)
-    directory.write(directory.pipeline, settings_text(settings).encode())
-    with directory.events.open("wb") as stream:
-        run = _Run(settings, directory, record, (*observers, JsonLines(stream)))
-        try:
-            run.all_steps()
-        except BaseException as error:
-            run.failed(error)
-            raise
+    with RunDirectory.hold(output) as directory:
+        directory.claim(record, overwrite=overwrite)
+        directory.write(directory.pipeline, settings_text(settings).encode())
+        with directory.events.open("wb") as stream:
+            run = _Run(settings, directory, record, (*observers, JsonLines(stream)))
+            try:
+                run.all_steps()
+            except BaseException as error:
+                run.failed(error)
+                raise
     return RunOutcome(directory, run.record)
 
 

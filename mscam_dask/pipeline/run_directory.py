@@ -7,6 +7,7 @@
         labels.csv      sample, cluster
         data.zarr/      what was clustered, unless the pipeline named a store
         result.zarr/    see `mscam_dask.data.results`
+        .lock           see `mscam_dask.pipeline.lock`
 
 Every file but events.jsonl is written aside, synced and renamed, so it is whole or not there.
 """
@@ -14,18 +15,24 @@ Every file but events.jsonl is written aside, synced and renamed, so it is whole
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mscam_dask.data.store_writer import full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.pipeline.lock import LOCK_NAME, RunLock
 from mscam_dask.pipeline.record import RunRecord, decode_record, encode_record
 
 __all__ = ["RunDirectory"]
 
 _RECORD = "run.json"
+_FIRST_PARTIAL = re.compile(rf"\.{re.escape(_RECORD)}\.[0-9a-f]{{8}}\.partial")
+_PARTIAL = re.compile(r"\.[a-z]+\.[a-z]+\.[0-9a-f]{8}\.(partial|old)")
 _OWN = ("pipeline.toml", "events.jsonl", "labels.csv", "data.zarr", "result.zarr")
 
 
@@ -72,43 +79,67 @@ class RunDirectory:
         return self.path / "result.zarr"
 
     @classmethod
-    def claim(cls, path: str | Path, record: RunRecord, *, overwrite: bool) -> RunDirectory:
-        """Take a directory for a run that starts now: make it, or empty a finished run's.
+    @contextmanager
+    def hold(cls, path: str | Path) -> Iterator[RunDirectory]:
+        """Make a directory, or take one that a run made, and keep other drivers out of it.
 
         Parameters
         ----------
         path
-            Missing, empty, or (with `overwrite`) the directory of a run that has ended.
-        record
-            The run's first record, written before anything else is touched.
-        overwrite
-            Whether files of an ended run may be removed; files that no run writes stay.
+            Missing, empty, or of a run.
 
         Raises
         ------
         ConfigurationError
-            When something else is there, or a run that has not ended.
+            When something else is there; nothing in it is touched.
+        TemporaryFailure
+            When another driver holds it, or the disk is full.
         """
-        root = Path(path).absolute()
-        directory = cls(root)
+        directory = cls(Path(path).absolute())
+        root = directory.path
         if root.exists() and not root.is_dir():
             raise ConfigurationError(f"{root} is a file; the output of a run is a directory.")
-        occupied = root.is_dir() and any(root.iterdir())
-        if occupied:
-            directory._check_replaceable(overwrite=overwrite)
-        with full_disk_is_temporary(root):
-            root.mkdir(parents=True, exist_ok=True)
-            directory.write_record(record)
-            if occupied:
-                directory._remove_own()
-        return directory
-
-    def _check_replaceable(self, *, overwrite: bool) -> None:
-        if not self.record.is_file():
+        if root.is_dir() and not directory.record.exists() and directory._holds_others():
             raise ConfigurationError(
-                f"{self.path} is not empty and no run directory (it has no {_RECORD}); it is never "
+                f"{root} is not empty and no run directory (it has no {_RECORD}); it is never "
                 "touched. Choose another output directory."
             )
+        with full_disk_is_temporary(root):
+            root.mkdir(parents=True, exist_ok=True)
+        with RunLock(root):
+            yield directory
+
+    def _holds_others(self) -> bool:
+        """Whether there is more than a run leaves that was killed before its first record."""
+        return any(
+            item.name != LOCK_NAME and not _FIRST_PARTIAL.fullmatch(item.name)
+            for item in self.path.iterdir()
+        )
+
+    def claim(self, record: RunRecord, *, overwrite: bool) -> None:
+        """Start a run here: the files of an earlier one are removed. Held by the caller.
+
+        Parameters
+        ----------
+        record
+            The run's first record, written before anything else is touched.
+        overwrite
+            Whether files of an earlier run may be removed; files that no run writes stay.
+
+        Raises
+        ------
+        ConfigurationError
+            When an earlier run is there and may not be replaced.
+        """
+        occupied = self.record.exists()
+        if occupied:
+            self._check_replaceable(overwrite=overwrite)
+        self.write_record(record)
+        self.sweep()
+        if occupied:
+            self._remove_own()
+
+    def _check_replaceable(self, *, overwrite: bool) -> None:
         try:
             earlier = self.read_record()
         except DataError as error:
@@ -116,24 +147,28 @@ class RunDirectory:
                 f"{self.path} holds no run that can be replaced: {error} Choose another output "
                 "directory."
             ) from error
-        if earlier.state == "running":
+        if overwrite:
+            return
+        if earlier.state == "finished":
             raise ConfigurationError(
-                f"{self.path} holds a run that has not ended: it is still running, or was killed. "
-                "Choose another output directory, or remove this one if nothing writes to it."
-            )
-        if not overwrite:
-            raise ConfigurationError(
-                f"{self.path} holds a run that {earlier.state} at {earlier.ended}. Choose another "
+                f"{self.path} holds a run that finished at {earlier.ended}. Choose another "
                 "output directory, or say --overwrite to replace it."
             )
+        how = "was killed" if earlier.state == "running" else f"{earlier.state} at {earlier.ended}"
+        raise ConfigurationError(
+            f"{self.path} holds a run that {how}. Continue it with mscam-dask resume, choose "
+            "another output directory, or say --overwrite to replace it."
+        )
+
+    def sweep(self) -> None:
+        """Remove what a killed run was still writing; its names are in no finished run."""
+        for item in self.path.iterdir():
+            if _PARTIAL.fullmatch(item.name):
+                _remove(item)
 
     def _remove_own(self) -> None:
         for name in _OWN:
-            item = self.path / name
-            if item.is_dir() and not item.is_symlink():
-                shutil.rmtree(item)
-            else:
-                item.unlink(missing_ok=True)
+            _remove(self.path / name)
 
     def write(self, file: Path, content: bytes) -> None:
         """Write one file of the directory aside, sync it and give it its name."""
@@ -167,3 +202,11 @@ class RunDirectory:
                 f"{self.path} is no run directory: {_RECORD} cannot be read ({error.strerror})."
             ) from error
         return decode_record(content, str(self.record))
+
+
+def _remove(item: Path) -> None:
+    """Remove a file, a tree, or a link and not what it points to."""
+    if item.is_dir() and not item.is_symlink():
+        shutil.rmtree(item)
+    else:
+        item.unlink(missing_ok=True)

@@ -39,6 +39,7 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
     root = tmp_path / "out"
     names = {item.name for item in root.iterdir()}
     assert names == {
+        ".lock",
         "pipeline.toml",
         "run.json",
         "events.jsonl",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +22,9 @@ def record(state: Literal["running", "finished", "failed"] = "finished") -> RunR
 
 
 def claim(path: Path, *, overwrite: bool = False) -> RunDirectory:
-    return RunDirectory.claim(path, record("running"), overwrite=overwrite)
+    with RunDirectory.hold(path) as directory:
+        directory.claim(record("running"), overwrite=overwrite)
+    return directory
 
 
 def ended_run(path: Path, state: Literal["running", "finished", "failed"] = "finished") -> Path:
@@ -67,15 +72,61 @@ def test_an_ended_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
     assert (path / "labels.csv").read_text() == "old"
     (path / "notes.txt").write_text("mine")
     claim(path, overwrite=True)
-    assert {item.name for item in path.iterdir()} == {"run.json", "notes.txt"}
+    assert {item.name for item in path.iterdir()} == {".lock", "run.json", "notes.txt"}
+
+
+@pytest.mark.parametrize("state", ["running", "failed"])
+def test_a_run_that_can_go_on_is_left_alone_unless_asked(
+    tmp_path: Path, state: Literal["running", "failed"]
+) -> None:
+    path = ended_run(tmp_path / "run", state)
+    with pytest.raises(ConfigurationError, match="mscam-dask resume"):
+        claim(path)
+    assert (path / "labels.csv").read_text() == "old"
+    claim(path, overwrite=True)
+    assert not (path / "labels.csv").exists()
+
+
+def test_what_a_killed_run_was_still_writing_is_swept(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / ".lock").touch()
+    (path / ".run.json.0123abcd.partial").write_text("{")
+    claim(path)  # killed before its first record: as good as empty
+    (path / ".data.zarr.0123abcd.partial").mkdir()
+    (path / ".mine.partial").touch()
+    claim(path, overwrite=True)
+    assert {item.name for item in path.iterdir()} == {".lock", "run.json", ".mine.partial"}
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
-def test_a_run_that_has_not_ended_is_left_alone(tmp_path: Path, overwrite: bool) -> None:
-    path = ended_run(tmp_path / "run", "running")
-    with pytest.raises(ConfigurationError, match="has not ended"):
+def test_a_directory_that_is_held_is_left_alone(tmp_path: Path, overwrite: bool) -> None:
+    path = ended_run(tmp_path / "run")
+    with (
+        RunDirectory.hold(path),
+        pytest.raises(TemporaryFailure, match=rf"held by process {os.getpid()} on .*, since 20"),
+    ):
         claim(path, overwrite=overwrite)
     assert (path / "labels.csv").read_text() == "old"
+    claim(path, overwrite=True)
+
+
+def test_the_lock_of_a_killed_driver_is_free(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from mscam_dask.pipeline.run_directory import RunDirectory\n"
+        "with RunDirectory.hold(sys.argv[1]):\n    print('held', flush=True); time.sleep(60)"
+    )
+    path = tmp_path / "run"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(TemporaryFailure, match=f"process {process.pid}"):
+            claim(path)
+        process.kill()
+        process.wait()
+    assert claim(path).read_record().state == "running"
 
 
 def test_a_link_is_removed_and_not_what_it_points_to(tmp_path: Path) -> None:
@@ -100,7 +151,7 @@ def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(TemporaryFailure, match=r"disk is full.*run\.json"):
         directory.write_record(record())
     assert directory.record.read_bytes() == before
-    assert [item.name for item in directory.path.iterdir()] == ["run.json"]
+    assert {item.name for item in directory.path.iterdir()} == {".lock", "run.json"}
 
 
 def test_only_a_full_disk_is_temporary(tmp_path: Path) -> None:
