@@ -1,11 +1,13 @@
 """The package's errors.
 
 Every message says what was got, what is allowed, where (which view, which rows,
-which outer iteration), and what to do. `exit_code` is what the command line returns.
+which outer iteration), and what to do. `exit_code` is what the command line returns. A message
+may quote an address or a setting; credentials in it are left out.
 """
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 __all__ = [
@@ -20,13 +22,55 @@ __all__ = [
     "StoreCorruptError",
     "TemporaryFailure",
     "WorkerLostError",
+    "redacted",
 ]
+
+_HIDDEN = "***"
+
+# No pattern reads a character twice, so that a long text takes time in proportion to its length.
+_CREDENTIALS = (
+    # scheme://user:password@host, and a token in place of both
+    (re.compile(r"(?<=://)[^\s/?#\"'<>@]{1,512}@"), f"{_HIDDEN}@"),
+    # ?token=..., &X-Amz-Signature=..., password = ..., "secret_access_key": "..."
+    (
+        re.compile(
+            r"((?:password|passwd|secret|token|signature|credential|api[-_]?key|access[-_]?key)"
+            r"[\w-]{0,32}(?:\s?=\s?[\"']?|[\"']\s?:\s?[\"']))(?!\*\*\*)[^\s&\"',;)\]}]+",
+            re.IGNORECASE,
+        ),
+        rf"\g<1>{_HIDDEN}",
+    ),
+    (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{16,}"), rf"\g<1> {_HIDDEN}"),
+    (
+        re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL),
+        rf"-----BEGIN \g<1>----- {_HIDDEN}",
+    ),
+)
+
+
+def redacted(text: str) -> str:
+    """Return a text without the credentials that it quotes.
+
+    Left out are what stands before the @ of an address, values of what is called a password,
+    token, secret, signature or key, Authorization headers, and private keys.
+
+    Examples
+    --------
+    >>> redacted("s3://user:hunter2@host/data?token=abc&part=1 is not there")
+    's3://***@host/data?token=***&part=1 is not there'
+    """
+    for pattern, replacement in _CREDENTIALS:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 class MscamError(Exception):
     """Root of everything this package raises on purpose."""
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(redacted(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class ConfigurationError(MscamError, ValueError):

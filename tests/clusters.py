@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from distributed import Client, LocalCluster
 
-__all__ = ["local_client"]
+__all__ = ["local_client", "scheduler_process", "worker_process"]
+
+_START_S = 60.0
 
 
 @contextmanager
@@ -21,10 +29,65 @@ def local_client(
             n_workers=n_workers,
             threads_per_worker=threads_per_worker,
             processes=processes,
-            dashboard_address=":0",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
             **options,
         ) as cluster,
         # as the default client it would change how xarray and Dask behave in other tests
         Client(cluster, set_as_default=False) as client,  # type: ignore[no-untyped-call]
     ):
         yield client
+
+
+@contextmanager
+def scheduler_process(
+    directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A `dask scheduler` of its own, as people start it, and its address."""
+    file = directory / "scheduler.json"
+    file.unlink(missing_ok=True)
+    command = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
+    with _dask(
+        [*command, "--scheduler-file", str(file), *arguments], directory, environment
+    ) as process:
+        yield process, _address(process, file)
+
+
+def _address(process: subprocess.Popen[bytes], file: Path) -> str:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            return str(json.loads(file.read_bytes())["address"])
+        except (FileNotFoundError, ValueError):  # not there, or not whole yet
+            time.sleep(0.05)
+    log = (file.parent / "log").read_text()
+    raise RuntimeError(f"no scheduler within {_START_S:g} s:\n{log}")
+
+
+@contextmanager
+def worker_process(
+    address: str, directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A `dask worker` without nanny: nothing starts it again."""
+    command = ["worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
+    local = ["--local-directory", str(directory)]
+    with _dask([*command, *local, *arguments], directory, environment) as process:
+        yield process
+
+
+@contextmanager
+def _dask(
+    arguments: list[str], directory: Path, environment: Mapping[str, str] | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    with (directory / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dask", *arguments],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **(environment or {})},
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()

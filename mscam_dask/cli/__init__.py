@@ -1,4 +1,4 @@
-"""The command line: `mscam-dask ingest | run | describe | doctor`.
+"""The command line: `mscam-dask ingest | run | describe | doctor | tls`.
 
 This module imports Click and nothing heavier; what a command needs is imported when it runs, so
 that `--help` and a mistyped option answer at once.
@@ -131,3 +131,22 @@ def doctor() -> int:
     from mscam_dask.cli.examine import examine
 
     return examine()
+
+
+@main.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--host", "hosts", multiple=True, metavar="NAME", help="Computer of the cluster; repeat."
+)
+@click.option("--days", type=float, default=365.0, show_default=True, help="Until they expire.")
+@click.option("--renew", is_flag=True, help="New certificates of the authority that is in DIR.")
+@guarded
+def tls(directory: Path, **options: Any) -> int:
+    """Make certificates for a cluster that encrypts.
+
+    Writes an authority and the certificates and keys of scheduler, workers and client into DIR,
+    readable by you alone, and shows the commands that use them.
+    """
+    from mscam_dask.cli.make_certificates import make_tls_directory
+
+    return make_tls_directory(directory, **options)

@@ -6,12 +6,14 @@ import functools
 import logging
 import sys
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from mscam_dask.errors import MscamError
+from mscam_dask.pipeline.redaction import without_credentials
 
 __all__ = ["guarded"]
 
@@ -22,12 +24,13 @@ def guarded(command: Callable[..., int]) -> Callable[..., None]:
     """Give a command the option --debug, and its errors a message instead of a traceback.
 
     What this package raises on purpose, and what the operating system refuses, is a message on
-    standard error; anything else is a defect and keeps its traceback.
+    standard error; anything else is a defect and keeps its traceback. Neither shows credentials.
     """
 
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
     @functools.wraps(command)
     def with_messages(*, debug: bool, **options: Any) -> None:
+        sys.excepthook = _defect
         try:
             code = command(**options)
         except MscamError as error:
@@ -45,9 +48,18 @@ def guarded(command: Callable[..., int]) -> Callable[..., None]:
     return with_messages
 
 
+def _defect(
+    kind: type[BaseException], error: BaseException, trace: types.TracebackType | None
+) -> None:
+    """Show the traceback of a defect, which may quote what it failed on."""
+    lines = "".join(traceback.format_exception(kind, error, trace))
+    click.echo(without_credentials(lines), err=True, nl=False)
+
+
 def _said(error: Exception, message: str, code: int, *, debug: bool) -> int:
     if debug:
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        lines = "".join(traceback.format_exception(error))
+        click.echo(without_credentials(lines), err=True, nl=False)
     label = click.style("Error:", fg="red", bold=True)
-    click.echo(f"{label} {message}", err=True)
+    click.echo(f"{label} {without_credentials(message)}", err=True)
     return code

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mscam_dask import __version__
 from mscam_dask.errors import ClusterError, NoWorkersError
+from mscam_dask.pipeline.encryption import check_handshake
 from mscam_dask.pipeline.settings import ExecutionTable
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
     from distributed import Client
 
     address = execution.scheduler
+    check_handshake(execution)
     with ExitStack() as stack:
         try:
             client = stack.enter_context(

@@ -12,7 +12,8 @@ import msgspec
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.document import Document, Override, read_document
 from mscam_dask.pipeline.problems import nearest, shown, type_problem
-from mscam_dask.pipeline.rules import data_problems, execution_problems
+from mscam_dask.pipeline.redaction import credential_problems
+from mscam_dask.pipeline.rules import data_problems, execution_problems, text_problems
 from mscam_dask.pipeline.settings import (
     BUILT_IN_SOURCES,
     ClusterTable,
@@ -69,7 +70,11 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
         table and key.
     """
     document = read_document(path, overrides)
-    problems: list[str] = list(_unknown_tables(document))
+    problems: list[str] = [
+        *_unknown_tables(document),
+        *text_problems(document),
+        *credential_problems(document),
+    ]
     data = _table(document, "data", DataTable, problems)
     execution = _table(document, "execution", ExecutionTable, problems)
     evaluate = _table(document, "evaluate", EvaluateTable, problems)

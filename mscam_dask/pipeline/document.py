@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,21 @@ class Document:
             return Path.cwd()
         return self.path.absolute().parent
 
+    def texts(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield every text in the tables, with the key it stands under."""
+        return _texts(self.tables, ())
+
+
+def _texts(value: object, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts(item, (*key, str(name)))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, key)
+
 
 def read_document(path: str | Path, overrides: Sequence[Override] = ()) -> Document:
     """Read a TOML file and apply overrides to it, later ones winning.
@@ -143,7 +158,7 @@ def parse_override(text: str) -> Override:
     try:
         parsed = _parse(f"value = {right}", said)
     except ConfigurationError as error:
-        if not _BARE.fullmatch(right.strip()):
+        if len(right) > _MAX_LINE or not _BARE.fullmatch(right.strip()):
             raise ConfigurationError(
                 f"{said}: {right!r} is no TOML value; allowed are such as 10, 0.5, true, word, "
                 '\'"some text"\', \'["a", "b"]\'.'

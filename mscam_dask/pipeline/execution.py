@@ -6,10 +6,10 @@ What a run talks to is on the loopback interface or encrypted, unless somebody i
 from __future__ import annotations
 
 import ipaddress
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.encryption import check_certificates
 from mscam_dask.pipeline.settings import ExecutionTable
 
 __all__ = ["check_execution"]
@@ -45,19 +45,26 @@ def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:
         host, port = parts.hostname, parts.port
     except ValueError:
         parts, host, port = urlsplit(""), None, None
-    is_plain = address == f"{parts.scheme}://{parts.netloc}" and "@" not in address
+    is_plain = (
+        address == f"{parts.scheme}://{parts.netloc}"
+        and address.isascii()
+        and address.isprintable()
+        and not set(address) & set("@ \\")
+    )
     if parts.scheme not in ("tcp", "tls") or not is_plain or not host or port is None:
         raise ConfigurationError(
             f"scheduler = {address!r} is no scheduler address; allowed are tls://host:port and "
             "tcp://host:port, as the scheduler printed it when it started."
         )
     if parts.scheme == "tls":
-        _check_certificates(execution)
+        check_certificates(execution)
     elif not (_is_loopback(host) or insecure):
         raise ConfigurationError(
             f"scheduler = {address!r} is another computer, without encryption: whoever reaches "
-            "that port can run code as you, here and there. Use tls:// with certificates, or a "
-            "tunnel to 127.0.0.1, or say --insecure on a network that you trust."
+            "that port can run code as you, here and there. Use tls:// with certificates "
+            "(mscam-dask tls DIR makes them), or a tunnel to 127.0.0.1, or say --insecure on a "
+            "network that you trust. Names other than localhost are not looked up: this computer "
+            "is 127.0.0.1 or [::1]."
         )
 
 
@@ -65,25 +72,5 @@ def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
+        # what a name stands for may change between this question and the connection
         return host == "localhost"
-
-
-def _check_certificates(execution: ExecutionTable) -> None:
-    import dask.config
-
-    for option, where, value in (
-        ("tls_ca", "distributed.comm.tls.ca-file", execution.tls_ca),
-        ("tls_cert", "distributed.comm.tls.client.cert", execution.tls_cert),
-        ("tls_key", "distributed.comm.tls.client.key", execution.tls_key),
-    ):
-        file = value or dask.config.get(where, None)
-        dashed = option.replace("_", "-")
-        if file is None:
-            if option == "tls_key":
-                continue  # it may be in the certificate's file
-            raise ConfigurationError(
-                f"scheduler = {execution.scheduler!r} needs a certificate file for {option}; give "
-                f"--{dashed} FILE, or [execution] {option}, or Dask's own setting {where}."
-            )
-        if not Path(file).is_file():
-            raise ConfigurationError(f"{option} = {str(file)!r}: there is no such file.")

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mscam_dask.pipeline.document import Document
+from mscam_dask.pipeline.problems import shown
 from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, ExecutionTable
 
-__all__ = ["data_problems", "execution_problems"]
+__all__ = ["data_problems", "execution_problems", "text_problems"]
+
+
+def text_problems(document: Document) -> Iterable[str]:
+    """Yield the keys whose text no file, view or address can be called by."""
+    for key, text in document.texts():
+        if "\0" in text:
+            name = ".".join(key[1:])
+            yield (
+                f"{document.where(*key)}: [{key[0]}] {name} has a NUL character: {shown(text)}; no "
+                "path or name has one. Take it out."
+            )
 
 
 def data_problems(document: Document, data: DataTable) -> Iterable[str]:
     """Yield what keys of [data] have against each other."""
-    for text in (*data.sources, data.path, data.cache, data.labels):
-        if text is not None and "\0" in text:
-            yield f"{document.where('data')}: [data] has a path with a NUL character: {text!r}."
-            return
     built_in = [source for source in data.sources if source in BUILT_IN_SOURCES]
     if built_in and len(data.sources) > 1:
         yield (

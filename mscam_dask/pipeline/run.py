@@ -26,6 +26,7 @@ from mscam_dask.pipeline.record import (
     blas_libraries,
     software_versions,
 )
+from mscam_dask.pipeline.redaction import without_credentials
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
 from mscam_dask.pipeline.sources import OpenData, open_data, source_records
@@ -170,7 +171,8 @@ class _Run:
         """Say in run.json how the run ended, if that can be written."""
         interrupted = isinstance(error, KeyboardInterrupt)
         exit_code = error.exit_code if isinstance(error, MscamError) else 1
-        self._update(error=ErrorRecord(type=type(error).__name__, message=str(error)))
+        message = without_credentials(str(error))
+        self._update(error=ErrorRecord(type=type(error).__name__, message=message))
         with contextlib.suppress(MscamError, OSError):
             self._end(
                 "interrupted" if interrupted else "failed",

@@ -208,3 +208,17 @@ def test_doctor_names_what_is_missing(here: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tempfile.TemporaryFile", full)
     assert checks["Temporary files"]().level == "fail"
     assert "TMPDIR" in checks["Temporary files"]().remedy
+
+
+def test_tls_makes_certificates_and_shows_how_they_are_used(here: Path, call: Call) -> None:
+    result = call("tls", "certificates", "--host", "node-1", "--days", "30")
+    assert result.exit_code == 0
+    for part in ("dask scheduler --protocol tls", "dask worker tls://", "--tls-key"):
+        assert part in result.stdout
+    names = {file.name for file in (here / "certificates").iterdir()}
+    assert {"ca.pem", "scheduler.pem", "worker-key.pem", "client.pem"} <= names
+    assert "PRIVATE" not in result.stdout + result.stderr
+    again = call("tls", "certificates")
+    assert again.exit_code == 2
+    assert "--renew" in again.stderr
+    assert call("tls", "certificates", "--renew").exit_code == 0

@@ -34,6 +34,7 @@ print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})
         (["ingest", "--help"], 0),
         (["describe", "--help"], 0),
         (["doctor", "--help"], 0),
+        (["tls", "--help"], 0),
         (["run"], 2),
         (["run", "x.toml", "--wrokers", "3"], 2),
     ],

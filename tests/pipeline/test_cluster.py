@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import psutil
 import pytest
-from distributed import LocalCluster, Security
+from distributed import LocalCluster
 
 from mscam_dask.errors import ClusterError, NoWorkersError
 from mscam_dask.pipeline import cluster as module
@@ -78,55 +76,21 @@ def test_in_this_process_there_is_nothing_to_check() -> None:
         check_workers(cluster, [Path("absent")])
 
 
-Authority = Callable[[str], dict[str, str]]
+def test_a_cluster_of_a_run_listens_on_loopback_alone() -> None:
+    def listening(process: psutil.Process) -> list[str]:
+        connections = process.net_connections(kind="inet")
+        return [item.laddr.ip for item in connections if item.status == psutil.CONN_LISTEN]
 
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    """Make a certificate authority and a certificate of 127.0.0.1 signed by it."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl on this computer to make certificates with")
-
-    def make(name: str) -> dict[str, str]:
-        ca, ca_key, cert, key, request = (
-            str(tmp_path / f"{name}-{part}") for part in ("ca", "ca-key", "cert", "key", "request")
-        )
-        sign = ["x509", "-req", "-set_serial", "1"]
-        new_key = ["-newkey", "rsa:2048", "-nodes"]
-        for arguments in (
-            ["req", "-x509", *new_key, "-subj", f"/CN={name}", "-keyout", ca_key, "-out", ca],
-            ["req", *new_key, "-subj", "/CN=127.0.0.1", "-keyout", key, "-out", request],
-            [*sign, "-in", request, "-CA", ca, "-CAkey", ca_key, "-out", cert],
-        ):
-            subprocess.run([openssl, *arguments], check=True, capture_output=True)
-        return {"tls_ca": ca, "tls_cert": cert, "tls_key": key}
-
-    return make
-
-
-def test_encryption_with_the_right_authority_only(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_CONNECT_TIMEOUT_S", 1.0)
-    ours, foreign = authority("ours"), authority("foreign")
-    security = Security(  # type: ignore[no-untyped-call]
-        require_encryption=True,
-        tls_ca_file=ours["tls_ca"],
-        tls_scheduler_cert=ours["tls_cert"],
-        tls_scheduler_key=ours["tls_key"],
-        tls_worker_cert=ours["tls_cert"],
-        tls_worker_key=ours["tls_key"],
-        tls_client_cert=ours["tls_cert"],
-        tls_client_key=ours["tls_key"],
-    )
-    with start(protocol="tls", security=security) as scheduler:
-        address = scheduler.scheduler_address
-        assert address.startswith("tls://")
-        execution = ExecutionTable(scheduler=address)
-        with open_cluster(msgspec.structs.replace(execution, **ours)) as cluster:
-            check_workers(cluster, [])
-        plain = ExecutionTable(scheduler=address.replace("tls://", "tcp://"))
-        for refused in (msgspec.structs.replace(execution, **foreign), plain):
-            with pytest.raises(ClusterError, match="does not answer"), open_cluster(refused):
-                pytest.fail(f"connected with {refused}")
+    here = psutil.Process()
+    before = {child.pid for child in here.children(recursive=True)}
+    own = sorted(listening(here))
+    with open_cluster(ExecutionTable(workers=2)) as cluster:
+        assert cluster.client is not None
+        started = [child for child in here.children(recursive=True) if child.pid not in before]
+        assert len(started) >= 2
+        addresses = [ip for process in (here, *started) for ip in listening(process)]
+        for ip in own:
+            addresses.remove(ip)
+        # scheduler, dashboard, and for each worker itself and its nanny
+        assert len(addresses) >= 5
+        assert {ip for ip in addresses if ip not in ("127.0.0.1", "::1")} == set()

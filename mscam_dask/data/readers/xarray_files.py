@@ -103,6 +103,11 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> Loaded:
 def _refuse_pickles(root: Path) -> None:
     """Refuse stores with pickled objects before anything is decoded: unpickling runs code."""
     for file in root.rglob("*"):
+        if file.is_symlink():
+            raise DataError(
+                f"{file} is a symbolic link; a store is read as one directory, without what lies "
+                "elsewhere. Copy it with its links resolved (cp -rL)."
+            )
         if file.name not in _METADATA or not file.is_file():
             continue
         try:

@@ -1,0 +1,423 @@
+"""Nothing that is read runs code, leaves the run directory, or makes a secret public."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import mscam_dask
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.results import read_result
+from mscam_dask.errors import ConfigurationError, DataError, MscamError, redacted
+from mscam_dask.pipeline import steps
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.document import parse_override
+from mscam_dask.pipeline.run import RunOutcome, run_pipeline
+
+pytestmark = pytest.mark.faults
+
+PACKAGE = Path(mscam_dask.__file__).parent
+
+
+# -- no code from data ------------------------------------------------------------------------
+
+
+class Canary:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.file,)
+
+
+def objects(trace: Path) -> Any:
+    return np.array([[Canary(trace), Canary(trace)]] * 3, dtype=object)
+
+
+def npz(file: Path, trace: Path) -> Path:
+    np.savez(file, allow_pickle=True, view_0=objects(trace))
+    return file
+
+
+def npz_labels(file: Path, trace: Path) -> Path:
+    np.savez(file, allow_pickle=True, view_0=np.eye(3), labels=objects(trace)[:, 0])
+    return file
+
+
+def npy(file: Path, trace: Path) -> Path:
+    with file.open("wb") as stream:
+        np.save(stream, objects(trace), allow_pickle=True)
+    return file
+
+
+def bare_pickle(file: Path, trace: Path) -> Path:
+    # np.load takes a file that is nothing but a pickle for one
+    file.write_bytes(pickle.dumps(objects(trace)))
+    return file
+
+
+def zarr_2(path: Path, trace: Path) -> Path:
+    values = path / "colour"
+    values.mkdir(parents=True)
+    (path / ".zgroup").write_text('{"zarr_format": 2}')
+    (values / ".zattrs").write_text('{"_ARRAY_DIMENSIONS": ["sample", "feature"]}')
+    metadata = {
+        "zarr_format": 2,
+        "shape": [1, 1],
+        "chunks": [1, 1],
+        "dtype": "|O",
+        "fill_value": None,
+        "order": "C",
+        "compressor": None,
+        "filters": [{"id": "pickle", "protocol": 4}],
+    }
+    (values / ".zarray").write_text(json.dumps(metadata))
+    (values / "0.0").write_bytes(pickle.dumps([Canary(trace), "O", [1, 1]]))
+    return path
+
+
+def zarr_2_elsewhere(path: Path, trace: Path) -> Path:
+    """The same behind a symbolic link, where a search of the store does not look."""
+    hidden = zarr_2(path.with_name("hidden"), trace)
+    path.mkdir()
+    (path / ".zgroup").write_text('{"zarr_format": 2}')
+    (path / "colour").symlink_to(hidden / "colour", target_is_directory=True)
+    return path
+
+
+def zarr_3(path: Path, trace: Path) -> Path:
+    """A codec of numcodecs in a v3 array of numbers."""
+    array = zarr.create_array(path, name="colour", shape=(2, 2), chunks=(2, 2), dtype="f8")
+    array[...] = 1.0
+    file = path / "colour" / "zarr.json"
+    metadata = json.loads(file.read_text())
+    metadata["codecs"] = [{"name": "numcodecs.pickle", "configuration": {"id": "pickle"}}]
+    metadata["dimension_names"] = ["sample", "feature"]
+    file.write_text(json.dumps(metadata))
+    for chunk in (path / "colour" / "c").rglob("*"):
+        if chunk.is_file():
+            chunk.write_bytes(pickle.dumps(Canary(trace)))
+    return path
+
+
+def mat_5(file: Path, trace: Path) -> Path:
+    from scipy.io import savemat
+
+    # a cell array of text: what MATLAB has for objects
+    cells = np.empty((2, 2), dtype=object)
+    cells[...] = f"__import__('pathlib').Path({str(trace)!r}).touch()"
+    savemat(file, {"colour": cells})
+    return file
+
+
+def mat_73(file: Path, trace: Path) -> Path:
+    import h5py
+
+    with h5py.File(file, "w", userblock_size=512) as handle:
+        text = h5py.string_dtype()
+        handle.create_dataset("colour", (2, 2), dtype=text)[...] = pickle.dumps(
+            Canary(trace), protocol=0
+        )
+    with file.open("r+b") as stream:
+        stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + bytes([0, 2]) + b"IM")
+    return file
+
+
+def csv(file: Path, trace: Path) -> Path:
+    file.write_text(f"1,2\n__import__('pathlib').Path({str(trace)!r}).touch(),3\n")
+    return file
+
+
+BOOBY_TRAPS: dict[str, Callable[[Path, Path], Path]] = {
+    "objects.npz": npz,
+    "labels.npz": npz_labels,
+    "objects.npy": npy,
+    "pickle.npy": bare_pickle,
+    "pickle.npz": bare_pickle,
+    "two.zarr": zarr_2,
+    "linked.zarr": zarr_2_elsewhere,
+    "three.zarr": zarr_3,
+    "five.mat": mat_5,
+    "seven.mat": mat_73,
+    "text.csv": csv,
+}
+
+
+@pytest.mark.parametrize("name", BOOBY_TRAPS)
+def test_reading_runs_no_code(name: str, tmp_path: Path) -> None:
+    trace = tmp_path / "executed"
+    source = BOOBY_TRAPS[name](tmp_path / name, trace)
+    output = tmp_path / "data.zarr"
+    with pytest.raises(DataError):
+        ingest(source, output, labels="labels" if name == "labels.npz" else None)
+    assert not trace.exists()
+    assert not output.exists()
+
+
+def test_the_canary_would_be_seen(tmp_path: Path) -> None:
+    trace = tmp_path / "executed"
+    pickle.loads(pickle.dumps(Canary(trace)))
+    assert trace.exists()
+
+
+def test_no_module_can_run_text_or_unpickle() -> None:
+    forbidden = {"eval", "exec", "compile", "__import__"}
+    modules = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml", "runpy"}
+    found = []
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                found += [(file, node.func.id)] if node.func.id in forbidden else []
+            if isinstance(node, ast.Import):
+                names = {alias.name.partition(".")[0] for alias in node.names}
+                found += [(file, name) for name in names & modules]
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in modules:
+                found.append((file, node.module or ""))
+            if isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "shell"):
+                value = node.value
+                harmless = isinstance(value, ast.Constant) and value.value is False
+                found += [] if harmless else [(file, node.arg)]
+    assert found == []
+
+
+# -- nothing outside the run directory --------------------------------------------------------
+
+NAMES = ("../../outside", "/absolute", "..", "a/b", "nul\0name", "new\nline", "con:", "x" * 300)
+
+
+def files_below(path: Path) -> set[Path]:
+    return {item.relative_to(path) for item in path.rglob("*")}
+
+
+def test_view_names_are_never_paths(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 20)
+    views = {
+        name: rng.normal(size=(40, 3)) + 9.0 * labels[:, None] for name in NAMES if "\0" not in name
+    }
+    work = tmp_path / "deep" / "work"
+    work.mkdir(parents=True)
+    np.savez(
+        work / "data.npz", allow_pickle=False, **{str(i): v for i, v in enumerate(views.values())}
+    )
+    renaming = {str(index): name for index, name in enumerate(views)}
+    table = ", ".join(f"{json.dumps(old)} = {json.dumps(new)}" for old, new in renaming.items())
+    (work / "p.toml").write_text(
+        f"[data]\nsource = 'data.npz'\nviews = {{{table}}}\n"
+        "[cluster]\nn_clusters = 2\nselection = 'none'\nmax_outer_iter = 2\n"
+        "[execution]\nin_process = true\n"
+    )
+    before = files_below(tmp_path)
+    outcome = run_pipeline(read_config(work / "p.toml"), work / "out")
+    made = files_below(tmp_path) - before
+    assert all(item.is_relative_to("deep/work/out") for item in made)
+    assert not any(name in str(item) for item in made for name in ("outside", "absolute", "xxx"))
+    assert outcome.record.data is not None
+    assert {view.name for view in outcome.record.data.views} == set(views)
+    assert set(read_result(outcome.directory.result).view_embeddings) == set(views)
+
+
+@pytest.mark.parametrize("key", ["data.source", "output.directory", "data.labels"])
+def test_a_nul_in_a_path_is_a_configuration_error(key: str, tmp_path: Path) -> None:
+    table, _, name = key.partition(".")
+    tables: dict[str, dict[str, Any]] = {"data": {"source": "a.npz"}, "cluster": {"n_clusters": 2}}
+    tables.setdefault(table, {})[name] = "a\0b"
+    text = "".join(
+        f"[{title}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in content.items())
+        for title, content in tables.items()
+    )
+    file = tmp_path / "p.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match="NUL"):
+        read_config(file)
+
+
+# -- configuration ----------------------------------------------------------------------------
+
+DEPTH = 30_000
+
+CONFIGURATIONS = {
+    "unknown table": "[dat]\n",
+    "unknown key": "[data]\nsource = 'digits'\nsuorce = 'x'\n[cluster]\nn_clusters = 3\n",
+    "key twice": "[data]\nsource = 'digits'\nsource = 'mfeat'\n",
+    "table twice": "[data]\nsource = 'digits'\n[cluster]\nn_clusters = 3\n[data]\n",
+    "key twice, dotted": "data.source = 'digits'\n[data]\nsource = 'mfeat'\n",
+    "deep lists": "x = " + "[" * DEPTH,
+    "deep lists over lines": "x = " + "[\n" * (DEPTH // 2),
+    "deep tables": "x = " + "{a=" * 8_000,
+    "deep keys": ".".join("a" * 20_000) + " = 1",
+    "many keys": "\n".join(f"k{i} = 1" for i in range(4_000)),
+    "many tables": "\n".join(f"[t{i}]" for i in range(6_000)),
+    "binary": "\0\1\2",
+}
+
+
+@pytest.mark.timeout(20)  # parsed in milliseconds; a hang is what this would catch
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_configuration_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(CONFIGURATIONS[name])
+    with pytest.raises(ConfigurationError) as caught:
+        read_config(file)
+    assert "p.toml" in str(caught.value)
+
+
+@pytest.mark.timeout(20)
+def test_a_hundred_megabytes_of_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    with file.open("wb") as stream:
+        for _ in range(100):
+            stream.write(b"# 567890123456789012345678901234\n" * (2**20 // 32))
+    with pytest.raises(ConfigurationError, match="larger than 64 KiB"):
+        read_config(file)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("value", ["[" * 4_000, "1" * 100_000, "a." * 3_000, "{a=" * 1_300])
+def test_an_override_is_refused_at_once(value: str) -> None:
+    with pytest.raises(ConfigurationError, match="--set"):
+        parse_override(f"cluster.n_clusters={value}")
+
+
+# -- secrets ----------------------------------------------------------------------------------
+
+CANARY = "c4n4ry-D0-not-sh0w"
+
+SECRETS = [
+    f"s3://user:{CANARY}@host/bucket",
+    f"https://{CANARY}@host/x.npz",
+    f"https://host/x.npz?token={CANARY}&a=1",
+    f"https://host/x.npz?X-Amz-Signature={CANARY}",
+    f"tls://a:{CANARY}@host:8786",
+    f"Server=x;AccountKey=1;password = {CANARY}",
+    f"{{'secret_access_key': '{CANARY}'}}",
+    f'{{"aws_session_token": "{CANARY}"}}',
+    f"Authorization: Bearer {CANARY}",
+    f"-----BEGIN EC PRIVATE KEY-----\n{CANARY}\n-----END EC PRIVATE KEY-----",
+    f"-----BEGIN PRIVATE KEY-----\n{CANARY}",
+]
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_every_error_of_the_package_leaves_credentials_out(text: str) -> None:
+    for error in (ConfigurationError, DataError, MscamError):
+        said = str(error(f"before {text} after"))
+        assert CANARY not in said
+        assert said.startswith("before ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "View 'tokens': 3 of 60 samples are all zero (rows 1, 2, 3).",
+        "scheduler = 'tls://127.0.0.1:8786' needs a certificate file for tls_key",
+        "tls_key = '/home/a/key.pem': there is no such file.",
+        "https://host/path@2x.npz and a@b.c",
+        "Basic information about n_clusters=3",
+    ],
+)
+def test_what_is_no_credential_stays(text: str) -> None:
+    assert redacted(text) == text
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text", ["://" * 200_000, "token" * 200_000, "secret=" * 100_000, "-----BEGIN " * 50_000]
+)
+def test_redaction_takes_time_in_proportion(text: str) -> None:
+    assert len(redacted(text)) <= 2 * len(text)
+
+
+@pytest.mark.parametrize("text", SECRETS[:6])
+def test_a_pipeline_file_with_a_credential_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(f"[data]\nsource = {json.dumps(text)}\n[cluster]\nn_clusters = 3\n")
+    with pytest.raises(ConfigurationError, match=r"line 2: data\.source carries") as caught:
+        read_config(file)
+    assert CANARY not in str(caught.value)
+
+
+def everything_in(directory: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in directory.rglob("*") if file.is_file())
+
+
+def run_small(directory: Path) -> RunOutcome:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 15)
+    np.savez(
+        directory / "d.npz", allow_pickle=False, a=rng.normal(size=(30, 3)) + 9 * labels[:, None]
+    )
+    (directory / "p.toml").write_text(
+        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 2\nselection = 'none'\n"
+        "max_outer_iter = 2\n[execution]\nin_process = true\n"
+    )
+    return run_pipeline(read_config(directory / "p.toml"), directory / "out")
+
+
+@pytest.fixture
+def secret_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_SECRET_ACCESS_KEY", "MY_API_KEY", "GITHUB_TOKEN", "DB_PASSWORD"):
+        monkeypatch.setenv(name, CANARY)
+
+
+@pytest.mark.usefixtures("secret_environment")
+def test_the_environment_is_not_in_a_run_directory(tmp_path: Path) -> None:
+    outcome = run_small(tmp_path)
+    assert outcome.record.state == "finished"
+    assert CANARY.encode() not in everything_in(tmp_path)
+
+
+@pytest.mark.usefixtures("secret_environment")
+@pytest.mark.parametrize("carried", [CANARY, f"https://u:{CANARY}@host"])
+def test_an_error_of_a_library_is_recorded_without_it(
+    carried: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise PermissionError(f"access denied for {carried}")
+
+    monkeypatch.setattr(steps, "cluster", fail)
+    with pytest.raises(PermissionError):
+        run_small(tmp_path)
+    kept = everything_in(tmp_path / "out")
+    assert b"access denied for" in kept
+    assert CANARY.encode() not in kept
+
+
+@pytest.mark.usefixtures("secret_environment")
+@pytest.mark.parametrize("kind", [PermissionError, ZeroDivisionError, DataError])
+@pytest.mark.parametrize("debug", [False, True])
+def test_the_command_line_does_not_show_it(
+    kind: type[Exception], debug: bool, tmp_path: Path
+) -> None:
+    script = (
+        "import click, builtins, sys\n"
+        "from mscam_dask import errors\n"
+        "from mscam_dask.cli.errors import guarded\n"
+        "kind = getattr(builtins, sys.argv[1], None) or getattr(errors, sys.argv[1])\n"
+        "@click.command()\n@guarded\n"
+        "def command(): raise kind('denied: https://u:' + sys.argv[2] + '@host or ' + sys.argv[2])\n"
+        "command(['--debug'] if sys.argv[3] == 'True' else [])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, kind.__name__, CANARY, str(debug)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ),
+    )
+    assert done.returncode != 0
+    assert "denied: https://***@host" in done.stderr
+    assert CANARY not in done.stderr + done.stdout

@@ -1,0 +1,92 @@
+"""Certificates: what is made, who may read it, and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.certificates import ROLES, make_certificates
+
+
+def read(file: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(file.read_bytes())
+
+
+def test_a_certificate_for_everyone_signed_by_one_authority(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path / "tls", hosts=("node-1", "192.0.2.7"), days=30)
+    authority = read(made.authority)
+    assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    for role in ROLES:
+        certificate = read(made.certificate(role))
+        certificate.verify_directly_issued_by(authority)
+        assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert names.get_values_for_type(x509.DNSName) == ["node-1"]
+        assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address("192.0.2.7")]
+        lifetime = certificate.not_valid_after_utc - certificate.not_valid_before_utc
+        assert dt.timedelta(days=30) <= lifetime < dt.timedelta(days=31)
+
+
+def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path / "tls")
+    assert stat.S_IMODE(made.directory.stat().st_mode) == 0o700
+    for name in (*ROLES, "ca"):
+        assert stat.S_IMODE(made.key(name).stat().st_mode) == 0o600
+        assert b"PRIVATE KEY" not in made.certificate(name).read_bytes()
+
+
+def test_what_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(ConfigurationError, match=r"has certificates already.*--renew"):
+        make_certificates(tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    renewed = make_certificates(tmp_path, renew=True)
+    assert renewed.authority.read_bytes() == before["ca.pem"]
+    assert renewed.key("ca").read_bytes() == before["ca-key.pem"]
+    for role in ROLES:
+        assert made.key(role).read_bytes() != before[f"{role}-key.pem"]
+        read(made.certificate(role)).verify_directly_issued_by(read(made.authority))
+
+
+def test_an_authority_that_cannot_renew(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="nothing can be renewed"):
+        make_certificates(tmp_path / "none", renew=True)
+    old = tmp_path / "old"
+    make_certificates(old, days=1, now=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+    with pytest.raises(ConfigurationError, match=r"expired on 2020-01-11"):
+        make_certificates(old, renew=True)
+    mixed = tmp_path / "mixed"
+    make_certificates(mixed)
+    (mixed / "ca-key.pem").write_bytes((old / "ca-key.pem").read_bytes())
+    with pytest.raises(ConfigurationError, match="is not the key of"):
+        make_certificates(mixed, renew=True)
+    (mixed / "ca-key.pem").write_text("not a key")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        make_certificates(mixed, renew=True)
+
+
+@pytest.mark.parametrize("days", [0.0, -1.0, float("nan"), float("inf")])
+def test_days_that_are_none(tmp_path: Path, days: float) -> None:
+    with pytest.raises(ConfigurationError, match="days"):
+        make_certificates(tmp_path / "tls", days=days)
+    assert not (tmp_path / "tls").exists()
+
+
+@pytest.mark.parametrize("hosts", [(), ("",), ("a\0b",)])
+def test_hosts_that_are_none(tmp_path: Path, hosts: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigurationError, match="hosts"):
+        make_certificates(tmp_path / "tls", hosts=hosts)
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    file = tmp_path / "tls"
+    file.touch()
+    with pytest.raises(ConfigurationError, match="is a file"):
+        make_certificates(file)
