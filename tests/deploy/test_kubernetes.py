@@ -1,0 +1,183 @@
+"""Every manifest against the schemas of Kubernetes and of the Dask operator, made strict."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.deploy.files import DEPLOY, documents, paths
+
+# Its validator still names a class that jsonschema has renamed.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+pytest.importorskip("dask_kubernetes")
+
+CHART = files("dask_kubernetes") / "operator/deployment/helm/dask-kubernetes-operator"
+KUBERNETES = "1.29"  # the oldest that deploy/k8s/README.md names
+MANIFESTS = sorted(
+    file for file in (DEPLOY / "k8s").glob("*.yaml") if file.name != "kustomization.yaml"
+)
+# Mappings whose keys are anybody's: a typo there is another name, not an error.
+FREE = {
+    "labels", "annotations", "data", "matchLabels", "requests", "limits", "items", "selector",
+}  # fmt: skip
+
+
+def strict(schema: Any) -> Any:
+    """A structural schema that, as the API server with strict validation, has no unknown fields."""
+    if isinstance(schema, list):
+        return [strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: strict(item) for key, item in schema.items()}
+    is_closed = not schema.get("x-kubernetes-preserve-unknown-fields")
+    if is_closed and isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+        result.setdefault("additionalProperties", False)
+    if schema.get("x-kubernetes-int-or-string"):
+        result.pop("type", None)
+        result["anyOf"] = [{"type": "integer"}, {"type": "string"}]
+    return result
+
+
+@cache
+def custom_resources() -> dict[str, Any]:
+    schemas = {}
+    for file in (CHART / "crds").iterdir():
+        crd = yaml.safe_load(file.read_text())
+        (version,) = [one for one in crd["spec"]["versions"] if one["name"] == "v1"]
+        schema = strict(version["schema"]["openAPIV3Schema"])
+        schema["properties"] |= {
+            "apiVersion": {"const": f"{crd['spec']['group']}/v1"},
+            "kind": {"const": crd["spec"]["names"]["kind"]},
+            "metadata": {"type": "object", "required": ["name"]},
+        }
+        schema["additionalProperties"] = False
+        schemas[crd["spec"]["names"]["kind"]] = schema
+    return schemas
+
+
+def pod_specs(manifest: Any) -> list[Any]:
+    """Pod specifications inside a Dask resource."""
+    spec = manifest["spec"]
+    if manifest["kind"] == "DaskCluster":
+        return [spec["worker"]["spec"], spec["scheduler"]["spec"]]
+    if manifest["kind"] == "DaskJob":
+        return [spec["job"]["spec"], *pod_specs({"kind": "DaskCluster", **spec["cluster"]})]
+    return []
+
+
+def check(manifest: Any) -> None:
+    """Raise where a manifest is not what the API server would take."""
+    if manifest["apiVersion"].startswith("kubernetes.dask.org/"):
+        schema = custom_resources()[manifest["kind"]]
+        jsonschema.Draft202012Validator(schema).validate(manifest)
+        for spec in pod_specs(manifest):
+            check({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+
+
+def node(manifest: Any, path: tuple[str | int, ...]) -> Any:
+    for part in path:
+        manifest = manifest[part]
+    return manifest
+
+
+def all_manifests() -> list[tuple[str, Any]]:
+    return [(file.name, manifest) for file in MANIFESTS for manifest in documents(file)]
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
+def test_every_manifest_is_accepted_and_a_typo_anywhere_is_not(file: Path) -> None:
+    planted = 0
+    for manifest in documents(file):
+        check(manifest)
+        for path in paths(manifest):
+            if FREE & {str(part) for part in path} or path == ("metadata",):
+                continue
+            wrong = copy.deepcopy(manifest)
+            place = node(wrong, path)
+            key = min(place)
+            place[f"{key}x"] = place.pop(key)
+            with pytest.raises((jsonschema.ValidationError, KeyError)):
+                check(wrong)
+            planted += 1
+    assert planted > 0
+
+
+def test_the_operators_values_exist_in_its_chart() -> None:
+    chart = yaml.safe_load((CHART / "values.yaml").read_text())
+    (ours,) = documents(DEPLOY / "helm-values.yaml")
+    free = {"resources", "podSecurityContext", "namespaceSelector"}
+
+    def unknown(values: Any, known: Any, path: str) -> list[str]:
+        found = []
+        for key, value in values.items():
+            here = f"{path}.{key}"
+            if key not in known:
+                found.append(here)
+            elif isinstance(value, dict) and isinstance(known[key], dict) and key not in free:
+                found += unknown(value, known[key], here)
+        return found
+
+    assert unknown(ours, chart, "") == []
+    assert unknown({"rbac": {"clutser": True}}, chart, "") == [".rbac.clutser"]
+
+
+def test_the_kustomization_names_files_that_are_there() -> None:
+    (kustomization,) = documents(DEPLOY / "k8s/kustomization.yaml")
+    (generator,) = kustomization["configMapGenerator"]
+    named = {*kustomization["resources"], *generator["files"]}
+    assert [name for name in named if not (DEPLOY / "k8s" / name).is_file()] == []
+    (cron,) = documents(DEPLOY / "k8s/cronjob.yaml")
+    pod = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert [Path(part).name for part in pod["containers"][0]["args"][1:]] == generator["files"]
+    assert pod["volumes"][0]["configMap"]["name"] == generator["name"]
+
+
+def test_nothing_runs_as_root_or_without_limits() -> None:
+    for _, manifest in all_manifests():
+        specs = pod_specs(manifest) if manifest["kind"].startswith("Dask") else []
+        if manifest["kind"] == "CronJob":
+            specs = [manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]]
+        for spec in specs:
+            assert spec["securityContext"]["runAsNonRoot"] is True
+            for container in spec["containers"]:
+                assert container["securityContext"]["readOnlyRootFilesystem"] is True
+                assert container["securityContext"]["allowPrivilegeEscalation"] is False
+                assert "memory" in container["resources"]["limits"]
+
+
+def test_accounts_of_pods_exist_and_only_the_nightly_one_has_a_role() -> None:
+    manifests = [manifest for _, manifest in all_manifests()]
+    accounts = {one["metadata"]["name"] for one in manifests if one["kind"] == "ServiceAccount"}
+    for manifest in manifests:
+        specs = pod_specs(manifest) if manifest["kind"].startswith("Dask") else []
+        assert {spec["serviceAccountName"] for spec in specs} <= accounts
+    (binding,) = [one for one in manifests if one["kind"] == "RoleBinding"]
+    assert [subject["name"] for subject in binding["subjects"]] == ["mscam-nightly"]
+
+
+def test_every_node_of_a_cluster_speaks_tls() -> None:
+    for _, manifest in all_manifests():
+        for spec in pod_specs(manifest) if manifest["kind"].startswith("Dask") else []:
+            (container,) = spec["containers"]
+            env = {entry["name"]: entry.get("value") for entry in container["env"]}
+            assert env["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
+            assert str(env["DASK_SCHEDULER_ADDRESS"]).startswith("tls://")
+            keys = {item["key"] for item in spec["volumes"][0]["secret"]["items"]}
+            files = {
+                str(value).removeprefix("/tls/") for value in env.values() if "/tls/" in str(value)
+            }
+            assert keys == files

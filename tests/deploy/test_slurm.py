@@ -1,0 +1,179 @@
+"""A submission to SLURM, where `sbatch` runs the job script here instead of queueing it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mscam_dask.data.datasets import digits_views
+from mscam_dask.data.store_writer import write_store
+from tests.deploy.files import DEPLOY, run, script_environment
+
+pytest.importorskip("dask_jobqueue")
+
+# Fake programs: a job is a process group, its number the process's; `jobs` keeps their scripts.
+SBATCH = """#!/usr/bin/env bash
+set -eu
+script=${*: -1}
+case $script in -*) script=/dev/stdin ;; esac
+copy=$(mktemp "$FAKE_SLURM/jobs/script.XXXXXX")
+cat "$script" >"$copy"
+setsid env SLURM_JOB_ID=1 bash "$copy" >"$copy.out" 2>&1 </dev/null &
+echo "$!" >>"$FAKE_SLURM/submitted"
+echo "Submitted batch job $!"
+"""
+SCANCEL = """#!/usr/bin/env bash
+for job in "$@"; do
+  echo "$job" >>"$FAKE_SLURM/cancelled"
+  kill -TERM -- "-$job" 2>/dev/null || true
+done
+"""
+SQUEUE = """#!/usr/bin/env bash
+cat "$FAKE_SLURM/submitted"
+"""
+SCONTROL = """#!/usr/bin/env bash
+echo "$*" >>"$FAKE_SLURM/controlled"
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> dict[str, str]:
+    """An environment with the fake programs first on the path."""
+    if shutil.which("openssl") is None or shutil.which("setsid") is None:
+        pytest.skip("openssl or setsid is not installed")
+    root = tmp_path / "slurm"
+    (root / "jobs").mkdir(parents=True)
+    for name, text in (
+        ("sbatch", SBATCH),
+        ("scancel", SCANCEL),
+        ("squeue", SQUEUE),
+        ("scontrol", SCONTROL),
+    ):
+        (root / name).write_text(text)
+        (root / name).chmod(0o755)
+    assert run("bash", DEPLOY / "tls/make-certificates.sh", tmp_path / "certs").returncode == 0
+    (tmp_path / "slurm.dask.yaml").write_text(
+        (DEPLOY / "slurm/slurm.dask.yaml").read_text().replace("interface: null", "interface: lo")
+    )
+    return script_environment(FAKE_SLURM=str(root), PATH=f"{root}:{os.environ['PATH']}")
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    store = write_store(digits_views(["pixels", "zernike"]), tmp_path / "digits.zarr")
+    file = tmp_path / "nightly.toml"
+    file.write_text(
+        f'[data]\nsource = "{store}"\n[cluster]\nn_clusters = 10\nscale = "standard"\nalpha = 1.0\n'
+        f'n_neighbors = 9\nmax_outer_iter = 2\n[output]\ndirectory = "{tmp_path / "run"}"\n'
+    )
+    return file
+
+
+def alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+def test_a_run_on_worker_jobs_that_slurm_started(
+    tmp_path: Path, slurm: dict[str, str], pipeline: Path
+) -> None:
+    result = run(
+        sys.executable, DEPLOY / "slurm/run_on_slurm.py", pipeline,
+        "--jobs", "2", "--cores", "1", "--memory", "2GiB", "--tls", tmp_path / "certs",
+        "--config", tmp_path / "slurm.dask.yaml", "--", "--set", "cluster.max_outer_iter=1",
+        env=slurm, timeout=110,
+    )  # fmt: skip
+    assert result.returncode in (0, 5), result.stdout + result.stderr
+    record = json.loads((tmp_path / "run/run.json").read_text())
+    assert record["exit_code"] == result.returncode
+    assert record["executor"].startswith("the cluster at tls://")
+    root = Path(slurm["FAKE_SLURM"])
+    jobs = [int(line) for line in (root / "submitted").read_text().split()]
+    assert len(jobs) == 2
+    assert set((root / "cancelled").read_text().split()) == {str(job) for job in jobs}
+    script = next((root / "jobs").glob("script.??????")).read_text()
+    assert "#SBATCH --cpus-per-task=1" in script
+    assert "#SBATCH --mem=2G" in script
+    assert "export OPENBLAS_NUM_THREADS=1" in script
+    assert "tls://" in script
+    deadline = time.monotonic() + 20
+    while any(alive(job) for job in jobs) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [job for job in jobs if alive(job)]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (["--tls", "nowhere"], "lacks ca.pem"),
+        (["--jobs", "0"], "at least 1"),
+        (["--memroy", "1GiB"], "unrecognized arguments"),
+    ],
+)
+def test_wrong_options_are_a_configuration_error(
+    tmp_path: Path, slurm: dict[str, str], change: list[str], says: str
+) -> None:
+    (tmp_path / "some.toml").touch()
+    options = [str(tmp_path / "some.toml"), "--tls", str(tmp_path / "certs"), *change]
+    result = run(sys.executable, DEPLOY / "slurm/run_on_slurm.py", *options, env=slurm)
+    assert result.returncode == 2
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "requeued"), [("exit 0", 0, 0), ("exit 3", 3, 0), ("exit 75", 75, 1)]
+)
+def test_the_batch_script_ends_as_the_run_does_and_goes_back_into_the_queue_with_75(
+    tmp_path: Path, slurm: dict[str, str], ending: str, code: int, requeued: int
+) -> None:
+    fake = tmp_path / "python"
+    fake.write_text(f"#!/usr/bin/env bash\n{ending}\n")
+    fake.chmod(0o755)
+    environment = {
+        **slurm,
+        "MSCAM_PYTHON": str(fake),
+        "MSCAM_HOME": str(tmp_path),
+        "SLURM_JOB_ID": "7",
+    }
+    assert run("bash", DEPLOY / "slurm/nightly.sbatch", env=environment).returncode == code
+    controlled = Path(slurm["FAKE_SLURM"]) / "controlled"
+    lines = controlled.read_text().splitlines() if controlled.exists() else []
+    assert lines == ["requeue 7"] * requeued
+
+
+def test_a_warning_before_the_time_is_over_reaches_the_run(
+    tmp_path: Path, slurm: dict[str, str]
+) -> None:
+    fake = tmp_path / "python"
+    fake.write_text(
+        "#!/usr/bin/env bash\n"
+        f"trap 'touch {tmp_path}/told; exit 75' TERM\ntouch {tmp_path}/started\n"
+        "while true; do sleep 0.05; done\n"
+    )
+    fake.chmod(0o755)
+    environment = {
+        **slurm,
+        "MSCAM_PYTHON": str(fake),
+        "MSCAM_HOME": str(tmp_path),
+        "SLURM_JOB_ID": "8",
+    }
+    with subprocess.Popen(["bash", str(DEPLOY / "slurm/nightly.sbatch")], env=environment) as batch:
+        while not (tmp_path / "started").exists():
+            assert batch.poll() is None
+            time.sleep(0.01)
+        batch.send_signal(signal.SIGTERM)
+        assert batch.wait(30) == 75
+    assert (tmp_path / "told").exists()
+    assert (Path(slurm["FAKE_SLURM"]) / "controlled").read_text() == "requeue 8\n"

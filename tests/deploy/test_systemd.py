@@ -1,0 +1,73 @@
+"""Unit files, checked by systemd itself where it is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.files import DEPLOY, run
+
+UNITS = DEPLOY / "systemd"
+EXPOSED = 15
+"""Tenths of systemd's exposure level, 0 (sealed) to 100, that the service stays below."""
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="systemd-analyze is not installed (apt-get install systemd)",
+)
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> Path:
+    """The unit files, with a program that exists here."""
+    for file in UNITS.glob("mscam-nightly.*"):
+        text = file.read_text().replace("/opt/mscam/bin/mscam-dask", "/bin/true")
+        (tmp_path / file.name).write_text(re.sub(r"^Documentation=.*\n", "", text, flags=re.M))
+    return tmp_path
+
+
+def verify(units: Path) -> tuple[int, str]:
+    files = sorted(units.glob("mscam-nightly.*"))
+    result = run("systemd-analyze", "verify", "--man=no", *files)
+    return result.returncode, result.stdout + result.stderr
+
+
+def test_systemd_accepts_service_and_timer(units: Path) -> None:
+    code, said = verify(units)
+    assert (code, [line for line in said.splitlines() if "mscam" in line]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("ProtectSystem=strict", "ProtectSytsem=strict"),
+        ("Restart=on-failure", "Restart=on-falure"),
+        ("OnCalendar=*-*-* 02:30:00", "OnCalendar=*-*-* 25:30:00"),
+    ],
+)
+def test_a_typo_is_refused(units: Path, right: str, wrong: str) -> None:
+    (file,) = [file for file in units.iterdir() if right in file.read_text()]
+    file.write_text(file.read_text().replace(right, wrong))
+    code, said = verify(units)
+    assert code != 0 or "mscam-nightly" in said
+
+
+def test_the_service_is_sealed_off(units: Path) -> None:
+    service = units / "mscam-nightly.service"
+    seal = ("systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={EXPOSED}")
+    result = run(*seal, service)
+    if "offline" in result.stderr and result.returncode != 0:
+        pytest.skip(f"this systemd cannot check a file alone: {result.stderr.strip()}")
+    assert result.returncode == 0, result.stdout[-500:]
+    text = service.read_text()
+    service.write_text(re.sub(r"^(Protect|Private|Restrict|System).*\n", "", text, flags=re.M))
+    assert run(*seal, service).returncode != 0
+
+
+def test_exit_codes_mean_what_the_command_line_says() -> None:
+    text = (UNITS / "mscam-nightly.service").read_text()
+    assert re.search(r"^SuccessExitStatus=5$", text, re.M)
+    assert re.search(r"^RestartPreventExitStatus=2 3$", text, re.M)
