@@ -125,7 +125,7 @@ def test_cron_does_not_start_a_second_run_beside_the_first(
 ) -> None:
     (tmp_path / "behaviour").write_text(f"touch {tmp_path}/started; read -r _ < {tmp_path}/gate")
     os.mkfifo(tmp_path / "gate")
-    command = [DEPLOY / "cron/mscam-nightly", "some.toml"]
+    command = [str(DEPLOY / "cron/mscam-nightly"), "some.toml"]
     with subprocess.Popen(command, env=nightly) as first:
         while not (tmp_path / "started").exists():
             assert first.poll() is None
