@@ -15,6 +15,7 @@ __all__ = [
     "ConfigurationError",
     "ConvergenceWarning",
     "DataError",
+    "DataTypeError",
     "MemoryPlanError",
     "MscamError",
     "NoWorkersError",
@@ -83,6 +84,10 @@ class DataError(MscamError, ValueError):
     """The data cannot be clustered as given: shape, dtype, ids or values."""
 
     exit_code = 3
+
+
+class DataTypeError(DataError, TypeError):
+    """A table is not of numbers at all; also what scikit-learn calls a TypeError."""
 
 
 class StoreCorruptError(DataError):

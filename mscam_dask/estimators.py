@@ -24,7 +24,13 @@ from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor, usable_cores
 from mscam_dask.engine.paper import run_paper
 from mscam_dask.engine.plan import check_memory
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError
+from mscam_dask.errors import (
+    ConfigurationError,
+    ConvergenceWarning,
+    DataError,
+    DataTypeError,
+    MscamError,
+)
 from mscam_dask.model.parameters import Model, Parameters, Scale
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
@@ -46,6 +52,9 @@ _SETTINGS: tuple[dict[str, Any], ...] = (
     {"scale": "standard", "alpha": 10.0, "n_neighbors": 20},
     {"scale": "standard", "alpha": 1.0, "n_neighbors": 9},
 )
+
+# Coordinates of new samples, in units of the training samples' spread, whose squares are numbers.
+_FARTHEST = 1e150
 
 _FIXED: tuple[dict[str, Any], ...] = ({"scale": "standard", "alpha": 1.0, "n_neighbors": 9},)
 
@@ -191,7 +200,17 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
 
     def _anchors(self, data: MultiViewData, start: int, stop: int) -> NDArray[np.float64]:
         encoders = self.solution_.encoders
-        parts = [encoders[source.name](source.read(start, stop)) for source in data.views]
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts = [encoders[source.name](source.read(start, stop)) for source in data.views]
+        for source, part in zip(data.views, parts, strict=True):
+            far = np.flatnonzero(~(np.abs(part) < _FARTHEST).all(axis=1))
+            if far.size:
+                raise DataError(
+                    f"View {source.name!r}: {far.size} new sample(s) are farther than {_FARTHEST:g} "
+                    f"times the spread of the training samples (first rows: "
+                    f"{(far[:5] + start).tolist()}); no distance to them can be computed. Check "
+                    "their units."
+                )
         return np.asarray(np.hstack(parts) / np.sqrt(len(parts)), dtype=np.float64)
 
     @property
@@ -203,9 +222,7 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     def _views(self, X: Any, *, reset: bool) -> MultiViewData:
         """Views of `X`; one plain table goes through scikit-learn's own validation first."""
         if _is_plain_table(X):
-            table = validate_data(
-                self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1
-            )
+            table = self._table(X, reset=reset)
             n_columns = table.shape[1]
             sizes = (n_columns,) if self.view_sizes is None else tuple(self.view_sizes)
             data = as_multi_view(table, view_sizes=sizes, metric=self.metric)
@@ -217,6 +234,19 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         else:
             data = as_multi_view(X, metric=self.metric)
         return data if reset else self._as_fitted(data)
+
+    def _table(self, X: Any, *, reset: bool) -> Any:
+        """Scikit-learn's words, in an error of this package."""
+        try:
+            return validate_data(
+                self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1
+            )
+        except MscamError:
+            raise
+        except TypeError as error:
+            raise DataTypeError(str(error)) from error
+        except ValueError as error:
+            raise DataError(str(error)) from error
 
     def _as_fitted(self, data: MultiViewData) -> MultiViewData:
         """New samples' views, checked, in the order of the fit."""
@@ -275,7 +305,7 @@ def _is_plain_table(X: Any) -> bool:
     if type(X).__module__.partition(".")[0] == "xarray":
         return False
     if isinstance(X, Sequence):
-        return not any(hasattr(item, "shape") for item in X)
+        return len(X) > 0 and not any(hasattr(item, "shape") for item in X)
     return True
 
 

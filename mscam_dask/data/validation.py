@@ -27,6 +27,9 @@ __all__ = [
 
 _SHOWN = 5
 
+# Sums and differences of numbers below this are numbers.
+_LARGEST = 1e304
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -182,14 +185,16 @@ def check_not_empty(view: RowSource) -> None:
 
 
 def check_finite(view: RowSource) -> None:
-    """Refuse a view with NaN or infinite values; reads it once.
+    """Refuse a view with NaN, infinite or nearly infinite values; reads it once.
 
     Raises
     ------
     DataError
-        With the number of each, the number of rows they are in and the first of those.
+        With the number of each, the number of rows they are in and the first of those; or the
+        largest magnitude when it is above 1e304.
     """
     n_nan = n_infinite = n_rows = 0
+    largest = 0.0
     first: list[int] = []
     for start, stop in row_ranges(view):
         rows = view.read(start, stop)
@@ -201,11 +206,19 @@ def check_finite(view: RowSource) -> None:
             n_infinite += int(bad.sum()) - block_nan
             n_rows += hit.size
             first.extend((hit[: _SHOWN - len(first)] + start).tolist())
+        elif rows.size:
+            largest = max(largest, float(rows.max()), -float(rows.min()))
     if n_rows:
         raise DataError(
             f"View {view.name!r} has {n_nan} NaN and {n_infinite} infinite value(s), in {n_rows} of "
             f"{view.shape[0]} rows (first rows: {first}); allowed are finite numbers. Impute them, "
             "or drop these samples from every view, or drop the view."
+        )
+    if largest > _LARGEST:
+        raise DataError(
+            f"View {view.name!r} has values of magnitude {largest:.3g}; allowed are magnitudes up to "
+            f"{_LARGEST:g}, whose sums are still numbers. If they stand for 'missing', impute them; "
+            "else divide the view by a constant."
         )
 
 

@@ -10,12 +10,40 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
 
-__all__ = ["ColumnMoments", "RowTransform", "Scaling", "fit_transform_from_moments"]
+__all__ = [
+    "ColumnMoments",
+    "RowTransform",
+    "Scaling",
+    "fit_transform_from_moments",
+    "harmless_exponent",
+]
 
 Scaling = Literal["standard", "unit", "minmax", "none"]
 
 # A column whose range is below this share of its magnitude holds rounding, no data.
 _CONSTANT_TOLERANCE = 8 * np.finfo(np.float64).eps
+
+# Between 2^-200 and 2^200 squares, sums of squares and their products neither vanish nor overflow.
+_HARMLESS = 200
+
+
+def harmless_exponent(largest: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Powers of two to divide numbers by so that their squares and sums are finite.
+
+    Parameters
+    ----------
+    largest : array
+        Largest magnitudes, finite.
+
+    Returns
+    -------
+    array of the same shape, int32
+        0 for magnitudes between 2^-200 and 2^200 and for 0: ordinary data keep their bits. Else e
+        with largest / 2^e in [1/2, 1). `numpy.ldexp(x, -e)` is exact down to 2^-822 of the
+        largest magnitude.
+    """
+    exponent = np.frexp(largest)[1]
+    return np.where(np.abs(exponent) > _HARMLESS, exponent, 0).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +165,11 @@ class RowTransform:
     Attributes
     ----------
     kind : {"standard", "unit", "minmax", "none"}
+    exponent : array of shape (d,), int32
+        Columns are divided by 2 to this power first: 0 but for columns of extreme magnitude,
+        one number in all columns for "none".
     offset : array of shape (d,)
-        Subtracted from each row; 0 for "unit" and "none".
+        Then subtracted from each row; 0 for "unit" and "none".
     scale : array of shape (d,)
         Then divides each row, and is positive; 1 for "unit" and "none".
     constant : array of shape (d,), bool
@@ -146,6 +177,7 @@ class RowTransform:
     """
 
     kind: Scaling
+    exponent: NDArray[np.int32]
     offset: NDArray[np.float64]
     scale: NDArray[np.float64]
     constant: NDArray[np.bool_]
@@ -172,10 +204,12 @@ class RowTransform:
                 f"rows of shape {rows.shape} were given to a scaling learned on "
                 f"{len(self.offset)} columns. Pass rows of the same view."
             )
-        if self.kind == "none":
-            return np.array(rows, dtype=np.float64, order="C")
         if self.kind == "unit":
             return _unit_rows(rows)
+        if self.exponent.any():
+            rows = np.ldexp(rows, -self.exponent)
+        if self.kind == "none":
+            return np.array(rows, dtype=np.float64, order="C")
         scaled = np.ascontiguousarray(rows - self.offset)
         scaled /= self.scale
         scaled[:, self.constant] = 0.0
@@ -190,8 +224,8 @@ def fit_transform_from_moments(kind: Scaling, moments: ColumnMoments) -> RowTran
     kind : {"standard", "unit", "minmax", "none"}
         "standard": columns to mean 0 and variance 1; "minmax": columns to [0, 1];
         "unit": rows to Euclidean norm 1 (zero rows stay zero, the moments do not
-        matter); "none": as they are. Under "standard" and "minmax" constant columns
-        become 0.
+        matter); "none": as they are, but for a power of two when their magnitude is
+        extreme. Under "standard" and "minmax" constant columns become 0.
     moments : ColumnMoments
         Of all rows of the view.
 
@@ -211,14 +245,21 @@ def fit_transform_from_moments(kind: Scaling, moments: ColumnMoments) -> RowTran
     d = moments.n_columns
     offset, scale = np.zeros(d), np.ones(d)
     constant = np.zeros(d, dtype=np.bool_)
+    largest = np.maximum(np.abs(moments.minimum), np.abs(moments.maximum))
+    if kind in ("unit", "none"):
+        largest = np.broadcast_to(largest.max(initial=0.0), d)
+    exponent = np.zeros(d, dtype=np.int32) if kind == "unit" else harmless_exponent(largest)
     if kind == "standard":
-        offset, scale = moments.mean, moments.standard_deviation
+        offset = np.ldexp(moments.mean, -exponent)
+        scale = np.ldexp(moments.standard_deviation, -exponent)
         constant = moments.is_constant
     elif kind == "minmax":
-        offset, scale = moments.minimum, moments.maximum - moments.minimum
+        offset = np.ldexp(moments.minimum, -exponent)
+        scale = np.ldexp(moments.maximum, -exponent) - offset
         constant = moments.is_constant
     return RowTransform(
         kind=kind,
+        exponent=exponent,
         offset=offset,
         scale=np.where(constant | (scale <= 0), 1.0, scale),
         constant=constant,
@@ -228,6 +269,9 @@ def fit_transform_from_moments(kind: Scaling, moments: ColumnMoments) -> RowTran
 def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows divided by their Euclidean norm; the largest entry first, so nothing overflows."""
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    exponent = harmless_exponent(largest)
+    if exponent.any():  # the reciprocal of a subnormal number is none
+        rows, largest = np.ldexp(rows, -exponent), np.ldexp(largest, -exponent)
     unit = np.ascontiguousarray(rows / np.where(largest > 0, largest, 1.0))
     norms = np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]
     unit /= np.where(norms > 0, norms, 1.0)

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from mscam_dask.kernels.label_information import label_information
 from mscam_dask.kernels.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
-from mscam_dask.kernels.scaling import ColumnMoments, fit_transform_from_moments
+from mscam_dask.kernels.scaling import ColumnMoments, fit_transform_from_moments, harmless_exponent
 from mscam_dask.model.parameters import Scale
 from mscam_dask.solvers.view_basis import RowReader, ViewShape, row_blocks
 
@@ -81,7 +81,10 @@ def _graph_from_rows(rows: NDArray[np.float64], n_neighbors: int) -> csr_array[n
 
 
 def _pair_distances(rows: NDArray[np.float64], shape: ViewShape) -> NDArray[np.float64]:
-    """Distances of a distance view as they are; squared distances of a kernel view."""
+    """Distances of a distance view; squared distances of a kernel view."""
+    exponent = int(harmless_exponent(np.abs(rows).max()))
+    if exponent:  # one factor for all distances changes no neighbour and no weight
+        rows = np.ldexp(rows, -exponent)
     if shape.metric == "distance":
         return np.maximum(rows, 0.0)  # validation lets rounding below zero pass
     diagonal = rows.diagonal()

@@ -27,7 +27,12 @@ from mscam_dask.kernels.ridge import (
     orthonormalize_nearby,
     ridge_gains,
 )
-from mscam_dask.kernels.scaling import ColumnMoments, RowTransform, fit_transform_from_moments
+from mscam_dask.kernels.scaling import (
+    ColumnMoments,
+    RowTransform,
+    fit_transform_from_moments,
+    harmless_exponent,
+)
 from mscam_dask.model.parameters import Scale
 
 __all__ = [
@@ -73,6 +78,9 @@ class Encoder:
     metric : {"features", "distance", "kernel"}
     transform : RowTransform or None
         Scaling of feature rows; None for distance and kernel views.
+    exponent : int
+        Distances and kernel values are divided by 2 to this power first; 0 but for extreme
+        magnitudes.
     distance_scale : float
         Mean distance, the unit of exp(−D / mean); 1 for other views.
     offset : (d,)
@@ -83,16 +91,19 @@ class Encoder:
 
     metric: Metric
     transform: RowTransform | None
+    exponent: int
     distance_scale: float
     offset: NDArray[np.float64]
     loadings: NDArray[np.float64]
 
     def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Anchor coordinates (m, r) of `rows` (m, d)."""
+        if self.transform is not None:
+            rows = self.transform.apply(rows)
+        elif self.exponent:
+            rows = np.ldexp(rows, -self.exponent)
         if self.metric == "distance":
             rows = np.exp(-rows / self.distance_scale)
-        elif self.transform is not None:
-            rows = self.transform.apply(rows)
         return np.asarray((rows - self.offset) @ self.loadings, dtype=np.float64)
 
 
@@ -191,7 +202,7 @@ def factor_view(read: RowReader, shape: ViewShape, *, scale: Scale, name: str) -
         tall = shape.n_features <= shape.n_samples
         factor = _factor_by_columns if tall else _factor_by_rows
         basis, offset, loadings = factor(blocks, shape)
-        encoder = Encoder("features", transform, 1.0, offset, loadings)
+        encoder = Encoder("features", transform, 0, 1.0, offset, loadings)
     real = basis.singular_values_squared > _rounding_floor(encoder.offset, shape)
     if not real.any():
         raise DataError(
@@ -305,6 +316,9 @@ def _factor_kernel(read: RowReader, shape: ViewShape) -> tuple[Basis, Encoder]:
     kernel = np.empty((n, n))
     for start, stop in row_blocks(n, n):
         kernel[start:stop] = read(start, stop)
+    exponent = int(harmless_exponent(np.abs(kernel).max()))
+    if exponent:
+        kernel = np.ldexp(kernel, -exponent)
     unit = 1.0
     if shape.metric == "distance":
         unit = float(kernel.sum() / max(1, n * (n - 1))) or 1.0  # mean over i ≠ j
@@ -315,7 +329,7 @@ def _factor_kernel(read: RowReader, shape: ViewShape) -> tuple[Basis, Encoder]:
     kernel -= kernel.mean(axis=1, keepdims=True)
     basis = basis_from_kernel(kernel)
     loadings = basis.vectors / basis.singular_values_squared
-    return basis, Encoder(shape.metric, None, unit, means, loadings)
+    return basis, Encoder(shape.metric, None, exponent, unit, means, loadings)
 
 
 def _mean_row(blocks: _Blocks, shape: ViewShape) -> NDArray[np.float64]:

@@ -275,8 +275,10 @@ def test_constant_pairwise_views_are_refused(metric: str) -> None:
 
 
 def test_largest_floats_do_not_overflow_into_a_warning() -> None:
-    values = np.full((N, N), 1e308) - np.diag(np.full(N, 1e308))
+    values = np.full((N, N), 1e304) - np.diag(np.full(N, 1e304))
     check({"v": values}, metric="distance")
-    values[0, 1] = -1e308
+    with pytest.raises(DataError, match=r"'v' has values of magnitude 1e\+305"):
+        check({"v": 10 * values}, metric="distance")
+    values[0, 1] = -1e304
     with pytest.raises(DataError, match="not symmetric"):
         check({"v": values}, metric="kernel")

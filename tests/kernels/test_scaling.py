@@ -14,7 +14,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.kernels.scaling import ColumnMoments, Scaling, fit_transform_from_moments
+from mscam_dask.kernels.scaling import (
+    ColumnMoments,
+    Scaling,
+    fit_transform_from_moments,
+    harmless_exponent,
+)
 
 blocks = st.lists(
     arrays(
@@ -163,3 +168,22 @@ def test_blocks_that_do_not_fit_are_refused() -> None:
         moments.merge(ColumnMoments.from_rows(np.ones((2, 2))))
     with pytest.raises(DataError, match="3 columns"):
         fit_transform_from_moments("standard", moments).apply(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("kind", ["standard", "minmax", "none", "unit"])
+@pytest.mark.parametrize("exponent", [-1000, -201, 201, 1000])
+def test_a_power_of_two_of_the_columns_changes_nothing(kind: Scaling, exponent: int) -> None:
+    rows = np.random.default_rng(0).standard_normal((20, 3))
+    moved = np.ldexp(rows, exponent)
+    plain = fit_transform_from_moments(kind, ColumnMoments.from_rows(rows)).apply(rows)
+    scaled = fit_transform_from_moments(kind, ColumnMoments.from_rows(moved)).apply(moved)
+    if kind == "none":  # up to one power of two for all columns
+        scaled = scaled * np.exp2(np.round(np.log2(np.abs(plain).max() / np.abs(scaled).max())))
+    np.testing.assert_allclose(scaled, plain, rtol=1e-14)
+
+
+def test_ordinary_numbers_are_not_moved() -> None:
+    np.testing.assert_array_equal(
+        harmless_exponent(np.array([0.0, 1.0, 1e60, 1e-60, 1e61, 1e-61, 5e-324])),
+        [0, 0, 0, 0, 203, -202, -1073],
+    )

@@ -248,10 +248,18 @@ def test_extreme_scales_are_as_good_as_any(exponent: float, scale: Scale) -> Non
     )
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-def test_values_too_large_to_be_squared_are_refused() -> None:
-    with pytest.raises(DataError, match="too large to be squared"):
-        prepared(random_view("features") * 1e200, scale="none")
+@pytest.mark.parametrize("exponent", [-900, 900])
+@pytest.mark.parametrize("metric", ["features", "kernel", "distance"])
+def test_values_too_large_or_small_to_be_squared_are_scaled_exactly(
+    metric: Metric, exponent: int
+) -> None:
+    rows = random_view(metric)
+    plain = prepared(rows, metric=metric, scale="none")
+    moved = prepared(np.ldexp(rows, exponent), metric=metric, scale="none")
+    np.testing.assert_allclose(moved.anchors(1.0), plain.anchors(1.0), atol=1e-12)
+    np.testing.assert_allclose(
+        moved.encoder(np.ldexp(rows, exponent)), plain.encoder(rows), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("metric", ["features", "kernel", "distance"])

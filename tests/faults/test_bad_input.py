@@ -1,0 +1,419 @@
+"""Whatever is given: a partition of finite numbers, or an error of the package; never a hang.
+
+Warnings are errors throughout, so an overflow on the way would fail a test too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mscam_dask import MSCAM, MSCAN
+from mscam_dask.errors import ConfigurationError, DataError, MscamError
+from mscam_dask.metrics import adjusted_rand_index
+from tests.synthetic import gaussian_views
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(110)]
+
+Array = NDArray[np.float64]
+Estimator = type[MSCAM] | type[MSCAN]
+
+SCALES: tuple[Literal["standard", "unit", "minmax", "none"], ...] = (
+    "standard",
+    "unit",
+    "minmax",
+    "none",
+)
+
+
+def fit(views: Any, n_clusters: int = 3, *, model: Estimator = MSCAM, **options: Any) -> Any:
+    """A short fit in one thread; checks what every fit promises."""
+    settings = {"selection": None, "max_outer_iter": 3, "n_jobs": 1} | options
+    fitted = model(n_clusters=n_clusters, **settings).fit(views)
+    n = len(fitted.labels_)
+    assert_array_equal(np.unique(fitted.labels_), np.arange(n_clusters))
+    assert fitted.n_connected_components_ == n_clusters
+    graph = fitted.consensus_graph_
+    assert graph.shape == (n, n)
+    assert np.isfinite(graph.data).all()
+    assert (graph.data >= 0).all()
+    assert np.isfinite(fitted.score_)
+    for embedding in fitted.view_embeddings_.values():
+        assert np.isfinite(embedding).all()
+    assert_allclose(sum(fitted.view_contributions_.values()), 1.0)
+    return fitted
+
+
+@pytest.fixture(scope="module")
+def blobs() -> tuple[list[Array], NDArray[np.int64]]:
+    """Three far apart clusters of 15 samples in two views."""
+    return gaussian_views(1, n_samples=45, spread=8.0, dims=(5, 8))
+
+
+# -- magnitudes -------------------------------------------------------------------------------
+
+FACTORS = (5e-324, 1e-300, 1e-160, 1e160, 1e300)
+
+
+@pytest.mark.parametrize("model", [MSCAM, MSCAN])
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("exponent", [-1000, 201, 1000])
+def test_a_power_of_two_changes_nothing(
+    blobs: tuple[list[Array], NDArray[np.int64]], model: Estimator, scale: Any, exponent: int
+) -> None:
+    views, _ = blobs
+    plain = fit(views, model=model, scale=scale)
+    moved = fit([np.ldexp(views[0], exponent), views[1]], model=model, scale=scale)
+    assert_array_equal(moved.labels_, plain.labels_)
+    # but for the rounding of subnormal numbers
+    assert_allclose(moved.consensus_graph_.toarray(), plain.consensus_graph_.toarray(), atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("factor", FACTORS)
+def test_clusters_are_found_at_any_magnitude(
+    blobs: tuple[list[Array], NDArray[np.int64]], scale: Any, factor: float
+) -> None:
+    views, labels = blobs
+    multiple = views[0] * factor * (2.0**20 if factor < 1e-320 else 1.0)  # at least 20 bits left
+    fitted = fit([multiple, views[1]], scale=scale)
+    assert adjusted_rand_index(labels, fitted.labels_) == 1.0
+    assert_array_equal(fitted.predict([multiple, views[1]]), fitted.labels_)
+
+
+@pytest.mark.parametrize("metric", ["distance", "kernel"])
+@pytest.mark.parametrize("factor", [1e-310, 1e-300, 1e300])
+def test_distances_and_kernels_of_any_magnitude(
+    blobs: tuple[list[Array], NDArray[np.int64]], metric: str, factor: float
+) -> None:
+    views, labels = blobs
+    centred = views[0] - views[0].mean(axis=0)
+    if metric == "kernel":
+        square = centred @ centred.T
+    else:
+        square = np.linalg.norm(centred[:, None] - centred[None], axis=2)
+    fitted = fit([square * factor, views[1]], metric=[metric, "features"])
+    assert adjusted_rand_index(labels, fitted.labels_) == 1.0
+    assert_array_equal(fitted.predict([square * factor, views[1]]), fitted.labels_)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_magnitudes_side_by_side(blobs: tuple[list[Array], NDArray[np.int64]], scale: Any) -> None:
+    views, _ = blobs
+    by_column = views[0] * np.array([1e-300, 1.0, 1e300, 1e-100, 1e100])
+    by_row = views[0] * np.logspace(-300, 300, len(views[0]))[:, None]
+    for extreme in (by_column, by_row):
+        fit([extreme, views[1]], scale=scale)
+
+
+def test_what_is_nearly_infinite_is_refused(
+    blobs: tuple[list[Array], NDArray[np.int64]],
+) -> None:
+    views, _ = blobs
+    largest = np.where(views[0] > 0, 1.7e308, -1.7e308)
+    with pytest.raises(DataError, match=r"'view_0' has values of magnitude 1\.7e\+308"):
+        fit([largest, views[1]])
+
+
+def test_a_new_sample_too_far_for_a_distance_is_named(
+    blobs: tuple[list[Array], NDArray[np.int64]],
+) -> None:
+    views, _ = blobs
+    fitted = fit(views, scale="none")
+    far = [views[0][:4].copy(), views[1][:4]]
+    far[0][2] = 1e300
+    with pytest.raises(DataError, match=r"'view_0': 1 new sample\(s\) are farther .*\[2\]"):
+        fitted.predict(far)
+    far[0][2] = 1e100
+    assert fitted.predict(far).shape == (4,)
+
+
+# -- shapes of data ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [MSCAM, MSCAN])
+def test_half_the_samples_identical(
+    blobs: tuple[list[Array], NDArray[np.int64]], model: Estimator
+) -> None:
+    views = [view.copy() for view in blobs[0]]
+    for view in views:
+        view[: len(view) // 2] = view[0]
+    fitted = fit(views, model=model)
+    assert len(set(fitted.labels_[: len(views[0]) // 2])) == 1
+
+
+@pytest.mark.parametrize("model", [MSCAM, MSCAN])
+@pytest.mark.parametrize("n_clusters", [2, 3, 7])
+def test_two_places_only(model: Estimator, n_clusters: int) -> None:
+    place = np.repeat([[0.0, 1.0], [3.0, 5.0]], 12, axis=0)
+    fitted = fit([place, place[:, ::-1]], n_clusters, model=model)
+    # no cluster has samples of both places
+    assert not set(fitted.labels_[:12]) & set(fitted.labels_[12:])
+
+
+@pytest.mark.parametrize("gap", [1e3, 1e9, 1e15, 1e200])
+@pytest.mark.parametrize("n_clusters", [2, 5])
+def test_two_far_blobs(gap: float, n_clusters: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    rows[20:] += gap
+    fitted = fit([rows], n_clusters, scale="none")
+    assert not set(fitted.labels_[:20]) & set(fitted.labels_[20:])
+
+
+def test_all_but_one_identical() -> None:
+    rows = np.zeros((30, 3))
+    rows[7] = 1.0
+    fit([rows], 2)
+
+
+@pytest.mark.parametrize("model", [MSCAM, MSCAN])
+@pytest.mark.parametrize("n_clusters", [1, 2, 44, 45])
+def test_every_number_of_clusters(
+    blobs: tuple[list[Array], NDArray[np.int64]], model: Estimator, n_clusters: int
+) -> None:
+    fit(blobs[0], n_clusters, model=model)
+
+
+@pytest.mark.parametrize("model", [MSCAM, MSCAN])
+@pytest.mark.parametrize("n_samples", [2, 3, 4, 5])
+def test_few_samples(model: Estimator, n_samples: int) -> None:
+    rows = np.random.default_rng(3).normal(size=(n_samples, 2))
+    for n_clusters in range(1, n_samples + 1):
+        fit([rows, rows[:, :1]], n_clusters, model=model)
+
+
+def test_one_sample_is_too_few() -> None:
+    with pytest.raises(MscamError, match="at least 2 samples"):
+        fit([np.ones((1, 3))], 1)
+
+
+@pytest.mark.parametrize("model", [MSCAM, MSCAN])
+@pytest.mark.parametrize(
+    "dims", [(4,), (1,), (1, 1), (2,) * 50, (2000,)], ids=["one", "d1", "d1+1", "fifty", "wide"]
+)
+def test_numbers_of_views_and_columns(model: Estimator, dims: tuple[int, ...]) -> None:
+    views, labels = gaussian_views(2, n_samples=36, spread=9.0, dims=dims)
+    fitted = fit(views, model=model, max_outer_iter=1)
+    if sum(dims) > 2:  # three places in one or two dimensions may be close
+        assert adjusted_rand_index(labels, fitted.labels_) == 1.0
+
+
+# -- the same numbers in other clothes --------------------------------------------------------
+
+CLOTHES: dict[str, Callable[[Array], Any]] = {
+    "big-endian": lambda x: x.astype(">f8"),
+    "Fortran": np.asfortranarray,
+    "strided": lambda x: np.repeat(np.repeat(x, 2, axis=0), 3, axis=1)[::2, ::3],
+    "reversed": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
+    "int64": lambda x: x.astype(np.int64),
+    "int16, big-endian": lambda x: x.astype(">i2"),
+    "float32": lambda x: x.astype(np.float32),
+    "float16": lambda x: x.astype(np.float16),
+    "extended": lambda x: x.astype(np.longdouble),
+    "csr": sparse.csr_array,
+    "csc": sparse.csc_matrix,
+    "coo": sparse.coo_array,
+    "dask": lambda x: da.from_array(x, chunks=(7, 2)),  # type: ignore[no-untyped-call]
+    "xarray": lambda x: xr.DataArray(x, dims=("sample", "feature")),
+    "masked, nothing masked": np.ma.masked_array,
+}
+
+
+def whole(blobs: tuple[list[Array], NDArray[np.int64]]) -> list[Array]:
+    """The views as small whole numbers, which every type above holds exactly."""
+    return [np.rint(view) for view in blobs[0]]
+
+
+@pytest.mark.parametrize("name", CLOTHES)
+def test_layout_and_type_change_nothing(
+    name: str, blobs: tuple[list[Array], NDArray[np.int64]]
+) -> None:
+    views = whole(blobs)
+    dressed = [CLOTHES[name](view) for view in views]
+    plain, other = fit(views), fit(dressed)
+    assert_array_equal(other.labels_, plain.labels_)
+    assert_allclose(other.consensus_graph_.toarray(), plain.consensus_graph_.toarray(), atol=1e-9)
+
+
+def test_read_only_arrays_are_read(blobs: tuple[list[Array], NDArray[np.int64]]) -> None:
+    views = [view.copy() for view in blobs[0]]
+    for view in views:
+        view.flags.writeable = False
+    before = [view.tobytes() for view in views]
+    assert_array_equal(fit(views).labels_, fit(blobs[0]).labels_)
+    assert [view.tobytes() for view in views] == before
+
+
+def test_truth_values_are_zeros_and_ones(blobs: tuple[list[Array], NDArray[np.int64]]) -> None:
+    flags = [view > 0 for view in blobs[0]]
+    numbers = [flag.astype(np.float64) for flag in flags]
+    assert_array_equal(fit(flags).labels_, fit(numbers).labels_)
+
+
+# -- what is refused --------------------------------------------------------------------------
+
+GOOD = np.arange(12.0).reshape(6, 2) % 5
+
+
+def hole(value: float) -> Array:
+    rows = GOOD.copy()
+    rows[3, 1] = value
+    return rows
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "NaN": ([GOOD, hole(np.nan)], r"'view_1' has 1 NaN and 0 infinite .*first rows: \[3\]"),
+    "infinite": ([hole(np.inf), GOOD], r"'view_0' has 0 NaN and 1 infinite .*first rows: \[3\]"),
+    "minus infinite": ([hole(-np.inf), GOOD], r"'view_0' has 0 NaN and 1 infinite"),
+    "NaN in sparse": ([GOOD, sparse.csr_array(hole(np.nan))], "'view_1' has 1 NaN"),
+    "NaN in Dask": (
+        [GOOD, da.from_array(hole(np.nan), chunks=2)],  # type: ignore[no-untyped-call]
+        "'view_1' has 1 NaN",
+    ),
+    "sample counts": ([GOOD, GOOD[:5]], r"6.*5|5.*6"),
+    "no view": ([], "view"),
+    "no view in a dict": ({}, "view"),
+    "no column": ([GOOD, np.ones((6, 0))], r"'view_1' is empty: shape \(6, 0\)"),
+    "no row": ([np.ones((0, 2)), np.ones((0, 3))], "empty|at least"),
+    "constant": ([GOOD, np.full((6, 2), 7.0)], "'view_1' is constant"),
+    "constant of zeros": ([GOOD, np.zeros((6, 2))], "'view_1' is constant"),
+    "object": ([GOOD, GOOD.astype(object)], "'view_1'"),
+    "text": ([GOOD, GOOD.astype(str)], "'view_1'"),
+    "complex": ([GOOD, GOOD + 1j], "'view_1'"),
+    "datetime": ([GOOD, GOOD.astype("datetime64[s]")], "'view_1'"),
+    "timedelta": ([GOOD, GOOD.astype("timedelta64[s]")], "'view_1'"),
+    "records": ([GOOD, np.zeros((6, 2), dtype=[("a", "f8")])], "'view_1'"),
+    "one dimension": ([GOOD, np.ones(6)], "'view_1'"),
+    "three dimensions": ([GOOD, np.ones((6, 2, 2))], "'view_1'"),
+    "a number": (3.0, "2D array"),
+    "nothing": (None, "2D array|NoneType"),
+    "a view that is None": ([GOOD, None], "view_1"),
+    "ragged lists": ([GOOD, [[1.0, 2.0], [3.0]]], "view_1"),
+    "hidden values": (
+        [GOOD, np.ma.masked_array(GOOD, mask=GOOD > 3)],
+        "(?i)mask",
+    ),
+    "a set": ({1, 2}, "2D array"),
+    "a missing store": ("/nowhere/at/all.zarr", "no store"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_clustered_is_named(name: str) -> None:
+    views, pattern = REFUSED[name]
+    with pytest.raises(MscamError, match=pattern):
+        fit(views, 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "pattern"),
+    [
+        (["a", "b", "c"], ["a", "c", "b"], "different order"),
+        (["a", "b", "c"], ["a", "b", "d"], "different samples"),
+        (["a", "b", "b"], ["a", "b", "b"], "more than once"),
+    ],
+)
+def test_sample_ids_that_disagree(first: list[str], second: list[str], pattern: str) -> None:
+    views = {
+        name: xr.DataArray(GOOD[:3], dims=("sample", "feature"), coords={"sample": ids})
+        for name, ids in (("a", first), ("b", second))
+    }
+    with pytest.raises(DataError, match=pattern):
+        fit(views, 2)
+
+
+@pytest.mark.parametrize("value", [0, -1, 7, 1.5, "3", None, True, np.nan, np.inf, 2**70])
+@pytest.mark.parametrize("name", ["n_clusters", "n_neighbors"])
+def test_numbers_that_do_not_fit(name: str, value: Any) -> None:
+    if name == "n_neighbors" and value is None:
+        pytest.skip("None chooses")
+    options = {"n_clusters": 2} | {name: value}
+    with pytest.raises(ConfigurationError, match=name):
+        MSCAM(**options).fit([GOOD])
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "1", True, 1j])
+@pytest.mark.parametrize("name", ["alpha", "graph_weight", "metric_floor"])
+def test_weights_that_do_not_fit(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        MSCAM(n_clusters=2, **{name: value}).fit([GOOD])
+
+
+# -- anything ---------------------------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e-300, 1e300, -1e300, 5e-324, 1e-160, 1e160]),
+    st.floats(-10, 10),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+BAD_NUMBERS = st.one_of(NUMBERS, st.sampled_from([np.nan, np.inf, -np.inf]))
+
+
+@st.composite
+def problems(draw: st.DrawFn, numbers: st.SearchStrategy[float]) -> dict[str, Any]:
+    n = draw(st.integers(1, 9))
+    views = [
+        draw(hnp.arrays(np.float64, (n, draw(st.integers(1, 4))), elements=numbers))
+        for _ in range(draw(st.integers(1, 3)))
+    ]
+    if draw(st.booleans()):  # duplicates, which random draws seldom have
+        chosen = draw(hnp.arrays(np.intp, n, elements=st.integers(0, n - 1)))
+        views = [view[chosen] for view in views]
+    return {
+        "views": views,
+        "n_clusters": draw(st.integers(1, n + 1)),
+        "model": draw(st.sampled_from([MSCAM, MSCAN])),
+        "scale": draw(st.sampled_from(SCALES)),
+        "n_neighbors": draw(st.one_of(st.none(), st.integers(1, 9))),
+        "alpha": draw(st.sampled_from([1e-6, 1.0, 1e6])),
+        "graph_weight": draw(st.sampled_from([1e-6, 0.1, 1e6])),
+    }
+
+
+def check_anything(problem: dict[str, Any]) -> None:
+    views = problem.pop("views")
+    before = [view.tobytes() for view in views]
+    try:
+        fitted = fit(views, max_outer_iter=2, **problem)
+        fitted.predict(views)
+    except MscamError:
+        pass  # refused, by an error of the package
+    assert [view.tobytes() for view in views] == before
+
+
+COMMON: dict[str, Any] = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+
+
+@settings(max_examples=60, **COMMON)
+@given(problem=problems(NUMBERS))
+def test_any_numbers(problem: dict[str, Any]) -> None:
+    check_anything(problem)
+
+
+@settings(max_examples=30, **COMMON)
+@given(problem=problems(BAD_NUMBERS))
+def test_any_numbers_and_holes(problem: dict[str, Any]) -> None:
+    check_anything(problem)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@settings(max_examples=3000, **COMMON)
+@given(problem=problems(NUMBERS))
+def test_any_numbers_at_length(problem: dict[str, Any]) -> None:
+    check_anything(problem)
