@@ -199,8 +199,13 @@ def create_array(
     chunks: tuple[int, ...],
     dtype: np.dtype[Any],
     dims: tuple[str, ...],
+    *,
+    nested: bool = True,
 ) -> Any:
-    """Create an array that is compressed, checksummed and keeps chunks of zeros."""
+    """Create an array that is compressed, checksummed and keeps chunks of zeros.
+
+    Chunks lie in nested directories, as Zarr's default is, or beside each other.
+    """
     from zarr.codecs import Crc32cCodec, ZstdCodec
 
     return group.create_array(
@@ -211,6 +216,7 @@ def create_array(
         compressors=(ZstdCodec(level=3), Crc32cCodec()),
         fill_value=0,
         dimension_names=dims,
+        chunk_key_encoding={"name": "default", "separator": "/" if nested else "."},
         config={"write_empty_chunks": True},
     )
 

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData
+from mscam_dask.engine.checkpointing import Checkpointer, Journal, PathRecord
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import judge, mean_score, spectrum_of
-from mscam_dask.engine.path import PathState, embed_views, outer_iteration
-from mscam_dask.engine.selection import Start, choose_setting
+from mscam_dask.engine.path import Course, PathState, embed_views, outer_iteration
+from mscam_dask.engine.selection import choose_setting
 from mscam_dask.engine.setup import Foundation, Prepared, anchor_space, lay_foundation, prepare
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
@@ -26,7 +27,6 @@ from mscam_dask.model.records import (
     FitStarted,
     OuterRecord,
     SelectionEnded,
-    SettingRecord,
 )
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
@@ -38,17 +38,6 @@ __all__ = ["Event", "Observer", "run_fit"]
 Event = FitStarted | SelectionEnded | OuterRecord | FitEnded
 Observer = Callable[[Event], None]
 """Called by the driver, in order, with each event of the fit."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Course:
-    """The setting taken and the way from it."""
-
-    parameters: Parameters
-    prepared: Prepared
-    n_neighbors: int
-    settings: tuple[SettingRecord, ...]
-    history: list[OuterRecord]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +57,7 @@ def run_fit(
     executor: Executor,
     *,
     observers: Sequence[Observer] = (),
+    checkpointer: Checkpointer | None = None,
 ) -> Solution:
     """Cluster the samples of `data`.
 
@@ -82,7 +72,11 @@ def run_fit(
         Entered and left here; the result does not depend on which one it is.
     observers : sequence of callable
         Called with `FitStarted`, `SelectionEnded`, one `OuterRecord` per outer iteration and
-        `FitEnded`.
+        `FitEnded`; after a restart with those of earlier iterations once more.
+    checkpointer : Checkpointer, optional
+        Gets the state after the selection and after each outer iteration. What it holds at the
+        start is gone on from, to the same solution, bit for bit, that an undisturbed fit gives
+        with the same versions, linear algebra library and processor.
 
     Returns
     -------
@@ -92,41 +86,46 @@ def run_fit(
     ------
     ClusterError
         When the executor cannot carry the work.
+    ConfigurationError
+        When the checkpointer holds the state of another fit.
     DataError
-        When a view turns out to be unusable.
+        When a view turns out to be unusable, or a checkpoint.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
     trivial = _trivial(data.n_samples, candidates[0].n_clusters)
+    journal = Journal(checkpointer if trivial is None else None, data, candidates)
     started = time.perf_counter()
     with contextlib.ExitStack() as stack:
         stack.enter_context(executor)
-        scales = tuple(dict.fromkeys(candidate.scale for candidate in candidates))
+        saved = journal.load()
+        asked = candidates if saved is None else (saved.parameters,)
+        scales = tuple(dict.fromkeys(candidate.scale for candidate in asked))
         foundation = lay_foundation(data, scales, executor)
-        candidates = tuple(one for one in candidates if one.scale in foundation.factored)
-        parameters = candidates[0]
+        if saved is not None:
+            foundation = dataclasses.replace(foundation, records=saved.prepared)
         _notify(
             observers,
             FitStarted(
                 n_samples=data.n_samples,
-                n_clusters=parameters.n_clusters,
-                max_outer_iter=parameters.max_outer_iter,
+                n_clusters=candidates[0].n_clusters,
+                max_outer_iter=candidates[0].max_outer_iter,
                 views=foundation.records,
                 executor=executor.description,
             ),
         )
         if trivial is not None:
-            prepared = prepare(foundation, parameters, executor, key="trivial", last=True)
-            n_neighbors = min(parameters.n_neighbors, data.n_samples - 1)
-            course = _Course(parameters, prepared, n_neighbors, (), [])
+            course = _alone(foundation, candidates, executor)
             ending = _closed(*trivial, course, executor)
         else:
-            start, selection = choose_setting(foundation, candidates, executor)
-            _notify(observers, selection)
-            course = _Course(
-                start.parameters, start.prepared, start.first.n_neighbors, selection.settings, []
-            )
-            ending = _walk(start, course, executor, observers)
-        solution = _collect(ending, course, foundation, executor)
+            if saved is None:
+                course, state = _begin(foundation, candidates, executor, observers)
+                decision = Decision.ACCEPT
+                journal.save(state, decision, course, executor)
+            else:
+                course = _continue(foundation, saved, executor, observers)
+                state, decision = journal.restore(saved, executor), Decision[saved.decision]
+            ending = _walk(state, decision, course, executor, observers, journal)
+        solution = _collect(ending, course, executor)
     _notify(
         observers,
         FitEnded(
@@ -153,18 +152,62 @@ def _trivial(n_samples: int, n_clusters: int) -> tuple[Any, Status] | None:
     return None
 
 
-def _walk(
-    start: Start, course: _Course, executor: Executor, observers: Sequence[Observer]
-) -> _Ending:
-    """Outer iterations until c components, a stall, or the end of the budget."""
-    parameters, prepared = course.parameters, course.prepared
-    if start.spectrum is None:
-        return _closed(start.best.labels, Status.MERGED_COMPONENTS, course, executor)
+def _alone(foundation: Foundation, candidates: Sequence[Parameters], executor: Executor) -> Course:
+    """The course of a partition that needs no path."""
+    parameters = next(one for one in candidates if one.scale in foundation.factored)
+    prepared = prepare(foundation, parameters, executor, key="trivial", last=True)
+    n_neighbors = min(parameters.n_neighbors, foundation.n_samples - 1)
+    return Course(parameters, prepared, foundation.records, n_neighbors, None, [])
+
+
+def _begin(
+    foundation: Foundation,
+    candidates: Sequence[Parameters],
+    executor: Executor,
+    observers: Sequence[Observer],
+) -> tuple[Course, PathState]:
+    """Choose the setting: the state before the first outer iteration."""
+    usable = [one for one in candidates if one.scale in foundation.factored]
+    start, selection = choose_setting(foundation, usable, executor)
+    _notify(observers, selection)
+    parameters, k = start.parameters, start.first.n_neighbors
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight
     )
-    state = PathState(0, start.first.graph, start.spectrum, control, start.best, course.n_neighbors)
-    decision = Decision.ACCEPT
+    course = Course(parameters, start.prepared, foundation.records, k, selection, [])
+    return course, PathState(0, start.first.graph, start.spectrum, control, start.best, k)
+
+
+def _continue(
+    foundation: Foundation, saved: PathRecord, executor: Executor, observers: Sequence[Observer]
+) -> Course:
+    """What an earlier process found, told again, with its views and candidates made again."""
+    _notify(observers, saved.selection)
+    for record in saved.history:
+        _notify(observers, record)
+    prepared = prepare(foundation, saved.parameters, executor, key="restored", last=True)
+    return Course(
+        saved.parameters,
+        prepared,
+        saved.prepared,
+        saved.n_neighbors,
+        saved.selection,
+        list(saved.history),
+    )
+
+
+def _walk(
+    state: PathState,
+    decision: Decision,
+    course: Course,
+    executor: Executor,
+    observers: Sequence[Observer],
+    journal: Journal,
+) -> _Ending:
+    """Outer iterations until c components, a stall, or the end of the budget."""
+    parameters, prepared = course.parameters, course.prepared
+    if state.spectrum is None:
+        return _closed(state.best.labels, Status.MERGED_COMPONENTS, course, executor)
     while (
         decision is Decision.ACCEPT
         and state.iteration < parameters.max_outer_iter
@@ -172,6 +215,7 @@ def _walk(
     ):
         state, record, decision = outer_iteration(state, prepared, parameters, executor)
         course.history.append(record)
+        journal.save(state, decision, course, executor)
         _notify(observers, record)
     if decision is Decision.REACHED:
         reached = _reached(state, prepared, parameters, executor)
@@ -193,7 +237,7 @@ def _reached(
     return _Ending(state.graph, labels, Status.CONTINUATION, score, view_scores)
 
 
-def _closed(labels: Any, status: Status, course: _Course, executor: Executor) -> _Ending:
+def _closed(labels: Any, status: Status, course: Course, executor: Executor) -> _Ending:
     """The limit step around a partition."""
     prepared = course.prepared
     partitions = executor.submit(judge_tasks.single, labels, key="partitions/closed")
@@ -205,9 +249,7 @@ def _closed(labels: Any, status: Status, course: _Course, executor: Executor) ->
     return _Ending(graph, components, status, mean_score(view_scores), view_scores)
 
 
-def _collect(
-    ending: _Ending, course: _Course, foundation: Foundation, executor: Executor
-) -> Solution:
+def _collect(ending: _Ending, course: Course, executor: Executor) -> Solution:
     """Bring the result to the caller, with each view's embedding given the final graph."""
     prepared = course.prepared
     affinity = executor.submit(graph_tasks.affinity_of, ending.graph, key="affinity")
@@ -228,8 +270,8 @@ def _collect(
         score=ending.score,
         n_neighbors=course.n_neighbors,
         parameters=course.parameters,
-        settings=course.settings,
-        prepared=foundation.records,
+        settings=() if course.selection is None else course.selection.settings,
+        prepared=course.records,
         history=tuple(course.history),
         view_embeddings=embeddings,
         view_contributions=_shares(prepared.names, ending.view_scores),
@@ -238,7 +280,7 @@ def _collect(
 
 
 def _embeddings(
-    ending: _Ending, course: _Course, executor: Executor
+    ending: _Ending, course: Course, executor: Executor
 ) -> dict[str, NDArray[np.float64]]:
     """Each view's embedding given the final graph; none where no path was walked."""
     if ending.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS):

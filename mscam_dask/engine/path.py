@@ -1,7 +1,7 @@
 """The outer iterations: a path of growing graph weight, one consensus graph after another.
 
-An iteration depends on the previous one through `PathState` alone: the graph, the rank control
-and the best partition so far. Views carry nothing from one iteration to the next.
+An iteration depends on the previous one through `PathState` alone: the graph, the first guess of
+its spectrum, the rank control and the best partition so far. Views carry nothing from one iteration to the next.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import OuterRecord
+from mscam_dask.model.records import OuterRecord, PreparedRecord, SelectionEnded
 from mscam_dask.solvers.graph import projected_weight
 from mscam_dask.solvers.rank_control import Decision, RankControl
 
-__all__ = ["PathState", "embed_views", "outer_iteration"]
+__all__ = ["Course", "PathState", "embed_views", "outer_iteration"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,9 @@ class PathState:
         Number of the next outer iteration.
     graph : handle
     spectrum : handle or None
-        Of the previous graph: a first guess, which changes nothing but the time taken.
+        Of the previous graph: a first guess, which changes the result within the tolerance of
+        the eigensolver, and so its last bits. None when there is no path to walk: the first
+        graph has more components than clusters.
     control : RankControl
     best : Best
     n_neighbors : int
@@ -45,6 +47,31 @@ class PathState:
     control: RankControl
     best: Best
     n_neighbors: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Course:
+    """What does not change along the path, and the records of the way so far.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        Of the setting taken.
+    prepared : Prepared
+    records : tuple of PreparedRecord
+    n_neighbors : int
+    selection : SelectionEnded or None
+        None when there was nothing to choose between and no path.
+    history : list of OuterRecord
+        Grows with the path.
+    """
+
+    parameters: Parameters
+    prepared: Prepared
+    records: tuple[PreparedRecord, ...]
+    n_neighbors: int
+    selection: SelectionEnded | None
+    history: list[OuterRecord]
 
 
 def embed_views(

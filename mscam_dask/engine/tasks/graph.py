@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.kernels.laplacian import laplacian
+from mscam_dask.kernels.laplacian import connected_components, laplacian
 from mscam_dask.kernels.spectrum import Spectrum, bottom_eigenpairs
 from mscam_dask.solvers.graph import Candidates, Graph, graph_rows
 
 __all__ = [
     "GraphSpectrum",
+    "WarmStart",
     "add",
     "affinity_of",
     "block_rows",
     "component_count",
     "components_of",
     "eigengap",
+    "given",
+    "graph_arrays",
     "graph_spectrum",
+    "restore_graph",
+    "vectors_of",
 ]
 
 # Residual of the eigenpairs over the largest eigenvalue: far below any gap a cut relies on.
@@ -34,13 +40,25 @@ class GraphSpectrum:
     laplacian: csr_array[np.float64]
     spectrum: Spectrum
 
+    @property
+    def vectors(self) -> NDArray[np.float64]:
+        """Eigenvectors, (n, m)."""
+        return self.spectrum.vectors
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WarmStart:
+    """All that a checkpoint keeps of a `GraphSpectrum`: the vectors to start the next from."""
+
+    vectors: NDArray[np.float64]
+
 
 def graph_spectrum(
-    graph: Graph, previous: GraphSpectrum | None, n_pairs: int, seed: int
+    graph: Graph, previous: GraphSpectrum | WarmStart | None, n_pairs: int, seed: int
 ) -> GraphSpectrum:
     """Laplacian and bottom eigenpairs of a graph, started from the previous ones."""
     matrix = laplacian(graph.affinity)
-    start = None if previous is None else previous.spectrum.vectors
+    start = None if previous is None else previous.vectors
     spectrum = bottom_eigenpairs(
         matrix,
         n_pairs,
@@ -94,3 +112,33 @@ def components_of(graph: Graph) -> NDArray[np.int64]:
 def affinity_of(graph: Graph) -> csr_array[np.float64]:
     """A of a graph."""
     return graph.affinity
+
+
+def graph_arrays(
+    graph: Graph,
+) -> tuple[NDArray[np.float64], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
+    """Data, indices and indptr of A: all that a graph is made of."""
+    affinity = graph.affinity
+    return affinity.data, affinity.indices, affinity.indptr
+
+
+def restore_graph(
+    data: NDArray[np.float64],
+    indices: NDArray[np.integer[Any]],
+    indptr: NDArray[np.integer[Any]],
+) -> Graph:
+    """The graph that `graph_arrays` took apart."""
+    n = len(indptr) - 1
+    affinity: csr_array[np.float64] = csr_array((data, indices, indptr), shape=(n, n))
+    count, components = connected_components(affinity)
+    return Graph(affinity, count, components)
+
+
+def vectors_of(spectrum: GraphSpectrum | WarmStart) -> NDArray[np.float64]:
+    """Eigenvectors of a spectrum."""
+    return spectrum.vectors
+
+
+def given(values: NDArray[Any]) -> NDArray[Any]:
+    """An array of the driver's, as the result of a task."""
+    return values

@@ -1,0 +1,238 @@
+"""Checkpoints of a fit: complete or not there, checked to the last bit, the last two kept.
+
+Layout, version 1::
+
+    checkpoints/
+        CURRENT             name of the newest checkpoint and the SHA-256 of its manifest
+        00000006/           the one before
+        00000007/
+            manifest.json   path, size and SHA-256 of every other file; its own digest in front
+            state.json      the record
+            arrays/         Zarr v3 group, readable by itself: crc32c on every chunk, every chunk
+                            written, numbers only
+
+A checkpoint is written under another name, read back from the disk and compared, synced, file by
+file and directory by directory, renamed, and only then named in CURRENT, which is replaced whole.
+Whatever happens in between, the one before is untouched.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mscam_dask.data.checkpoint_arrays import decode_arrays, encode_array, encode_group
+from mscam_dask.data.checkpoint_record import decode_record, encode_record
+from mscam_dask.data.files import LOCAL, Files, failures_are_typed, remove_tree, write_durably
+from mscam_dask.data.manifest import MANIFEST, Manifest, digest_of, entry_of
+from mscam_dask.errors import StoreCorruptError
+from mscam_dask.model.snapshot import Snapshot
+
+__all__ = ["CURRENT", "CheckpointStore"]
+
+CURRENT = "CURRENT"
+"""Name of the pointer file."""
+
+_KEEP = 2
+_STATE = "state.json"
+_ARRAYS = "arrays"
+_NAME = re.compile(r"[0-9]{8}")
+_REMEDY = "continue the run: what was saved before is untouched."
+
+
+class CheckpointStore:
+    """Keeps the state of one fit in a directory; a `mscam_dask.engine.checkpointing.Checkpointer`.
+
+    Parameters
+    ----------
+    directory
+        Made when the first state is saved. One process at a time writes in it: the caller sees
+        to that.
+    files
+        File system to write to.
+
+    Attributes
+    ----------
+    damage : tuple of str
+        After `load`: what was found damaged and passed over for an earlier checkpoint.
+
+    Notes
+    -----
+    Memory: the encoded bytes of one array at a time beside the state itself.
+    """
+
+    def __init__(self, directory: str | Path, *, files: Files = LOCAL) -> None:
+        self.directory = Path(directory).absolute()
+        self.damage: tuple[str, ...] = ()
+        self._files = files
+
+    def sweep(self) -> None:
+        """Remove what a killed process was writing, and checkpoints that CURRENT never named."""
+        current = self._pointer()[0]
+        for name in self._files.names(self.directory):
+            stale = current is not None and bool(_NAME.fullmatch(name)) and name > current
+            if stale or name.endswith(".partial"):
+                remove_tree(self._files, self.directory / name)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Keep a state; when this returns it is on the disk.
+
+        Raises
+        ------
+        TemporaryFailure
+            When the disk is full or fails; the states before are untouched.
+        """
+        with failures_are_typed(f"The checkpoint in {self.directory}", _REMEDY):
+            self._make_directory()
+            self.sweep()
+            kept = self._checkpoints()
+            name = f"{int(kept[-1]) + 1 if kept else 0:08d}"
+            digest = self._write_aside(name, snapshot)
+            self._files.rename(self.directory / f".{name}.partial", self.directory / name)
+            self._files.sync(self.directory)
+            pointer = json.dumps({"checkpoint": name, "manifest_sha256": digest}) + "\n"
+            write_durably(self._files, self.directory / CURRENT, pointer.encode())
+            for old in kept[: -(_KEEP - 1)]:
+                remove_tree(self._files, self.directory / old)
+
+    def load(self) -> Snapshot | None:
+        """The newest state that is whole; `damage` says what was passed over.
+
+        Raises
+        ------
+        StoreCorruptError
+            When there are checkpoints and every one is damaged; names the files.
+        """
+        current, problem = self._pointer()
+        names = self._checkpoints()
+        problems = [problem] if problem and names else []
+        for name in reversed([name for name in names if current is None or name <= current]):
+            try:
+                snapshot = self._read(name)
+            except StoreCorruptError as error:
+                problems.append(str(error))
+                continue
+            self.damage = tuple(problems)
+            return snapshot
+        if current is not None and current not in names:
+            problems.append(f"{self.directory / current} is missing.")
+        if problems:
+            raise StoreCorruptError(
+                " ".join(problems) + f" No earlier checkpoint is whole. Remove {self.directory} to "
+                "start the clustering from the beginning."
+            )
+        return None
+
+    def _make_directory(self) -> None:
+        missing = []
+        directory = self.directory
+        while not self._files.is_directory(directory):
+            missing.append(directory)
+            directory = directory.parent
+        for directory in reversed(missing):
+            self._files.mkdir(directory)
+            self._files.sync(directory.parent)
+
+    def _checkpoints(self) -> list[str]:
+        """Names of checkpoints, oldest first."""
+        return [name for name in self._files.names(self.directory) if _NAME.fullmatch(name)]
+
+    def _pointer(self) -> tuple[str | None, str | None]:
+        """What CURRENT names, and what is wrong with it."""
+        file = self.directory / CURRENT
+        try:
+            content = self._files.read(file)
+        except FileNotFoundError:
+            return None, f"{file} is missing."
+        try:
+            pointer = json.loads(content)
+            name, digest = pointer["checkpoint"], pointer["manifest_sha256"]
+            if not _NAME.fullmatch(name) or json.dumps(pointer) + "\n" != content.decode():
+                raise ValueError(name)
+        except (ValueError, KeyError, TypeError):
+            return None, f"{file} is damaged: it names no checkpoint."
+        if name in self._checkpoints():
+            manifest = self._content(name, MANIFEST)
+            if manifest is not None and digest_of(manifest) != digest:
+                # one of the two is damaged; a manifest carries its own digest and says so itself
+                try:
+                    Manifest.decode(manifest)
+                except ValueError:
+                    return name, None
+                return None, f"{file} is damaged: its digest is of no manifest."
+        return name, None
+
+    def _content(self, name: str, file: str) -> bytes | None:
+        try:
+            return self._files.read(self.directory / name / PurePosixPath(file))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    def _write_aside(self, name: str, snapshot: Snapshot) -> str:
+        """Write a whole checkpoint under its partial name; the digest of its manifest."""
+        root = self.directory / f".{name}.partial"
+        self._files.mkdir(root)
+        entries = {}
+        directories = {root}
+
+        def put(path: str, content: bytes) -> None:
+            file = root / PurePosixPath(path)
+            for parent in reversed(file.relative_to(root).parents[:-1]):
+                if root / parent not in directories:
+                    self._files.mkdir(root / parent)
+                    directories.add(root / parent)
+            self._files.write(file, content)
+            entries[path] = entry_of(content)
+            if self._files.read(file) != content:
+                raise OSError(None, "what was written does not read back the same", str(file))
+            self._files.sync(file)
+
+        _put_all(snapshot, put)
+        manifest = Manifest(entries).encode()
+        put(MANIFEST, manifest)
+        for directory in sorted(directories, reverse=True):  # the innermost first
+            self._files.sync(directory)
+        return digest_of(manifest)
+
+    def _read(self, name: str) -> Snapshot:
+        """One checkpoint, every file compared with the manifest."""
+        root = self.directory / name
+        content = self._content(name, MANIFEST)
+        if content is None:
+            raise StoreCorruptError(f"{root / MANIFEST} is missing.")
+        try:
+            manifest = Manifest.decode(content)
+        except ValueError as error:
+            raise StoreCorruptError(f"{root / MANIFEST} is damaged: {error}.") from error
+        contents: dict[str, bytes] = {}
+        for path in manifest.files:
+            found = self._content(name, path)
+            if found is None:
+                raise StoreCorruptError(f"{root / path} is missing.")
+            problem = manifest.problem_with(path, found)
+            if problem is not None:
+                raise StoreCorruptError(f"{root / path} is damaged: {problem}.")
+            contents[path] = found
+        try:
+            record = decode_record(contents.pop(_STATE))
+            arrays = decode_arrays(
+                {path.removeprefix(f"{_ARRAYS}/"): found for path, found in contents.items()}
+            )
+        except (KeyError, ValueError) as error:
+            raise StoreCorruptError(
+                f"{root} is no checkpoint of this version of mscam_dask: {error}."
+            ) from error
+        return Snapshot(arrays, record)
+
+
+def _put_all(snapshot: Snapshot, put: Callable[[str, bytes], Any]) -> None:
+    """Encode a state file by file: the record, then one array at a time."""
+    put(_STATE, encode_record(snapshot.record))
+    for path, content in encode_group(list(snapshot.arrays)).items():
+        put(f"{_ARRAYS}/{path}", content)
+    for name, values in snapshot.arrays.items():
+        for path, content in encode_array(name, values).items():
+            put(f"{_ARRAYS}/{path}", content)

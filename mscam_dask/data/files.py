@@ -1,0 +1,155 @@
+"""The few operations on files that durable writing is made of.
+
+What writes something that must survive a kill or a full disk does it through a `Files`: `LOCAL`
+for real, and in tests one whose n-th operation fails or that loses what was not synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from mscam_dask.errors import TemporaryFailure
+
+__all__ = ["LOCAL", "Files", "LocalFiles", "failures_are_typed", "remove_tree", "write_durably"]
+
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Files(Protocol):
+    """A file system; every operation raises OSError when it cannot be done."""
+
+    def mkdir(self, path: Path) -> None:
+        """Make a directory whose parent exists."""
+        ...
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a whole file; it may be left cut short when this fails."""
+        ...
+
+    def sync(self, path: Path) -> None:
+        """Wait until a file's content, or a directory's entries, are on the disk."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file or directory a new name; a file of that name is replaced."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file or a link."""
+        ...
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+        ...
+
+    def read(self, path: Path) -> bytes:
+        """Content of a file."""
+        ...
+
+    def names(self, path: Path) -> list[str]:
+        """Entries of a directory, sorted; none when there is no such directory."""
+        ...
+
+    def is_directory(self, path: Path) -> bool:
+        """Whether there is a directory of that name, and not a link to one."""
+        ...
+
+
+class LocalFiles:
+    """Files of the operating system; see `Files`."""
+
+    def mkdir(self, path: Path) -> None:
+        """See `Files.mkdir`."""
+        path.mkdir()
+
+    def write(self, path: Path, content: bytes) -> None:
+        """See `Files.write`."""
+        path.write_bytes(content)
+
+    def sync(self, path: Path) -> None:
+        """See `Files.sync`."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """See `Files.rename`."""
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        """See `Files.unlink`."""
+        path.unlink()
+
+    def rmdir(self, path: Path) -> None:
+        """See `Files.rmdir`."""
+        path.rmdir()
+
+    def read(self, path: Path) -> bytes:
+        """See `Files.read`."""
+        return path.read_bytes()
+
+    def names(self, path: Path) -> list[str]:
+        """See `Files.names`."""
+        try:
+            return sorted(item.name for item in path.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def is_directory(self, path: Path) -> bool:
+        """See `Files.is_directory`."""
+        return path.is_dir() and not path.is_symlink()
+
+
+LOCAL = LocalFiles()
+
+
+def remove_tree(files: Files, path: Path) -> None:
+    """Remove a file, a link, or a directory with everything in it."""
+    if not files.is_directory(path):
+        files.unlink(path)
+        return
+    for name in files.names(path):
+        remove_tree(files, path / name)
+    files.rmdir(path)
+
+
+def write_durably(files: Files, path: Path, content: bytes) -> None:
+    """Replace a small file: afterwards it is the new one, before and on failure the old one."""
+    partial = path.with_name(f".{path.name}.partial")
+    files.write(partial, content)
+    files.sync(partial)
+    files.rename(partial, path)
+    files.sync(path.parent)
+
+
+@contextmanager
+def failures_are_typed(what: str, remedy: str) -> Iterator[None]:
+    """Turn what the operating system refuses into the error that says to try again.
+
+    Parameters
+    ----------
+    what
+        Was being written, for the message.
+    remedy
+        Closing sentence of the message.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL_DISK:
+            reason = "the disk is full, or the quota used up"
+            first = "Make room"
+        else:
+            reason = f"{error.strerror or error}"
+            first = "Look after the disk"
+        where = f" ({error.filename})" if error.filename else ""
+        raise TemporaryFailure(
+            f"{what} could not be written: {reason}{where}. {first}, then {remedy}"
+        ) from error

@@ -1,0 +1,210 @@
+"""Taking the state of the path down after each outer iteration, and going on from it.
+
+The engine knows `Checkpointer` alone, which keeps a `Snapshot`: where and how is for the layer
+that opens stores. `PathState` is the whole state of a path; views and candidates are made again
+from the data, to the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from mscam_dask.data.views import MultiViewData
+from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.judging import Best
+from mscam_dask.engine.path import Course, PathState
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.errors import ConfigurationError, StoreCorruptError
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.records import OuterRecord, PreparedRecord, SelectionEnded
+from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.solvers.rank_control import Decision, RankControl
+
+__all__ = ["Checkpointer", "Journal", "PathRecord"]
+
+_GRAPH = ("graph_data", "graph_indices", "graph_indptr")
+_VECTORS = "spectrum_vectors"
+_LABELS = "best_labels"
+
+
+class Checkpointer(Protocol):
+    """Keeps the last state of one fit."""
+
+    def load(self) -> Snapshot | None:
+        """The state saved last; None when there is none."""
+        ...
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Keep a state; when this returns it survives the process."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PathRecord:
+    """Everything of a checkpoint but its arrays.
+
+    Attributes
+    ----------
+    data : str
+        `MultiViewData.digest` of what is clustered.
+    candidates : tuple of Parameters
+        Settings asked for.
+    parameters : Parameters
+        Of the setting taken.
+    selection : SelectionEnded
+    prepared : tuple of PreparedRecord
+    iteration : int
+        Outer iterations done.
+    decision : str
+        Name of the `Decision` after the last one.
+    control : RankControl
+    n_neighbors : int
+        k used.
+    best_score : float
+    best_view_scores : tuple of float
+    best_iteration : int
+    history : tuple of OuterRecord
+    """
+
+    data: str
+    candidates: tuple[Parameters, ...]
+    parameters: Parameters
+    selection: SelectionEnded
+    prepared: tuple[PreparedRecord, ...]
+    iteration: int
+    decision: str
+    control: RankControl
+    n_neighbors: int
+    best_score: float
+    best_view_scores: tuple[float, ...]
+    best_iteration: int
+    history: tuple[OuterRecord, ...]
+
+
+class Journal:
+    """Between the driver loop and a checkpointer; without one it does nothing.
+
+    Parameters
+    ----------
+    checkpointer : Checkpointer or None
+    data : MultiViewData
+    candidates : sequence of Parameters
+        Both as the fit was called with: a checkpoint of another fit is refused.
+
+    Notes
+    -----
+    The graph and the eigenvectors come to the driver: 16 bytes for each of n·k entries and each
+    of n·c numbers (2c vectors of float64), about 30 MB for 100 000 samples in 10 clusters.
+    """
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer | None,
+        data: MultiViewData,
+        candidates: Sequence[Parameters],
+    ) -> None:
+        self._checkpointer = checkpointer
+        self._data = data
+        self._candidates = tuple(candidates)
+        self._arrays: dict[str, Any] = {}
+
+    def load(self) -> PathRecord | None:
+        """What was saved last; its arrays wait for `restore`.
+
+        Raises
+        ------
+        ConfigurationError
+            When it is the checkpoint of another fit; the message says what differs.
+        StoreCorruptError
+            When it is no checkpoint of a path.
+        """
+        snapshot = None if self._checkpointer is None else self._checkpointer.load()
+        if snapshot is None:
+            return None
+        try:
+            record = msgspec.convert(dict(snapshot.record), PathRecord)
+            Decision[record.decision]
+        except (msgspec.ValidationError, KeyError) as error:
+            raise StoreCorruptError(
+                f"the checkpoint holds no state of a path ({error}): it was written by another "
+                "version of mscam_dask. Continue with that version, or start the run again."
+            ) from error
+        differs = []
+        if record.data != self._data.digest():
+            differs.append("the data (their digest is not the recorded one)")
+        if record.candidates != self._candidates:
+            differs.append(f"the settings (recorded were {record.candidates})")
+        if differs:
+            raise ConfigurationError(
+                f"the checkpoint is of another fit: {' and '.join(differs)} changed. Give the "
+                "data and settings of the first run, or start without its checkpoints."
+            )
+        self._arrays = dict(snapshot.arrays)
+        return record
+
+    def restore(self, record: PathRecord, executor: Executor) -> PathState:
+        """Bring the arrays that came with `record` to where the tasks run."""
+        arrays, self._arrays = self._arrays, {}
+        try:
+            graph = executor.submit(
+                graph_tasks.restore_graph,
+                *(arrays[name] for name in _GRAPH),
+                key="restore_graph/saved",
+            )
+            spectrum = None
+            if _VECTORS in arrays:
+                spectrum = executor.submit(
+                    graph_tasks.WarmStart, arrays[_VECTORS], key="warm_start/saved"
+                )
+            labels = executor.submit(graph_tasks.given, arrays[_LABELS], key="given/labels")
+        except KeyError as error:
+            raise StoreCorruptError(f"the checkpoint has no array {error}.") from error
+        best = Best(labels, record.best_score, record.best_view_scores, record.best_iteration)
+        return PathState(
+            record.iteration, graph, spectrum, record.control, best, record.n_neighbors
+        )
+
+    def save(
+        self, state: PathState, decision: Decision, course: Course, executor: Executor
+    ) -> None:
+        """Take the state down, after an outer iteration or before the first."""
+        if self._checkpointer is None:
+            return
+        assert course.selection is not None, "there is no path without a selection"
+        handles = [
+            executor.submit(
+                graph_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
+            ),
+        ]
+        if state.spectrum is not None:
+            handles.append(
+                executor.submit(
+                    graph_tasks.vectors_of, state.spectrum, key=f"vectors_of/{state.iteration}"
+                )
+            )
+        graph, labels, *vectors = executor.gather([handles[0], state.best.labels, *handles[1:]])
+        executor.release(handles)
+        record = PathRecord(
+            data=self._data.digest(),
+            candidates=self._candidates,
+            parameters=course.parameters,
+            selection=course.selection,
+            prepared=course.records,
+            iteration=state.iteration,
+            decision=decision.name,
+            control=state.control,
+            n_neighbors=state.n_neighbors,
+            best_score=state.best.score,
+            best_view_scores=state.best.view_scores,
+            best_iteration=state.best.iteration,
+            history=tuple(course.history),
+        )
+        arrays = dict(zip(_GRAPH, graph, strict=True))
+        arrays[_LABELS] = labels
+        if vectors:
+            arrays[_VECTORS] = vectors[0]
+        self._checkpointer.save(Snapshot(arrays, msgspec.to_builtins(record)))

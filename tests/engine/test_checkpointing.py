@@ -1,0 +1,191 @@
+"""A fit that goes on from any of its states ends as if nothing had happened, to the last bit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mscam_dask.data.views import MultiViewData, as_multi_view
+from mscam_dask.engine import setup
+from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.engine.fit import Event, run_fit
+from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.errors import ConfigurationError, StoreCorruptError
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.model.solution import Solution
+from mscam_dask.model.status import Status
+from tests.clusters import local_client
+from tests.synthetic import gaussian_views
+
+
+class Memory:
+    """Keeps every state, and hands out the one it is told to."""
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self.start = snapshot
+        self.saved: list[Snapshot] = []
+
+    def load(self) -> Snapshot | None:
+        return self.start
+
+    def save(self, snapshot: Snapshot) -> None:
+        self.saved.append(snapshot)
+
+
+def data(n_samples: int = 150, *, spread: float = 0.7) -> MultiViewData:
+    views, _ = gaussian_views(1, n_samples=n_samples, spread=spread)
+    return as_multi_view(dict(zip(("a", "b", "c"), views, strict=True)))
+
+
+def candidates(model: str = "mscam", **more: Any) -> list[Parameters]:
+    return [
+        Parameters(n_clusters=3, model=model, scale=scale, alpha=alpha, **more)  # type: ignore[arg-type]
+        for scale, alpha in (("unit", 10.0), ("standard", 1.0))
+    ]
+
+
+def signature(solution: Solution) -> Any:
+    """Everything of a solution but the time it took."""
+    graph = solution.consensus_graph
+    arrays = [solution.labels, graph.data, graph.indices, graph.indptr]
+    arrays += [solution.view_embeddings[name] for name in sorted(solution.view_embeddings)]
+    history = [
+        dataclasses.replace(
+            record,
+            seconds=0.0,
+            views=tuple(dataclasses.replace(view, seconds=0.0) for view in record.views),
+        )
+        for record in solution.history
+    ]
+    prepared = [dataclasses.replace(record, seconds=0.0) for record in solution.prepared]
+    return (
+        [(array.dtype.str, array.shape, array.tobytes()) for array in arrays],
+        history,
+        prepared,
+        solution.settings,
+        solution.parameters,
+        solution.score,
+        solution.view_contributions,
+        solution.status,
+        solution.n_neighbors,
+    )
+
+
+@pytest.mark.parametrize("model", ["mscam", "mscan"])
+def test_every_state_leads_to_the_same_end(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "_SMALLEST_BLOCK", 40)
+    views, asked = data(), candidates(model, max_outer_iter=5)
+    memory = Memory()
+    whole = run_fit(views, asked, SerialExecutor(), checkpointer=memory)
+    assert signature(whole) == signature(run_fit(views, asked, SerialExecutor()))
+    assert len(memory.saved) == len(whole.history) + 1  # and one after the selection
+    for index, snapshot in enumerate(memory.saved):
+        again = Memory(snapshot)
+        assert signature(run_fit(views, asked, SerialExecutor(), checkpointer=again)) == signature(
+            whole
+        )
+        assert len(again.saved) == len(whole.history) - index  # nothing is done twice
+
+
+def test_the_warm_start_of_the_eigensolver_is_part_of_the_state() -> None:
+    """Above 800 samples the eigensolver iterates, and where it starts shows in the last bits."""
+    views = data(900, spread=0.4)
+    asked = candidates(max_outer_iter=3)[:1]
+    memory = Memory()
+    whole = run_fit(views, asked, SerialExecutor(), checkpointer=memory)
+    assert len(whole.history) == 3
+    state = memory.saved[1]
+    again = run_fit(views, asked, SerialExecutor(), checkpointer=Memory(state))
+    assert signature(again) == signature(whole)
+    elsewhere = np.random.default_rng(0).standard_normal(state.arrays["spectrum_vectors"].shape)
+    state = Snapshot({**state.arrays, "spectrum_vectors": elsewhere}, state.record)
+    again = run_fit(views, asked, SerialExecutor(), checkpointer=Memory(state))
+    assert signature(again) != signature(whole)
+
+
+@pytest.mark.parametrize("other", ["threads", "dask"])
+def test_another_executor_goes_on_to_the_same_end(other: str) -> None:
+    views, asked = data(), candidates(max_outer_iter=3)
+    memory = Memory()
+    whole = run_fit(views, asked, SerialExecutor(), checkpointer=memory)
+    start = Memory(memory.saved[1])
+    if other == "threads":
+        again = run_fit(views, asked, ThreadExecutor(2), checkpointer=start)
+    else:
+        with local_client(1, processes=False) as client:
+            again = run_fit(views, asked, DaskExecutor(client), checkpointer=start)
+    assert signature(again) == signature(whole)
+
+
+def test_observers_hear_of_the_iterations_before_the_restart() -> None:
+    views, asked = data(), candidates(max_outer_iter=3)
+    memory = Memory()
+    heard: list[list[Event]] = [[], []]
+    run_fit(views, asked, SerialExecutor(), observers=[heard[0].append], checkpointer=memory)
+    start = Memory(memory.saved[2])
+    run_fit(views, asked, SerialExecutor(), observers=[heard[1].append], checkpointer=start)
+    kinds = [[type(event) for event in events] for events in heard]
+    assert kinds[0] == kinds[1]
+    assert kinds[0][:2] == [FitStarted, SelectionEnded]
+    assert kinds[0][-1] is FitEnded
+    assert heard[1][1:4] == heard[0][1:4]  # selection and two iterations, seconds and all
+    assert all(isinstance(event, OuterRecord) for event in heard[1][2:-1])
+
+
+def test_data_in_more_pieces_than_clusters_restart_too() -> None:
+    rng = np.random.default_rng(0)
+    centers = 100.0 * np.arange(5)[:, None]
+    views = as_multi_view([np.repeat(centers, 20, axis=0) + rng.normal(size=(100, 3))])
+    asked = [Parameters(n_clusters=2, n_neighbors=3, n_candidates=4)]
+    memory = Memory()
+    whole = run_fit(views, asked, SerialExecutor(), checkpointer=memory)
+    assert whole.status is Status.MERGED_COMPONENTS
+    (snapshot,) = memory.saved
+    again = run_fit(views, asked, SerialExecutor(), checkpointer=Memory(snapshot))
+    assert signature(again) == signature(whole)
+
+
+def test_one_cluster_needs_no_checkpoint() -> None:
+    memory = Memory()
+    run_fit(data(), Parameters(n_clusters=1), SerialExecutor(), checkpointer=memory)
+    assert memory.saved == []
+
+
+def first_state(views: MultiViewData, asked: list[Parameters]) -> Snapshot:
+    memory = Memory()
+    run_fit(views, asked, SerialExecutor(), checkpointer=memory)
+    return memory.saved[0]
+
+
+def test_the_state_of_another_fit_is_refused() -> None:
+    views, asked = data(), candidates(max_outer_iter=1)
+    memory = Memory(first_state(views, asked))
+    with pytest.raises(ConfigurationError, match="the data .* changed"):
+        run_fit(data(spread=0.8), asked, SerialExecutor(), checkpointer=memory)
+    with pytest.raises(ConfigurationError, match="the settings .* changed"):
+        run_fit(views, asked[:1], SerialExecutor(), checkpointer=memory)
+
+
+def without_labels(snapshot: Snapshot) -> Snapshot:
+    arrays = {name: values for name, values in snapshot.arrays.items() if name != "best_labels"}
+    return Snapshot(arrays, snapshot.record)
+
+
+def with_decision(snapshot: Snapshot) -> Snapshot:
+    return Snapshot(snapshot.arrays, {**snapshot.record, "decision": "GUESS"})
+
+
+@pytest.mark.parametrize(
+    "change", [without_labels, with_decision, lambda snapshot: Snapshot({}, {})]
+)
+def test_what_is_no_state_is_refused(change: Callable[[Snapshot], Snapshot]) -> None:
+    views, asked = data(), candidates(max_outer_iter=1)
+    memory = Memory(change(first_state(views, asked)))
+    with pytest.raises(StoreCorruptError, match="the checkpoint h"):
+        run_fit(views, asked, SerialExecutor(), checkpointer=memory)
