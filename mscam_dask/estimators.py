@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mscam_dask.data.history import history_dataset
 from mscam_dask.data.validation import check_finite, validate
 from mscam_dask.data.views import MultiViewData, as_multi_view
+from mscam_dask.engine.checkpointing import Checkpointer
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor, usable_cores
@@ -167,7 +168,13 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             return solution
         for parameters in candidates:
             check_memory(data, parameters, executor)
-        return run_fit(data, candidates, executor, observers=self._observers())
+        return run_fit(
+            data,
+            candidates,
+            executor,
+            observers=self._observers(),
+            checkpointer=self.checkpointer,
+        )
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Clusters of new samples, by their adaptive neighbours among the training samples.
@@ -358,6 +365,10 @@ class MSCAM(_ConsensusClustering):
         Run on this Dask cluster, with the same result.
     callbacks : sequence of callable, optional
         Called with each event of `mscam_dask.model.records` as it happens.
+    checkpointer : Checkpointer, optional
+        Keeps the state after each outer iteration, and may have one to go on from, such as
+        ``mscam_dask.data.checkpoint.CheckpointStore(directory)``. It needs a fixed
+        `random_state`; ``solver="paper"`` has no use for it.
 
     Attributes
     ----------
@@ -423,6 +434,7 @@ class MSCAM(_ConsensusClustering):
         n_jobs: int | None = None,
         client: Client | None = None,
         callbacks: Sequence[Observer] | None = None,
+        checkpointer: Checkpointer | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -441,6 +453,7 @@ class MSCAM(_ConsensusClustering):
         self.n_jobs = n_jobs
         self.client = client
         self.callbacks = callbacks
+        self.checkpointer = checkpointer
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(
@@ -464,7 +477,7 @@ class MSCAN(_ConsensusClustering):
     Parameters
     ----------
     n_clusters, alpha, graph_weight, n_neighbors, scale, selection, metric, view_sizes, max_outer_iter, tol, \
-solver, random_state, n_jobs, client, callbacks
+solver, random_state, n_jobs, client, callbacks, checkpointer
         As for `MSCAM`.
 
     Attributes
@@ -500,6 +513,7 @@ view_names_, view_contributions_, history_, data_findings_
         n_jobs: int | None = None,
         client: Client | None = None,
         callbacks: Sequence[Observer] | None = None,
+        checkpointer: Checkpointer | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -516,6 +530,7 @@ view_names_, view_contributions_, history_, data_findings_
         self.n_jobs = n_jobs
         self.client = client
         self.callbacks = callbacks
+        self.checkpointer = checkpointer
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(

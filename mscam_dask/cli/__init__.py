@@ -1,4 +1,4 @@
-"""The command line: `mscam-dask ingest | run | describe | doctor | tls`.
+"""The command line: `mscam-dask ingest | run | resume | describe | doctor | tls`.
 
 This module imports Click and nothing heavier; what a command needs is imported when it runs, so
 that `--help` and a mistyped option answer at once.
@@ -6,6 +6,7 @@ that `--help` and a mistyped option answer at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,31 @@ from mscam_dask.cli.errors import guarded
 __all__ = ["main"]
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+_EXECUTION_OPTIONS = (
+    click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one per core."),
+    click.option(
+        "--threads", type=click.IntRange(min=1), help="Threads of a worker, or with --in-process."
+    ),
+    click.option("--memory-limit", metavar="SIZE", help="Memory of a worker, for example '4 GiB'."),
+    click.option("--in-process", is_flag=True, help="No cluster: run in this process."),
+    click.option(
+        "--scheduler", metavar="ADDRESS", help="Use the cluster at tls:// or tcp://host:port."
+    ),
+    click.option("--tls-ca", type=click.Path(), help="Certificate authority, for tls://."),
+    click.option("--tls-cert", type=click.Path(), help="Your certificate, for tls://."),
+    click.option("--tls-key", type=click.Path(), help="Its key, for tls://."),
+    click.option("--insecure", is_flag=True, help="Allow tcp:// to another computer."),
+    click.option("--plain", is_flag=True, help="One line per iteration, as in a log."),
+)
+
+
+def _execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say what runs the tasks, and how progress is shown."""
+    for option in reversed(_EXECUTION_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.group(context_settings=_CONTEXT)
@@ -82,32 +108,35 @@ def ingest(**options: Any) -> int:
     type=click.Path(path_type=Path),
     help="Run directory; by default runs/<pipeline>-<time>.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a run that has ended.")
-@click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one per core.")
-@click.option(
-    "--threads", type=click.IntRange(min=1), help="Threads of a worker, or with --in-process."
-)
-@click.option("--memory-limit", metavar="SIZE", help="Memory of a worker, for example '4 GiB'.")
-@click.option("--in-process", is_flag=True, help="No cluster: run in this process.")
-@click.option(
-    "--scheduler", metavar="ADDRESS", help="Use the cluster at tls:// or tcp://host:port."
-)
-@click.option("--tls-ca", type=click.Path(), help="Certificate authority, for tls://.")
-@click.option("--tls-cert", type=click.Path(), help="Your certificate, for tls://.")
-@click.option("--tls-key", type=click.Path(), help="Its key, for tls://.")
-@click.option("--insecure", is_flag=True, help="Allow tcp:// to another computer.")
-@click.option("--plain", is_flag=True, help="One line per iteration, as in a log.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
+@_execution_options
 @guarded
 def run(**options: Any) -> int:
     """Run a pipeline file.
 
     Ingests the data, clusters, compares with labels where there are any, and writes a run
     directory. Starts Dask workers on this computer unless --in-process or --scheduler says otherwise; the
-    result is the same. Interrupt with Ctrl-C.
+    result is the same. Interrupt with Ctrl-C; `mscam-dask resume` continues.
     """
     from mscam_dask.cli.run_file import run_file
 
     return run_file(**options)
+
+
+@main.command()
+@click.argument("run_directory", metavar="RUN_DIR", type=click.Path(path_type=Path))
+@_execution_options
+@guarded
+def resume(**options: Any) -> int:
+    """Continue a run that was interrupted, failed or killed.
+
+    Goes on from the last checkpoint, with the settings that the run directory records, to the
+    result that the run would have had undisturbed. Options replace what ran the tasks. A run that
+    has finished is left as it is.
+    """
+    from mscam_dask.cli.run_file import resume_directory
+
+    return resume_directory(**options)
 
 
 @main.command()

@@ -39,9 +39,9 @@ def guarded(command: Callable[..., int]) -> Callable[..., None]:
             raise
         except OSError as error:
             code = _said(error, f"{type(error).__name__}: {error}", 1, debug=debug)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             logging.disable(logging.CRITICAL)  # what was under way complains of being cut off
-            click.echo("Interrupted.", err=True)
+            click.echo(f"Interrupted. {error}".strip(), err=True)
             code = _INTERRUPTED
         sys.exit(code)
 

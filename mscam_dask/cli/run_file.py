@@ -1,4 +1,4 @@
-"""`mscam-dask run`: options to overrides, progress while it runs, a summary at the end."""
+"""`mscam-dask run` and `resume`: options to overrides, progress while it runs, a summary at the end."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from mscam_dask.cli.terminal import (
 from mscam_dask.monitor.progress import PlainProgress, progress_on
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import Override, parse_override
+from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.run import RunOutcome, default_output, run_pipeline
 
-__all__ = ["run_file"]
+__all__ = ["resume_directory", "run_file"]
 
 _OWN_CLUSTER = ("workers", "threads", "memory_limit")
 _TLS = ("tls_ca", "tls_cert", "tls_key")
@@ -50,6 +51,31 @@ def run_file(
             insecure=insecure,
             observers=(progress,),
         )
+    _summarise(outcome)
+    assert outcome.record.exit_code is not None
+    return outcome.record.exit_code
+
+
+def resume_directory(
+    run_directory: Path, *, insecure: bool, plain: bool, **execution: object
+) -> int:
+    """Continue a run; the exit code."""
+    console = progress_console()
+    progress = PlainProgress(console.file) if plain else progress_on(console)
+    with progress:
+        outcome = resume_run(
+            run_directory,
+            execution=list(_execution_overrides(execution)),
+            insecure=insecure,
+            observers=(progress,),
+        )
+    if not outcome.resumed:
+        show(
+            results_console(),
+            f"{relative(outcome.directory.path)} holds a run that finished at "
+            f"{outcome.record.ended}: there is nothing to resume.",
+        )
+        return 0
     _summarise(outcome)
     assert outcome.record.exit_code is not None
     return outcome.record.exit_code

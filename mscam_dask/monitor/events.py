@@ -11,7 +11,7 @@ import msgspec
 
 from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
 
-__all__ = ["Event", "JsonLines", "StepEnded", "StepStarted"]
+__all__ = ["Event", "FitResumed", "JsonLines", "StepEnded", "StepStarted"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +21,7 @@ class StepStarted:
     Attributes
     ----------
     step : str
-        "ingest", "validate", "cluster", "evaluate" or "write".
+        "resume", "ingest", "validate", "start", "cluster", "evaluate" or "write".
     """
 
     step: str
@@ -47,7 +47,23 @@ class StepEnded:
     seconds: float
 
 
-Event = StepStarted | StepEnded | FitStarted | SelectionEnded | OuterRecord | FitEnded
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class FitResumed:
+    """A fit goes on from a checkpoint: `FitStarted` and the records so far follow once more.
+
+    Attributes
+    ----------
+    after_iteration : int
+        Outer iterations that are done; 0 when only the setting is known.
+    notes : tuple of str
+        Damage that was passed over for an earlier checkpoint.
+    """
+
+    after_iteration: int
+    notes: tuple[str, ...] = ()
+
+
+Event = StepStarted | StepEnded | FitResumed | FitStarted | SelectionEnded | OuterRecord | FitEnded
 
 
 class JsonLines:

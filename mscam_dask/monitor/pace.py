@@ -6,7 +6,7 @@ import datetime as dt
 from collections import deque
 
 from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
-from mscam_dask.monitor.events import Event
+from mscam_dask.monitor.events import Event, FitResumed
 
 __all__ = [
     "Pace",
@@ -15,6 +15,7 @@ __all__ = [
     "fit_sentence",
     "largest_residual",
     "printable",
+    "resumed_sentence",
     "setting_sentence",
 ]
 
@@ -83,6 +84,13 @@ def setting_sentence(event: SelectionEnded) -> str:
     return (
         f"scale {setting.scale}, alpha {setting.alpha:g}, {setting.n_neighbors} neighbours{tried}"
     )
+
+
+def resumed_sentence(event: FitResumed) -> str:
+    """Say from where a fit goes on."""
+    if event.after_iteration == 0:
+        return "goes on with the setting chosen before"
+    return f"goes on after {_plural(event.after_iteration, 'outer iteration')} done before"
 
 
 def end_sentence(event: FitEnded) -> str:

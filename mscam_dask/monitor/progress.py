@@ -7,13 +7,14 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Protocol, Self
 
 from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
-from mscam_dask.monitor.events import Event, StepEnded, StepStarted
+from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
 from mscam_dask.monitor.pace import (
     Pace,
     end_sentence,
     fit_sentence,
     largest_residual,
     printable,
+    resumed_sentence,
     setting_sentence,
 )
 from mscam_dask.monitor.terminal import TerminalProgress
@@ -82,6 +83,10 @@ class PlainProgress:
                 self._write(f"{event.step}: {event.summary} ({event.seconds:.1f} s)")
                 for note in event.notes:
                     self._write(f"{event.step}: note: {note}")
+            case FitResumed():
+                self._write(f"fit: {resumed_sentence(event)}")
+                for note in event.notes:
+                    self._write(f"fit: note: {note}")
             case FitStarted():
                 self._write(f"fit: {fit_sentence(event)}, {event.executor}")
             case SelectionEnded():

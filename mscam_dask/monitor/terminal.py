@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
-from mscam_dask.monitor.events import Event, StepEnded, StepStarted
+from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
 from mscam_dask.monitor.pace import (
     Pace,
     duration,
@@ -16,6 +16,7 @@ from mscam_dask.monitor.pace import (
     fit_sentence,
     largest_residual,
     printable,
+    resumed_sentence,
     setting_sentence,
 )
 
@@ -78,6 +79,8 @@ class TerminalProgress:
             case StepEnded():
                 self._step = None
                 self._done(event.step, event.summary, event.seconds, event.notes)
+            case FitResumed():
+                self._done("fit", resumed_sentence(event), None, event.notes)
             case FitStarted():
                 self._rows.clear()
                 self._setting = None
@@ -111,7 +114,7 @@ class TerminalProgress:
             self._live.stop()
             self._live = None
 
-    def _done(self, step: str, summary: str, seconds: float, notes: tuple[str, ...]) -> None:
+    def _done(self, step: str, summary: str, seconds: float | None, notes: tuple[str, ...]) -> None:
         from rich.padding import Padding
         from rich.table import Table
         from rich.text import Text
@@ -125,7 +128,7 @@ class TerminalProgress:
             Text(self._mark, style="green"),
             Text(step, style="bold"),
             Text(printable(summary)),
-            Text(f"{seconds:.1f} s", style="dim"),
+            Text("" if seconds is None else f"{seconds:.1f} s", style="dim"),
         )
         self._console.print(line)
         for note in notes:

@@ -44,6 +44,7 @@ _NOT_IN_CLUSTER = {
     "client": "the cluster is named in [execution]",
     "view_sizes": "the views come apart from [data]",
     "callbacks": "only Python can give them",
+    "checkpointer": "a run always keeps checkpoints, in its directory",
 }
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "DataRecord",
     "ErrorRecord",
     "FitRecord",
+    "ResumeEntry",
     "RunRecord",
     "SettingEntry",
     "SourceRecord",
@@ -123,13 +124,35 @@ class ErrorRecord(Struct, frozen=True, kw_only=True):
     message: str
 
 
+class ResumeEntry(Struct, frozen=True, kw_only=True):
+    """One continuation of a run.
+
+    Attributes
+    ----------
+    time
+        When it began (UTC).
+    state
+        In which the run was found; "running" means killed.
+    after_iteration
+        Outer iterations that were done and not repeated; None when the clustering began again.
+    warnings
+        Why the result may differ from an undisturbed one, and what was found damaged.
+    """
+
+    time: str
+    state: str
+    after_iteration: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
 class RunRecord(Struct, frozen=True, kw_only=True):
     """Everything about a run but its arrays.
 
     Attributes
     ----------
     state
-        "running" until the last file is written; a run that was killed stays so.
+        "running" until the last file is written; a run that was killed stays so. All but
+        "finished" can be resumed.
     exit_code
         What the command returned; None while it runs.
     seed
@@ -140,6 +163,12 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         Wall time of each step.
     metrics
         Scores against the labels; None where there were none, or evaluation was off.
+    settings
+        The pipeline as it was understood: what a continuation goes by.
+    resumes
+        Continuations, oldest first.
+    versions, blas
+        Of this process, or of the last that continued the run.
     """
 
     format: str = RUN_FORMAT
@@ -160,6 +189,8 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     blas: tuple[dict[str, Any], ...] = ()
     error: ErrorRecord | None = None
+    settings: dict[str, Any] | None = None
+    resumes: tuple[ResumeEntry, ...] = ()
 
 
 def encode_record(record: RunRecord) -> bytes:

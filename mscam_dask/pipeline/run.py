@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from mscam_dask.data.checkpoint import CheckpointStore
 from mscam_dask.data.results import write_result
-from mscam_dask.errors import ConfigurationError, MscamError
+from mscam_dask.errors import ConfigurationError, MscamError, TemporaryFailure
+from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.model.solution import Solution
-from mscam_dask.monitor.events import Event, JsonLines, StepEnded, StepStarted
+from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepEnded, StepStarted
 from mscam_dask.pipeline import steps
 from mscam_dask.pipeline.cluster import check_workers, open_cluster
 from mscam_dask.pipeline.execution import check_execution
@@ -29,18 +31,24 @@ from mscam_dask.pipeline.record import (
 from mscam_dask.pipeline.redaction import without_credentials
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
+from mscam_dask.pipeline.signals import Interruption
 from mscam_dask.pipeline.sources import OpenData, open_data, source_records
 from mscam_dask.pipeline.toml_text import settings_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EXIT_INTERRUPTED", "EXIT_NOT_CONVERGED", "RunOutcome", "default_output", "run_pipeline"]
+__all__ = [
+    "EXIT_NOT_CONVERGED",
+    "RunOutcome",
+    "carry_out",
+    "default_output",
+    "now",
+    "run_pipeline",
+]
 
 EXIT_NOT_CONVERGED = 5
 """The results are written, but the graph has not the components asked for."""
-
-EXIT_INTERRUPTED = 130
 
 Observer = Callable[[Event], None]
 
@@ -54,10 +62,13 @@ class RunOutcome:
     directory
     record
         As in its run.json.
+    resumed
+        False when there was nothing to resume, the run having finished before.
     """
 
     directory: RunDirectory
     record: RunRecord
+    resumed: bool = True
 
 
 def default_output(settings: Settings) -> Path:
@@ -98,6 +109,9 @@ def run_pipeline(
     ------
     MscamError
         Of any kind; run.json then says so too, unless the directory could not be claimed.
+        `TemporaryFailure` after SIGTERM: `mscam_dask.pipeline.resume.resume_run` continues.
+    KeyboardInterrupt
+        After Ctrl-C; the run can be resumed too.
     """
     check_execution(settings.execution, insecure=insecure)
     _check_sources_outside(settings, Path(output).absolute())
@@ -107,18 +121,46 @@ def run_pipeline(
         pipeline=settings.name,
         method=settings.cluster.method,
         seed=seed if isinstance(seed, int) else None,
-        started=_now(),
+        started=now(),
         versions=software_versions(),
+        blas=blas_libraries(),
+        settings=msgspec.to_builtins(settings),
     )
     with RunDirectory.hold(output) as directory:
         directory.claim(record, overwrite=overwrite)
         directory.write(directory.pipeline, settings_text(settings).encode())
-        with directory.events.open("wb") as stream:
-            run = _Run(settings, directory, record, (*observers, JsonLines(stream)))
+        return carry_out(settings, directory, record, observers=observers)
+
+
+def carry_out(
+    settings: Settings,
+    directory: RunDirectory,
+    record: RunRecord,
+    *,
+    observers: Sequence[Observer],
+    opened: OpenData | None = None,
+) -> RunOutcome:
+    """Take every step that is still to be taken, in a directory that the caller holds.
+
+    Parameters
+    ----------
+    settings, directory, record
+        The record was just written there.
+    observers
+        Called with each event, in order.
+    opened
+        Data of an earlier start, verified; they are ingested without.
+    """
+    with directory.append_events() as stream:
+        run = _Run(settings, directory, record, (*observers, JsonLines(stream)))
+        with Interruption(run.out_of_time) as interruption:
+            run.interruption = interruption
             try:
-                run.all_steps()
+                run.all_steps(opened)
             except BaseException as error:
                 run.failed(error)
+                if isinstance(error, KeyboardInterrupt):
+                    raise run.interrupted() from error
                 raise
     return RunOutcome(directory, run.record)
 
@@ -136,7 +178,8 @@ def _check_sources_outside(settings: Settings, output: Path) -> None:
         )
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time (UTC) as records have it."""
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
@@ -152,13 +195,17 @@ class _Run:
     ) -> None:
         self.record = record
         self._settings = settings
-        self._directory = directory
+        self.directory = directory
         self._observers = observers
         self._started = time.perf_counter()
+        self.interruption = Interruption(self.out_of_time)
 
-    def all_steps(self) -> None:
-        """Run every step; the record is written after the last."""
-        opened = self._ingest()
+    def all_steps(self, opened: OpenData | None) -> None:
+        """Run every step; the record is written after each."""
+        if self.record.resumes:
+            self._say_resumed(opened)
+        if opened is None:
+            opened = self._ingest()
         self._validate(opened)
         solution = self._cluster(opened)
         labels = opened.data.labels
@@ -166,29 +213,59 @@ class _Run:
             self._evaluate(labels, solution.labels)
         self._write(opened, solution)
         self._end("finished", 0 if solution.status.reached else EXIT_NOT_CONVERGED)
+        with contextlib.suppress(OSError):  # what stays behind is removed with the next run here
+            self.directory.remove(self.directory.checkpoints)
 
     def failed(self, error: BaseException) -> None:
         """Say in run.json how the run ended, if that can be written."""
         interrupted = isinstance(error, KeyboardInterrupt)
         exit_code = error.exit_code if isinstance(error, MscamError) else 1
-        message = without_credentials(str(error))
+        message = f"stopped by {self._signal}" if interrupted else str(error)
+        message = without_credentials(message)
         self._update(error=ErrorRecord(type=type(error).__name__, message=message))
         with contextlib.suppress(MscamError, OSError):
             self._end(
                 "interrupted" if interrupted else "failed",
-                EXIT_INTERRUPTED if interrupted else exit_code,
+                self.interruption.exit_code if interrupted else exit_code,
             )
+
+    def out_of_time(self) -> None:
+        """Say in run.json that the run was interrupted; the process is about to end."""
+        self.failed(KeyboardInterrupt())
+
+    def interrupted(self) -> BaseException:
+        """The exception to leave with after a signal."""
+        remedy = f"mscam-dask resume {self.directory.path} continues the run."
+        if self.interruption.exit_code == TemporaryFailure.exit_code:
+            return TemporaryFailure(f"Stopped by {self._signal}. {remedy}")
+        return KeyboardInterrupt(remedy)
+
+    def goes_on(self, iteration: int, damage: tuple[str, ...]) -> None:
+        """Record from where the clustering goes on, and what was passed over for it."""
+        if not self.record.resumes:
+            return
+        entry = msgspec.structs.replace(
+            self.record.resumes[-1],
+            after_iteration=iteration,
+            warnings=self.record.resumes[-1].warnings + damage,
+        )
+        self._update(resumes=(*self.record.resumes[:-1], entry))
+        self._tell(FitResumed(after_iteration=iteration, notes=damage))
+
+    @property
+    def _signal(self) -> str:
+        return self.interruption.signal_name or "an interrupt"
 
     def _end(self, state: str, exit_code: int) -> None:
         seconds = {**self.record.seconds, "total": time.perf_counter() - self._started}
         self._update(
             state=state,
             exit_code=exit_code,
-            ended=_now(),
+            ended=now(),
             seconds=seconds,
             blas=blas_libraries(),
         )
-        self._directory.write_record(self.record)
+        self.directory.write_record(self.record)
 
     def _update(self, **changes: Any) -> None:
         self.record = msgspec.structs.replace(self.record, **changes)
@@ -205,18 +282,30 @@ class _Run:
         yield said
         seconds = time.perf_counter() - started
         self._update(seconds={**self.record.seconds, name: seconds})
+        self.directory.write_record(self.record)
         self._tell(StepEnded(step=name, summary=said.summary, notes=said.notes, seconds=seconds))
 
     def _ingest(self) -> OpenData:
         with self._step("ingest") as said:
             self._update(sources=source_records(self._settings.data))
-            opened = open_data(self._settings.data, self._directory.data)
+            opened = open_data(self._settings.data, self.directory.data)
             record = opened.record()
             self._update(data=record)
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
             said.summary = f"{record.n_samples} samples, {len(record.views)} views: {views}"
             said.notes = record.notes
         return opened
+
+    def _say_resumed(self, opened: OpenData | None) -> None:
+        """Say what a run that goes on starts from."""
+        with self._step("resume") as said:
+            said.notes = self.record.resumes[-1].warnings
+            said.summary = "from the beginning: there are no data yet"
+            if opened is not None:
+                n_samples, n_views = opened.data.n_samples, len(opened.data.views)
+                said.summary = (
+                    f"{n_samples} samples in {n_views} views, unchanged since {self.record.started}"
+                )
 
     def _validate(self, opened: OpenData) -> None:
         with self._step("validate") as said:
@@ -249,6 +338,7 @@ class _Run:
                     client=cluster.client,
                     n_threads=settings.execution.threads,
                     observers=self._observers,
+                    checkpointer=_Checkpoints(self),
                 )
                 fit = steps.fit_record(solution, settings.cluster)
                 self._update(fit=fit)
@@ -265,11 +355,32 @@ class _Run:
             said.summary = "compared with the labels, which the fit did not see"
 
     def _write(self, opened: OpenData, solution: Solution) -> None:
-        directory = self._directory
+        directory = self.directory
         with self._step("write") as said:
+            directory.remove(directory.result)  # of a run that was killed before it could say so
             directory.write(directory.labels, steps.labels_text(opened.data, solution.labels))
             write_result(solution, directory.result)
             said.summary = str(directory.path)
+
+
+class _Checkpoints:
+    """The checkpoints of a run: no signal cuts one short, and what they say is recorded."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        self._store = CheckpointStore(run.directory.checkpoints)
+
+    def load(self) -> Snapshot | None:
+        """See `mscam_dask.engine.checkpointing.Checkpointer`."""
+        snapshot = self._store.load()
+        if snapshot is not None:
+            self._run.goes_on(int(snapshot.record["iteration"]), self._store.damage)
+        return snapshot
+
+    def save(self, snapshot: Snapshot) -> None:
+        """See `mscam_dask.engine.checkpointing.Checkpointer`."""
+        with self._run.interruption.deferred():
+            self._store.save(snapshot)
 
 
 @dataclass

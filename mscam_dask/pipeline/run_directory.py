@@ -6,6 +6,7 @@
         events.jsonl    one JSON record for each event, appended while the run goes on
         labels.csv      sample, cluster
         data.zarr/      what was clustered, unless the pipeline named a store
+        checkpoints/    see `mscam_dask.data.checkpoint`; removed when the run has finished
         result.zarr/    see `mscam_dask.data.results`
         .lock           see `mscam_dask.pipeline.lock`
 
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from mscam_dask.data.store_writer import full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, DataError
@@ -33,7 +35,7 @@ __all__ = ["RunDirectory"]
 _RECORD = "run.json"
 _FIRST_PARTIAL = re.compile(rf"\.{re.escape(_RECORD)}\.[0-9a-f]{{8}}\.partial")
 _PARTIAL = re.compile(r"\.[a-z]+\.[a-z]+\.[0-9a-f]{8}\.(partial|old)")
-_OWN = ("pipeline.toml", "events.jsonl", "labels.csv", "data.zarr", "result.zarr")
+_OWN = ("pipeline.toml", "events.jsonl", "labels.csv", "data.zarr", "result.zarr", "checkpoints")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class RunDirectory:
     def data(self) -> Path:
         """Store of the data."""
         return self.path / "data.zarr"
+
+    @property
+    def checkpoints(self) -> Path:
+        """States of the clustering; see `mscam_dask.data.checkpoint`."""
+        return self.path / "checkpoints"
 
     @property
     def result(self) -> Path:
@@ -169,6 +176,20 @@ class RunDirectory:
     def _remove_own(self) -> None:
         for name in _OWN:
             _remove(self.path / name)
+
+    def remove(self, item: Path) -> None:
+        """Remove one file or tree of the directory, if it is there."""
+        assert item.parent == self.path
+        _remove(item)
+
+    @contextmanager
+    def append_events(self) -> Iterator[IO[bytes]]:
+        """Open events.jsonl to go on with; a line that a kill cut short is taken out."""
+        with full_disk_is_temporary(self.events), self.events.open("a+b") as stream:
+            stream.seek(0)
+            whole = stream.read().rfind(b"\n") + 1
+            stream.truncate(whole)
+            yield stream
 
     def write(self, file: Path, content: bytes) -> None:
         """Write one file of the directory aside, sync it and give it its name."""

@@ -15,7 +15,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.pipeline.record import DataRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable
 
-__all__ = ["OpenData", "open_data", "source_records"]
+__all__ = ["OpenData", "open_again", "open_data", "source_records"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class OpenData:
             ),
             n_classes=None if labels is None else len(set(labels.tolist())),
             has_sample_ids=self.data.sample_ids is not None,
-            notes=self.notes + notes,
+            notes=tuple(dict.fromkeys(self.notes + notes)),
         )
 
 
@@ -90,6 +90,19 @@ def open_data(table: DataTable, output: Path) -> OpenData:
         chunk_rows=table.chunk_rows,
     )
     return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
+
+
+def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
+    """Open what `open_data` opened or wrote when the run began.
+
+    Raises
+    ------
+    DataError
+        When it is not there any more, or damaged.
+    """
+    if Path(earlier.store).is_absolute():
+        return open_data(table, output)
+    return OpenData(open_store(output), output, is_new=True, notes=earlier.notes)
 
 
 def _is_ready(table: DataTable) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.validation import ValidationReport, validate
+from mscam_dask.engine.checkpointing import Checkpointer
 from mscam_dask.engine.fit import Observer
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.estimators import MSCAM, MSCAN
@@ -46,6 +47,7 @@ def cluster(
     client: Any,
     n_threads: int | None,
     observers: Sequence[Observer],
+    checkpointer: Checkpointer | None = None,
 ) -> tuple[Solution, tuple[str, ...]]:
     """Fit the estimator that [cluster] names.
 
@@ -60,6 +62,8 @@ def cluster(
         Of a fit in this process; None for all cores.
     observers
         Called with each event of the fit.
+    checkpointer
+        Keeps the state after each outer iteration, and may have one to go on from.
 
     Returns
     -------
@@ -69,7 +73,11 @@ def cluster(
     """
     estimator_class = MSCAM if table.method == "mscam" else MSCAN
     estimator = estimator_class(
-        **table.arguments, client=client, n_jobs=n_threads, callbacks=tuple(observers)
+        **table.arguments,
+        client=client,
+        n_jobs=n_threads,
+        callbacks=tuple(observers),
+        checkpointer=checkpointer,
     )
     with _warnings_noted() as notes:
         estimator.fit(data)

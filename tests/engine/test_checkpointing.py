@@ -166,9 +166,9 @@ def first_state(views: MultiViewData, asked: list[Parameters]) -> Snapshot:
 def test_the_state_of_another_fit_is_refused() -> None:
     views, asked = data(), candidates(max_outer_iter=1)
     memory = Memory(first_state(views, asked))
-    with pytest.raises(ConfigurationError, match="the data .* changed"):
+    with pytest.raises(ConfigurationError, match=r"the data .* changed"):
         run_fit(data(spread=0.8), asked, SerialExecutor(), checkpointer=memory)
-    with pytest.raises(ConfigurationError, match="the settings .* changed"):
+    with pytest.raises(ConfigurationError, match=r"the settings .* changed"):
         run_fit(views, asked[:1], SerialExecutor(), checkpointer=memory)
 
 

@@ -1,0 +1,134 @@
+"""SIGTERM and Ctrl-C during a run: end soon, at a point to go on from; asked twice, end at once."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from mscam_dask.errors import TemporaryFailure
+
+__all__ = ["EXIT_INTERRUPTED", "Interruption"]
+
+EXIT_INTERRUPTED = 130
+"""After Ctrl-C, as shells expect; after SIGTERM it is that of `TemporaryFailure`."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_DEADLINE_S = 8.0
+
+
+class Interruption:
+    """Turns the first SIGTERM or SIGINT into KeyboardInterrupt in the main thread.
+
+    Parameters
+    ----------
+    at_deadline : callable
+        Called, in another thread, when the process has not ended 8 s after the first signal
+        (a task of minutes may be running inside a library); the process then ends. A second
+        signal ends it without that call.
+
+    Attributes
+    ----------
+    signal_name : str or None
+        The first signal that came.
+
+    Notes
+    -----
+    Python runs signal handlers between two of its own instructions in the main thread, so a
+    long call in a library holds them up. The wake-up descriptor is written at once, and a
+    thread of this class reads it. Outside the main thread nothing is installed.
+    """
+
+    def __init__(self, at_deadline: Callable[[], None]) -> None:
+        self.signal_name: str | None = None
+        self._at_deadline = at_deadline
+        self._deferring = False
+        self._pending = False
+        self._previous: dict[signal.Signals, Any] = {}
+        self._previous_descriptor = -1
+        self._pipe: tuple[socket.socket, socket.socket] | None = None
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What a command that was interrupted returns."""
+        return TemporaryFailure.exit_code if self.signal_name == "SIGTERM" else EXIT_INTERRUPTED
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Let what is inside finish first; a signal that came meanwhile is raised at its end."""
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+        if self._pending:
+            self._pending = False
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        reader, writer = socket.socketpair()
+        writer.settimeout(0.0)
+        self._pipe = reader, writer
+        self._previous_descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        self._watcher = threading.Thread(
+            target=self._watch, args=(reader,), name="mscam-signals", daemon=True
+        )
+        self._watcher.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pipe is None or self._watcher is None:
+            return
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._previous_descriptor)
+        reader, writer = self._pipe
+        writer.close()  # the watcher reads the end of the stream
+        self._watcher.join()
+        reader.close()
+        self._pipe = self._watcher = None
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.signal_name = self.signal_name or signal.Signals(number).name
+        if self._deferring:
+            self._pending = True
+            return
+        raise KeyboardInterrupt
+
+    def _watch(self, reader: socket.socket) -> None:
+        if not self._next_signal(reader):
+            return
+        select.select([reader], [], [], _DEADLINE_S)
+        reader.settimeout(0.0)
+        try:
+            ended = not self._next_signal(reader)
+        except BlockingIOError:  # neither the end nor a second signal: the deadline
+            self._at_deadline()
+            ended = False
+        if not ended:
+            os._exit(self.exit_code)
+
+    def _next_signal(self, reader: socket.socket) -> bool:
+        """Wait for one of our signals; False when there will be none."""
+        while True:
+            received = reader.recv(1)
+            if not received:
+                return False
+            if received[0] in _SIGNALS:
+                self.signal_name = self.signal_name or signal.Signals(received[0]).name
+                return True

@@ -1,0 +1,139 @@
+"""Checkpoints: what comes back is what was saved, or the error names what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from mscam_dask.data.checkpoint import CURRENT, CheckpointStore
+from mscam_dask.data.checkpoint_record import decode_record, encode_record
+from mscam_dask.data.manifest import Manifest, entry_of
+from mscam_dask.errors import StoreCorruptError
+from mscam_dask.model.snapshot import Snapshot
+
+
+def snapshot(number: int) -> Snapshot:
+    rng = np.random.default_rng(number)
+    arrays = {
+        "graph_data": rng.standard_normal(50),
+        "graph_indices": np.arange(50, dtype=np.int32),
+        "best_labels": np.zeros(20, dtype=np.int64),
+        "spectrum_vectors": rng.standard_normal((20, 4)),
+        "nothing": np.zeros(0),
+    }
+    return Snapshot(arrays, {"iteration": number, "gap": float("nan"), "score": 0.1 + number})
+
+
+def assert_same(found: Snapshot | None, expected: Snapshot) -> None:
+    assert found is not None
+    assert found.arrays.keys() == expected.arrays.keys()
+    for name, values in expected.arrays.items():
+        assert found.arrays[name].dtype == values.dtype
+        assert_array_equal(found.arrays[name], values)
+    assert repr(found.record) == repr(dict(expected.record))
+
+
+def test_nothing_saved_is_nothing(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    assert store.load() is None
+    assert not store.directory.exists()
+
+
+def test_the_last_state_comes_back_and_two_are_kept(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "run" / "checkpoints")
+    for number in range(4):
+        store.save(snapshot(number))
+        again = CheckpointStore(store.directory)
+        assert_same(again.load(), snapshot(number))
+        assert again.damage == ()
+    names = {item.name for item in store.directory.iterdir()}
+    assert names == {CURRENT, "00000002", "00000003"}
+    group = zarr.open_group(store.directory / "00000003" / "arrays", mode="r")
+    assert_array_equal(np.asarray(group["graph_data"]), snapshot(3).arrays["graph_data"])
+    codecs = zarr.open_array(store.directory / "00000003/arrays/graph_data").metadata.codecs  # type: ignore[union-attr]
+    assert "Crc32cCodec" in [type(codec).__name__ for codec in codecs]
+
+
+def test_large_arrays_are_cut_into_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mscam_dask.data.checkpoint_arrays.CHUNK_BYTES", 200)
+    store = CheckpointStore(tmp_path)
+    store.save(snapshot(1))
+    chunks = list((tmp_path / "00000000/arrays/graph_data").glob("c.*"))
+    assert len(chunks) == 2
+    assert_same(store.load(), snapshot(1))
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    store.save(snapshot(0))
+    (tmp_path / ".00000001.partial" / "arrays").mkdir(parents=True)
+    (tmp_path / ".CURRENT.partial").touch()
+    (tmp_path / "00000001").mkdir()  # renamed, and killed before CURRENT named it
+    (tmp_path / "mine.txt").touch()
+    assert_same(store.load(), snapshot(0))
+    store.save(snapshot(1))
+    assert {item.name for item in tmp_path.iterdir()} == {
+        *(CURRENT, "mine.txt", "00000000", "00000001")
+    }
+    assert_same(store.load(), snapshot(1))
+
+
+@pytest.mark.parametrize("values", [np.array(["a"]), np.array([object()]), np.array([1j])])
+def test_only_numbers_are_kept(tmp_path: Path, values: Any) -> None:
+    with pytest.raises(TypeError, match="holds numbers"):
+        CheckpointStore(tmp_path).save(Snapshot({"x": values}, {}))
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/b", ""])
+def test_array_names_stay_inside(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="identifier"):
+        CheckpointStore(tmp_path / "c").save(Snapshot({name: np.zeros(1)}, {}))
+    assert [item.name for item in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    store.save(snapshot(0))
+    root = tmp_path / "00000000"
+    content = (root / "state.json").read_bytes().replace(b'_version": 1', b'_version": 2')
+    (root / "state.json").write_bytes(content)
+    manifest = Manifest.decode((root / "manifest.json").read_bytes())
+    changed = Manifest({**manifest.files, "state.json": entry_of(content)}).encode()
+    (root / "manifest.json").write_bytes(changed)
+    with pytest.raises(StoreCorruptError, match="format version 2"):
+        store.load()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(st.text(), JSON))
+def test_records_come_back_to_the_last_bit(record: dict[str, Any]) -> None:
+    content = encode_record(record)
+    json.loads(content, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert repr(decode_record(content)) == repr(record)
+
+
+@given(st.dictionaries(st.text(), st.binary()), st.integers(0), st.integers(0, 7))
+def test_a_manifest_with_one_bit_flipped_is_none(
+    files: dict[str, bytes], position: int, bit: int
+) -> None:
+    content = Manifest({name: entry_of(value) for name, value in files.items()}).encode()
+    assert Manifest.decode(content).files.keys() == files.keys()
+    flipped = bytearray(content)
+    flipped[position % len(content)] ^= 1 << bit
+    with pytest.raises(ValueError, match=r"manifest|digest|written|version"):
+        Manifest.decode(bytes(flipped))
