@@ -22,7 +22,7 @@ from mscam_dask.model.snapshot import Snapshot
 
 def snapshot(number: int) -> Snapshot:
     rng = np.random.default_rng(number)
-    arrays = {
+    arrays: dict[str, Any] = {
         "graph_data": rng.standard_normal(50),
         "graph_indices": np.arange(50, dtype=np.int32),
         "best_labels": np.zeros(20, dtype=np.int64),

@@ -53,7 +53,7 @@ def candidates(model: str = "mscam", **more: Any) -> list[Parameters]:
 def signature(solution: Solution) -> Any:
     """Everything of a solution but the time it took."""
     graph = solution.consensus_graph
-    arrays = [solution.labels, graph.data, graph.indices, graph.indptr]
+    arrays: list[Any] = [solution.labels, graph.data, graph.indices, graph.indptr]
     arrays += [solution.view_embeddings[name] for name in sorted(solution.view_embeddings)]
     history = [
         dataclasses.replace(
