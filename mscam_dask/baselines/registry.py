@@ -148,6 +148,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 dense=False,
             ),
             _entry(
+                "coreg",
+                "coreg:CoReg",
+                title="CoReg",
+                reference="Kumar, Rai, Daumé, NIPS 2011",
+                grid={"consensus_weight": (0.01, 0.02, 0.03, 0.04, 0.05)},
+            ),
+            _entry(
                 "mlan",
                 "mlan:MLAN",
                 title="MLAN",

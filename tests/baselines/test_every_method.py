@@ -127,8 +127,9 @@ def test_wrong_values_of_the_methods_own_parameters_are_named(entry: Method) -> 
     views, _ = gaussian_views(8, n_samples=30, spread=SPREAD)
     for name in entry.grid:
         for value in (-1, "much", float("nan"), True):
+            parameters: dict[str, Any] = {name: value}
             with pytest.raises(ConfigurationError, match=f"{name}="):
-                made(entry, **{name: value}).fit(views)
+                made(entry, **parameters).fit(views)
 
 
 def test_values_that_are_not_finite_are_located(entry: Method) -> None:
