@@ -29,7 +29,7 @@ def local_client(
             n_workers=n_workers,
             threads_per_worker=threads_per_worker,
             processes=processes,
-            host="127.0.0.1",
+            host="127.0.0.1" if processes else None,  # in one process there is no address
             dashboard_address="127.0.0.1:0",
             **options,
         ) as cluster,

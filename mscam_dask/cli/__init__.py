@@ -1,4 +1,4 @@
-"""The command line: `mscam-dask ingest | run | resume | describe | doctor | tls`.
+"""The command line: `mscam-dask ingest | run | resume | compare | sweep | describe | doctor | tls`.
 
 This module imports Click and nothing heavier; what a command needs is imported when it runs, so
 that `--help` and a mistyped option answer at once.
@@ -14,6 +14,7 @@ import click
 
 from mscam_dask import __version__
 from mscam_dask.cli.errors import guarded
+from mscam_dask.cli.experiments import compare, sweep
 
 __all__ = ["main"]
 
@@ -179,3 +180,7 @@ def tls(directory: Path, **options: Any) -> int:
     from mscam_dask.cli.make_certificates import make_tls_directory
 
     return make_tls_directory(directory, **options)
+
+
+main.add_command(compare)
+main.add_command(sweep)

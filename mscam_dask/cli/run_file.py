@@ -21,7 +21,7 @@ from mscam_dask.pipeline.document import Override, parse_override
 from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.run import RunOutcome, default_output, run_pipeline
 
-__all__ = ["resume_directory", "run_file"]
+__all__ = ["execution_overrides", "resume_directory", "run_file"]
 
 _OWN_CLUSTER = ("workers", "threads", "memory_limit")
 _TLS = ("tls_ca", "tls_cert", "tls_key")
@@ -39,7 +39,7 @@ def run_file(
 ) -> int:
     """Run a pipeline file; the exit code."""
     overrides = [parse_override(text) for text in assignments]
-    overrides += _execution_overrides(execution)
+    overrides += execution_overrides(execution)
     settings = read_config(pipeline, overrides)
     console = progress_console()
     progress = PlainProgress(console.file) if plain else progress_on(console)
@@ -65,7 +65,7 @@ def resume_directory(
     with progress:
         outcome = resume_run(
             run_directory,
-            execution=list(_execution_overrides(execution)),
+            execution=list(execution_overrides(execution)),
             insecure=insecure,
             observers=(progress,),
         )
@@ -81,7 +81,7 @@ def resume_directory(
     return outcome.record.exit_code
 
 
-def _execution_overrides(options: dict[str, object]) -> Iterable[Override]:
+def execution_overrides(options: dict[str, object]) -> Iterable[Override]:
     """Options that name another kind of cluster than the file take the file's kind out."""
     given = {name: value for name, value in options.items() if value not in (None, False)}
     out: tuple[str, ...] = ()

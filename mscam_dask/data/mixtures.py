@@ -17,9 +17,12 @@ from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError
 
-__all__ = ["MIXTURE", "GaussianMixture", "corrupted_mixture"]
+__all__ = ["CORRUPTED_SHARES", "MIXTURE", "GaussianMixture", "corrupted_mixture"]
 
 Array = NDArray[np.float64]
+
+CORRUPTED_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Shares of the samples that the paper's Table 2 corrupts."""
 
 
 @dataclass(frozen=True)

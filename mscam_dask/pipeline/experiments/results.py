@@ -123,6 +123,8 @@ class RowEntry(Struct, frozen=True, kw_only=True):
         What the paper reports for this row: "accuracy", "normalized_mutual_information".
     reasons
         Why runs failed, each once.
+    note
+        What the reader has to know of the row; "" when nothing.
     """
 
     dataset: str
@@ -134,6 +136,7 @@ class RowEntry(Struct, frozen=True, kw_only=True):
     scores: dict[str, MeanStd]
     paper: dict[str, float] = {}
     reasons: tuple[str, ...] = ()
+    note: str = ""
 
 
 class CurveEntry(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,206 @@
+"""`mscam-dask compare` and `sweep`: options to settings, progress, a summary at the end."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+
+from mscam_dask.cli.run_file import execution_overrides
+from mscam_dask.cli.terminal import progress_console, relative, results_console, show, table
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.monitor.pace import printable
+from mscam_dask.pipeline.document import Override, parse_override
+from mscam_dask.pipeline.experiments.compare import run_comparison
+from mscam_dask.pipeline.experiments.config import read_experiment
+from mscam_dask.pipeline.experiments.course import Progress, default_output
+from mscam_dask.pipeline.experiments.results import ExperimentRecord, MeanStd
+from mscam_dask.pipeline.experiments.sweep import run_sweep
+
+__all__ = ["compare_methods", "sweep_parameters"]
+
+_EXIT_WITHOUT_RESULT = 5
+_DEFAULT = Path("pipelines") / "comparison.toml"
+_MIB = 2**20
+
+
+def compare_methods(
+    pipeline: Path | None,
+    *,
+    datasets: tuple[str, ...],
+    methods: tuple[str, ...],
+    runs: int | None,
+    assignments: tuple[str, ...],
+    output: Path | None,
+    insecure: bool,
+    **execution: object,
+) -> int:
+    """Compare methods; the exit code."""
+    if pipeline is None and not datasets:
+        if not _DEFAULT.is_file():
+            raise ConfigurationError(
+                f"There is no {_DEFAULT} here. Give a pipeline file, or name the data: "
+                "mscam-dask compare --dataset mine.npz"
+            )
+        pipeline = _DEFAULT
+    said = list(_options(datasets, methods, runs))
+    overrides = [override for override, _ in said]
+    overrides += [parse_override(text) for text in assignments]
+    overrides += execution_overrides(execution)
+    words = [word for _, given in said for word in given]
+    words += [word for text in assignments for word in ("--set", text)]
+    settings = read_experiment(pipeline, overrides)
+    directory = default_output(settings) if output is None else output
+    record = run_comparison(
+        settings,
+        directory,
+        command=_command("compare", pipeline, words),
+        insecure=insecure,
+        observers=(_Lines(),),
+    )
+    _show_rows(record, directory)
+    return 0 if all(row.n_failed < row.n_runs for row in record.rows) else _EXIT_WITHOUT_RESULT
+
+
+def sweep_parameters(
+    pipeline: Path,
+    *,
+    assignments: tuple[str, ...],
+    output: Path | None,
+    insecure: bool,
+    **execution: object,
+) -> int:
+    """Sweep alpha and graph weight; the exit code."""
+    overrides = [parse_override(text) for text in assignments]
+    overrides += execution_overrides(execution)
+    settings = read_experiment(pipeline, overrides, command="sweep")
+    directory = default_output(settings) if output is None else output
+    words = [word for text in assignments for word in ("--set", text)]
+    record = run_sweep(
+        settings,
+        directory,
+        command=_command("sweep", pipeline, words),
+        insecure=insecure,
+        observers=(_Lines(),),
+    )
+    _show_best(record, directory)
+    return 0
+
+
+def _options(
+    datasets: tuple[str, ...], methods: tuple[str, ...], runs: int | None
+) -> list[tuple[Override, list[str]]]:
+    """Overrides of the options of compare, with the words they were given in."""
+    said = []
+    for key, option, values in (
+        ("datasets", "--dataset", datasets),
+        ("methods", "--method", methods),
+    ):
+        if values:
+            words = [word for value in values for word in (option, value)]
+            said.append((Override(("compare", key), list(values), shlex.join(words)), words))
+    if runs is not None:
+        words = ["--runs", str(runs)]
+        said.append((Override(("compare", "runs"), runs, shlex.join(words)), words))
+    return said
+
+
+def _command(name: str, pipeline: Path | None, words: list[str]) -> str:
+    """What makes it again, as people type it where they are now."""
+    file = [] if pipeline is None else [relative(pipeline)]
+    return shlex.join(["mscam-dask", name, *file, *words])
+
+
+class _Lines:
+    """A line on standard error for each stage and each cell."""
+
+    def __init__(self) -> None:
+        self._console = progress_console()
+        self._started = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.text:
+            self._started = time.monotonic()
+            self._write(progress.text)
+            return
+        entry = progress.entry
+        assert entry is not None
+        if entry.outcome == "ok":
+            accuracy = entry.scores.get("accuracy")
+            said = "" if accuracy is None else f"ACC {accuracy:.4f}  "
+            said += "" if entry.seconds is None else f"{entry.seconds:.1f} s"
+            if entry.peak_memory_bytes is not None:
+                said += f"  {entry.peak_memory_bytes / _MIB:.0f} MiB"
+        else:
+            said = f"{entry.outcome}: {entry.reason}"
+        elapsed = time.monotonic() - self._started
+        left = elapsed / progress.done * (progress.total - progress.done)
+        self._write(
+            f"{progress.done:>4}/{progress.total}  {entry.method:<12} {entry.dataset}  seed "
+            f"{entry.seed}  {said}  (about {_duration(left)} left)"
+        )
+
+    def _write(self, text: str) -> None:
+        self._console.file.write(printable(text) + "\n")
+        self._console.file.flush()
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _show_rows(record: ExperimentRecord, directory: Path) -> None:
+    rows = [
+        [
+            row.dataset,
+            row.method + (" (view chosen with labels)" if row.note else ""),
+            row.protocol,
+            *(
+                _text(row.scores[name])
+                for name in ("accuracy", "normalized_mutual_information", "adjusted_rand_index")
+            ),
+            _text(row.scores["seconds"], digits=1),
+            f"{row.n_runs - row.n_failed} of {row.n_runs}",
+        ]
+        for row in record.rows
+    ]
+    titles = ("Data", "Method", "Protocol", "ACC", "NMI", "ARI", "Seconds", "Runs")
+    console = results_console()
+    show(console, table(titles, rows, numbers=titles[3:]))
+    for name, sentence in record.protocols.items():
+        console.file.write(f"{name}: {sentence}.\n")
+    _show_where(record, directory)
+
+
+def _text(value: MeanStd, *, digits: int = 4) -> str:
+    if value.mean is None:
+        return "-"
+    return f"{value.mean:.{digits}f}" + ("" if value.std is None else f" ± {value.std:.{digits}f}")
+
+
+def _show_best(record: ExperimentRecord, directory: Path) -> None:
+    rows = []
+    for heat_map in record.heat_maps:
+        for name, (row, column) in heat_map.best.items():
+            accuracy = heat_map.with_labels.get("accuracy", ())
+            value = accuracy[row][column] if accuracy else None
+            rows.append(
+                [
+                    heat_map.dataset,
+                    name.replace("_", " "),
+                    f"{heat_map.alpha[row]:g}",
+                    f"{heat_map.graph_weight[column]:g}",
+                    "-" if value is None else f"{value:.4f}",
+                ]
+            )
+    titles = ("Data", "Best by (no label seen)", "alpha", "graph weight", "ACC there")
+    show(results_console(), table(titles, rows, numbers=titles[2:]))
+    _show_where(record, directory)
+
+
+def _show_where(record: ExperimentRecord, directory: Path) -> None:
+    kept = f", {record.n_reused} kept from an earlier start" if record.n_reused else ""
+    results_console().file.write(
+        f"{len(record.cells)} fits{kept}. Results: {relative(directory)} (results.md, "
+        "results.csv, experiment.json)\n"
+    )

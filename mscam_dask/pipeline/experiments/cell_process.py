@@ -1,0 +1,245 @@
+"""A process that cells run in, one after the other, each in a fork of it.
+
+The process imports everything once; a fork of it takes milliseconds, dies alone when a method
+crashes or is killed over its limits, and its peak memory is its own. Where processes cannot be
+forked safely (not Linux), each cell starts an interpreter instead.
+
+It reads requests as lines of JSON, answers each with one line, and ends when its input does, so
+it goes with the worker that started it, however that ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import IO
+
+import msgspec
+import psutil
+from msgspec import Struct
+
+from mscam_dask.errors import MscamError
+from mscam_dask.pipeline.experiments.cells import Cell, CellFit, Limits
+
+__all__ = ["CellProcess", "Request"]
+
+_POLL_S = 0.02
+_MIB = 2**20
+_CAN_FORK = sys.platform == "linux"
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """A cell to run, and what it may take."""
+
+    cell: Cell
+    limits: Limits
+
+
+class CellProcess:
+    """The caller's side: starts the process when it is needed, and again when it is gone.
+
+    Not for use by two threads at a time.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, cell: Cell, limits: Limits) -> CellFit:
+        """Run one cell; what goes wrong with it is in the result."""
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(msgspec.json.encode(Request(cell=cell, limits=limits)) + b"\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except (OSError, ValueError):  # its end of a pipe is gone, or ours was closed
+            answer = b""
+        if not answer:
+            code = process.wait()
+            self.close()
+            return CellFit(
+                outcome="failed",
+                reason=f"the process that runs cells ended with code {code}; most often the "
+                "computer had no memory left. Run fewer cells at a time (--workers).",
+            )
+        return msgspec.json.decode(answer, type=CellFit)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **_ONE_THREAD},
+                start_new_session=True,  # Ctrl-C is for the driver, which then closes our input
+            )
+        return self._process
+
+    def close(self) -> None:
+        """End the process, and a cell that runs in it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            with contextlib.suppress(OSError):
+                stream.close()
+        process.wait()
+
+
+class _Child:
+    """A cell at work: a fork of this process, or an interpreter of its own."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._code: int | None = None
+        self._popen: subprocess.Popen[bytes] | None = None
+        if _CAN_FORK:
+            answers, ours = os.pipe()
+            self.pid = os.fork()
+            if self.pid == 0:
+                os.close(answers)
+                _work(cell, ours)
+            os.close(ours)
+            self._answers: IO[bytes] = os.fdopen(answers, "rb")
+        else:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", __name__, "--cell"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            assert self._popen.stdin is not None
+            assert self._popen.stdout is not None
+            self._popen.stdin.write(msgspec.json.encode(cell))
+            self._popen.stdin.close()
+            self.pid, self._answers = self._popen.pid, self._popen.stdout
+
+    def poll(self) -> int | None:
+        """Exit code, negative for a signal; None while it runs."""
+        if self._code is None:
+            if self._popen is not None:
+                self._code = self._popen.poll()
+            else:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+    def kill(self) -> None:
+        """End it now."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        while self.poll() is None:
+            time.sleep(_POLL_S)
+
+    def answer(self) -> bytes:
+        """What it wrote."""
+        with self._answers:
+            return self._answers.read()
+
+    def memory_bytes(self) -> int:
+        """Resident memory; 0 when it has just ended."""
+        try:
+            return int(psutil.Process(self.pid).memory_info().rss)
+        except psutil.Error:
+            return 0
+
+
+def _work(cell: Cell, output: int) -> None:
+    """What a cell's own process does, to its end: write a `CellFit` and leave."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(nowhere, stream)
+    before = _peak_bytes()
+    try:
+        fit = _fitted(cell)
+        fit = msgspec.structs.replace(fit, peak_memory_bytes=max(0, _peak_bytes() - before))
+        os.write(output, msgspec.json.encode(fit))
+    finally:
+        os._exit(0)
+
+
+def _fitted(cell: Cell) -> CellFit:
+    from mscam_dask.pipeline.experiments.fitting import fit_cell
+
+    try:
+        return fit_cell(cell)
+    except MscamError as error:
+        return CellFit(outcome="failed", reason=f"{type(error).__name__}: {error}")
+    except MemoryError as error:
+        return CellFit(outcome="over memory", reason=f"MemoryError: {error}")
+    except Exception as error:  # noqa: BLE001 - any failure of a method is its cell's result
+        return CellFit(outcome="failed", reason=f"{type(error).__name__}: {error}")
+
+
+def _peak_bytes() -> int:
+    """Most resident memory of this process so far; a fork starts with what it shares."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _watched(child: _Child, limits: Limits) -> CellFit | None:
+    """Wait for a cell within its limits; None when the caller is gone."""
+    started, before = time.monotonic(), child.memory_bytes()
+    while child.poll() is None:
+        if select.select([sys.stdin.buffer], [], [], _POLL_S)[0]:
+            child.kill()  # nothing is asked for while a cell runs: the caller is gone
+            return None
+        elapsed = time.monotonic() - started
+        if limits.time_s is not None and elapsed > limits.time_s:
+            child.kill()
+            return CellFit(
+                outcome="over time",
+                reason=f"not done after {elapsed:.0f} s; the limit is {limits.time_s:g} s",
+                seconds=elapsed,
+            )
+        held = child.memory_bytes() - before
+        if limits.memory_bytes is not None and held > limits.memory_bytes:
+            child.kill()
+            return CellFit(
+                outcome="over memory",
+                reason=f"held {held / _MIB:.0f} MiB; the limit is "
+                f"{limits.memory_bytes / _MIB:.0f} MiB",
+                peak_memory_bytes=held,
+            )
+    code, answer = child.poll(), child.answer()
+    if not answer:
+        return CellFit(outcome="failed", reason=_ended(code or 0))
+    return msgspec.json.decode(answer, type=CellFit)
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"its process ended with code {code} and said nothing"
+    name = signal.Signals(-code).name
+    cause = "; most often the computer had no memory left" if name == "SIGKILL" else ""
+    return f"its process was ended by {name}{cause}"
+
+
+def _serve() -> None:
+    """Answer requests until there are no more."""
+    import mscam_dask.pipeline.experiments.fitting  # noqa: F401 - once, for all forks
+    from mscam_dask.pipeline.experiments.methods import import_all
+
+    import_all()
+    while line := sys.stdin.buffer.readline():
+        request = msgspec.json.decode(line, type=Request)
+        fit = _watched(_Child(request.cell), request.limits)
+        if fit is None:
+            return
+        sys.stdout.buffer.write(msgspec.json.encode(fit) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--cell"]:
+        _work(msgspec.json.decode(sys.stdin.buffer.read(), type=Cell), os.dup(1))
+    else:
+        _serve()

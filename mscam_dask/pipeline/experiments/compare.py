@@ -1,0 +1,184 @@
+"""A comparison or robustness experiment from its settings to its directory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from mscam_dask.pipeline.cluster import OpenCluster, check_workers, open_cluster
+from mscam_dask.pipeline.execution import check_execution
+from mscam_dask.pipeline.experiments.cells import Cell, Limits, StoredData
+from mscam_dask.pipeline.experiments.checking import check_contest
+from mscam_dask.pipeline.experiments.course import Course, Observer, default_output
+from mscam_dask.pipeline.experiments.datasets import Dataset, mixture_datasets, open_datasets
+from mscam_dask.pipeline.experiments.limits import cell_limits
+from mscam_dask.pipeline.experiments.planning import (
+    Contest,
+    contests,
+    first_cells,
+    later_cells,
+    unique,
+)
+from mscam_dask.pipeline.experiments.results import PROTOCOLS, CellEntry, ExperimentRecord
+from mscam_dask.pipeline.experiments.running import run_cells
+from mscam_dask.pipeline.experiments.settings import (
+    ExperimentSettings,
+    RobustnessTable,
+    RunsTable,
+)
+from mscam_dask.pipeline.experiments.summary import curves_of, method_entry, row_of
+
+__all__ = ["run_comparison"]
+
+_VARIES = "Run i has seed i, which also shuffles the samples (seed 0 keeps the order)."
+_VARIES_DRAWN = "Run i has seed i, with which its samples and their noise are drawn."
+_VARIES_SEED = "Run i has seed i; the samples keep the order of the file."
+
+
+def run_comparison(
+    settings: ExperimentSettings,
+    output: str | Path | None = None,
+    *,
+    command: str = "",
+    insecure: bool = False,
+    observers: Sequence[Observer] = (),
+) -> ExperimentRecord:
+    """Run every method on every data set, or what is missing of it.
+
+    Parameters
+    ----------
+    settings
+        From `mscam_dask.pipeline.experiments.config.read_experiment`.
+    output
+        Directory; missing, empty, or of an experiment, whose finished cells are kept.
+        runs/<name> by default.
+    command
+        What makes it again, for the document.
+    insecure
+        Allow a scheduler on another computer without encryption.
+    observers
+        Called with each `Progress`.
+
+    Returns
+    -------
+    ExperimentRecord
+        As in experiment.json.
+
+    Raises
+    ------
+    MscamError
+        For what is wrong before the first fit, and a cluster that is lost. A cell that fails
+        is in the result instead.
+    """
+    check_execution(settings.execution, insecure=insecure)
+    with Course.entered(settings, output or default_output(settings), command, observers) as course:
+        comparison = _Comparison(settings, course)
+        comparison.run()
+        return course.record
+
+
+class _Comparison:
+    """The steps of one comparison."""
+
+    def __init__(self, settings: ExperimentSettings, course: Course) -> None:
+        assert isinstance(settings.table, RunsTable)
+        self._settings = settings
+        self._table = settings.table
+        self._course = course
+        self._seeds = tuple(range(self._table.seed, self._table.seed + self._table.runs))
+        self._found: dict[str, CellEntry] = {}
+
+    def run(self) -> None:
+        """Open the data, check, run the cells, write the tables."""
+        datasets = self._datasets()
+        rows = contests(self._settings, datasets)
+        for contest in rows:
+            check_contest(contest)
+        names = dict.fromkeys(contest.method for contest in rows)
+        self._course.update(
+            seeds=self._seeds,
+            varies=self._varies(),
+            protocols={name: PROTOCOLS[name] for name in dict.fromkeys(self._table.protocols)},
+            datasets=tuple(dataset.entry for dataset in datasets.values()),
+            methods=tuple(method_entry(name) for name in names),
+        )
+        self._run_cells(rows, datasets)
+        self._write(rows, datasets)
+
+    def _datasets(self) -> dict[str, Dataset]:
+        if isinstance(self._table, RobustnessTable):
+            return mixture_datasets(self._table, self._seeds)
+        self._course.tell("reading the data")
+        return open_datasets(self._settings.datasets, self._course.directory, need_labels=True)
+
+    def _varies(self) -> str:
+        if isinstance(self._table, RobustnessTable):
+            return _VARIES_DRAWN
+        return _VARIES if getattr(self._table, "shuffle", False) else _VARIES_SEED
+
+    def _run_cells(self, rows: list[Contest], datasets: dict[str, Dataset]) -> None:
+        stores = [
+            Path(data.path)
+            for dataset in datasets.values()
+            for data in dataset.data.values()
+            if isinstance(data, StoredData)
+        ]
+        with contextlib.ExitStack() as stack:
+            first = unique([cell for contest in rows for cell in first_cells(contest)])
+            cluster: OpenCluster | None = None
+            limits = cell_limits(self._table, None)
+            for stage in ("first", "later"):
+                cells = (
+                    first
+                    if stage == "first"
+                    else unique(
+                        [cell for contest in rows for cell in later_cells(contest, self._found)]
+                    )
+                )
+                missing = self._take_kept(cells, limits)
+                if missing and cluster is None:
+                    self._course.tell("starting workers")
+                    cluster = stack.enter_context(open_cluster(self._settings.execution))
+                    check_workers(cluster, stores)
+                    self._course.update(executor=cluster.description)
+                    limits = cell_limits(self._table, cluster)
+                if missing and cluster is not None:
+                    self._run(missing, limits, cluster, stage)
+
+    def _take_kept(self, cells: list[Cell], limits: Limits) -> list[Cell]:
+        """Take over what is kept; the cells that remain to be run."""
+        kept = self._course.directory.kept_of(
+            [cell for cell in cells if cell.key not in self._found], limits
+        )
+        for cell in cells:
+            if cell.key in kept:
+                # the same fit under another name of its data is the same cell
+                self._found[cell.key] = msgspec.structs.replace(
+                    kept[cell.key], dataset=cell.dataset
+                )
+        self._course.update(n_reused=self._course.record.n_reused + len(kept))
+        return [cell for cell in cells if cell.key not in self._found]
+
+    def _run(self, cells: list[Cell], limits: Limits, cluster: OpenCluster, stage: str) -> None:
+        title = "every setting once" if stage == "first" else "the other runs"
+        self._course.tell(f"{len(cells)} fits to do: {title}")
+        for count, (cell, entry) in enumerate(run_cells(cells, limits, cluster), start=1):
+            self._course.directory.keep(entry)
+            self._found[cell.key] = entry
+            self._course.tell(entry=entry, done=count, total=len(cells))
+
+    def _write(self, rows: list[Contest], datasets: dict[str, Dataset]) -> None:
+        table = tuple(row_of(contest, self._found) for contest in rows)
+        shares = {
+            dataset.entry.name: dataset.entry.corrupted
+            for dataset in datasets.values()
+            if dataset.entry.corrupted is not None
+        }
+        self._course.finish(
+            rows=table,
+            curves=curves_of(table, shares) if shares else (),
+            cells=tuple(self._found.values()),
+        )

@@ -1,0 +1,201 @@
+"""From an experiment file, or a few options, to checked settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.document import Document, Override, read_document
+from mscam_dask.pipeline.experiments.names import dataset_table, method_problems
+from mscam_dask.pipeline.experiments.reading import read_table, sub_tables, unknown_tables
+from mscam_dask.pipeline.experiments.settings import (
+    KIND_TABLES,
+    CompareTable,
+    DatasetTable,
+    ExperimentSettings,
+    RobustnessTable,
+    SweepTable,
+)
+from mscam_dask.pipeline.rules import execution_problems
+from mscam_dask.pipeline.settings import ExecutionTable, OutputTable
+
+__all__ = ["read_experiment"]
+
+_KINDS: dict[str, type[CompareTable | RobustnessTable | SweepTable]] = {
+    "compare": CompareTable,
+    "robustness": RobustnessTable,
+    "sweep": SweepTable,
+}
+_TABLES = (*_KINDS, "dataset", "parameters", "grid", "execution", "output")
+
+
+def read_experiment(
+    path: str | Path | None,
+    overrides: Sequence[Override] = (),
+    *,
+    command: str = "compare",
+) -> ExperimentSettings:
+    """Read and check an experiment file, and that data and methods it names exist.
+
+    Parameters
+    ----------
+    path
+        TOML file; None when the overrides say everything.
+    overrides
+        Values from the command line, which win over the file's.
+    command
+        "compare" or "sweep": a file for the other one is refused.
+
+    Returns
+    -------
+    ExperimentSettings
+        With absolute paths.
+
+    Raises
+    ------
+    ConfigurationError
+        Listing every problem with file, line, table and key: unknown keys, wrong types and
+        values, methods, parameters and data sets that do not exist, with the nearest ones.
+    """
+    document = _document(path, overrides)
+    problems: list[str] = list(unknown_tables(document, _TABLES))
+    name = _kind_table(document, command, problems)
+    table = None if name is None else read_table(document, (name,), _KINDS[name], problems)
+    execution = read_table(document, ("execution",), ExecutionTable, problems)
+    output = read_table(document, ("output",), OutputTable, problems)
+    if execution is not None:
+        problems.extend(execution_problems(document, execution))
+    parameters = sub_tables(document, "parameters", problems)
+    grids = sub_tables(document, "grid", problems)
+    datasets: dict[str, DatasetTable] = {}
+    if table is not None and name is not None:
+        datasets = _datasets(document, name, table, problems)
+        problems.extend(method_problems(document, name, table, parameters, grids))
+    if problems:
+        raise ConfigurationError("\n".join(dict.fromkeys(problems)))
+    assert name is not None
+    assert table is not None
+    assert execution is not None
+    assert output is not None
+    return ExperimentSettings(
+        name="comparison" if path is None else Path(path).stem,
+        file=None if path is None else str(path),
+        kind=KIND_TABLES[name],
+        table=table,
+        datasets=datasets,
+        parameters=parameters,
+        grids=grids,
+        execution=_absolute(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),
+        output=_absolute(document, "output", output, ("directory",)),
+    )
+
+
+def _document(path: str | Path | None, overrides: Sequence[Override]) -> Document:
+    if path is not None:
+        return read_document(path, overrides)
+    tables: dict[str, Any] = {}
+    for override in overrides:
+        inner = tables
+        for part in override.key[:-1]:
+            inner = inner.setdefault(part, {})
+        if override.value is not None:
+            inner[override.key[-1]] = override.value
+    said = {override.key: override.said for override in overrides}
+    return Document(path=Path("the command line"), tables=tables, lines={}, overrides=said)
+
+
+def _kind_table(document: Document, command: str, problems: list[str]) -> str | None:
+    """Which of [compare], [robustness] and [sweep] the file has."""
+    found = [name for name in _KINDS if name in document.tables]
+    allowed = ["sweep"] if command == "sweep" else ["compare", "robustness"]
+    words = " or ".join(f"[{name}]" for name in allowed)
+    if len(found) > 1:
+        problems.append(
+            f"{document.where(found[1])}: an experiment is one of [{found[0]}] and [{found[1]}]; "
+            "keep one of them."
+        )
+        return None
+    if not found:
+        problems.append(
+            f"{document.path}: there is no table {words}, which says what to do with which data."
+        )
+        return None
+    if found[0] not in allowed:
+        other = "sweep" if found[0] == "sweep" else "compare"
+        problems.append(
+            f"{document.where(found[0])}: [{found[0]}] is for mscam-dask {other}; mscam-dask "
+            f"{command} takes {words}."
+        )
+        return None
+    return found[0]
+
+
+def _datasets(
+    document: Document,
+    name: str,
+    table: CompareTable | RobustnessTable | SweepTable,
+    problems: list[str],
+) -> dict[str, DatasetTable]:
+    declared = sub_tables(document, "dataset", problems)
+    read: dict[str, DatasetTable] = {}
+    for key in declared:
+        given = read_table(document, ("dataset", key), DatasetTable, problems)
+        if given is not None:
+            read[key] = _source_paths(document, key, given)
+    if isinstance(table, RobustnessTable):
+        if declared:
+            problems.append(
+                f"{document.where('dataset')}: [robustness] makes its own data; leave "
+                f"[dataset.{next(iter(declared))}] out."
+            )
+        return {}
+    directory = table.directory
+    if directory is not None:
+        directory = str(document.base(name, "directory") / Path(directory).expanduser())
+    found: dict[str, DatasetTable] = {}
+    for asked in table.datasets:
+        where = document.where(name, "datasets")
+        key, one = dataset_table(
+            asked,
+            read,
+            base=document.base(name, "datasets"),
+            directory=directory,
+            declared=tuple(declared),
+        )
+        if isinstance(one, str):
+            problems.append(f"{where}: [{name}] datasets has {asked!r}: {one}")
+        elif key in found:
+            problems.append(f"{where}: [{name}] datasets has {key!r} twice; keep one of them.")
+        elif one is not None:
+            found[key] = one
+    return found
+
+
+def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetTable:
+    from mscam_dask.pipeline.settings import BUILT_IN_SOURCES
+
+    changes: dict[str, Any] = {}
+    base = document.base("dataset", key)
+    if table.source not in BUILT_IN_SOURCES:
+        paths = [str(base / Path(item).expanduser()) for item in table.sources]
+        changes["source"] = paths[0] if len(paths) == 1 else paths
+    for name in ("path", "cache"):
+        value = getattr(table, name)
+        if value is not None:
+            changes[name] = str(base / Path(value).expanduser())
+    if table.labels is not None and (base / table.labels).is_file():
+        changes["labels"] = str(base / table.labels)
+    return msgspec.structs.replace(table, **changes)
+
+
+def _absolute(document: Document, name: str, table: Any, keys: Sequence[str]) -> Any:
+    changes: Mapping[str, Any] = {
+        key: str(document.base(name, key) / Path(value).expanduser())
+        for key in keys
+        if (value := getattr(table, key)) is not None
+    }
+    return msgspec.structs.replace(table, **changes)

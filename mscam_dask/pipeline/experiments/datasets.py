@@ -1,0 +1,205 @@
+"""The data of an experiment: one store for each data set, made once and checked every time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from mscam_dask.data.mixtures import corrupted_mixture
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.sampling import sample_per_class
+from mscam_dask.data.store import open_store
+from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.validation import validate
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.pipeline.experiments.cells import MixtureData, StoredData
+from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
+from mscam_dask.pipeline.experiments.results import DatasetEntry
+from mscam_dask.pipeline.experiments.settings import DatasetTable, RobustnessTable
+from mscam_dask.pipeline.record import ViewEntry
+from mscam_dask.pipeline.settings import DataTable
+from mscam_dask.pipeline.sources import open_data, source_records
+
+__all__ = ["Dataset", "mixture_datasets", "open_datasets"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set ready to be clustered.
+
+    Attributes
+    ----------
+    entry
+        What the document says of it.
+    data
+        By seed of a run where every run draws its own; one under None otherwise.
+    """
+
+    entry: DatasetEntry
+    data: dict[int | None, StoredData | MixtureData]
+
+    def of(self, seed: int) -> StoredData | MixtureData:
+        """Return what a run with this seed clusters."""
+        return self.data[seed] if seed in self.data else self.data[None]
+
+
+_NOTES = {
+    "caltech101_nus31": "stand-in for NUS-WIDE-Object: images of Caltech-101, other data",
+    "cifar10_nus_3100": "stand-in for NUS-WIDE-Object: images of CIFAR-10, other data",
+    "flowers17": "χ² matrices computed again from the images: not those of the publishers",
+    "caltech101_7": "descriptors computed again from the images: not those of the literature",
+    "caltech101_20": "descriptors computed again from the images: not those of the literature",
+}
+
+
+def open_datasets(
+    tables: dict[str, DatasetTable], directory: ExperimentDirectory, *, need_labels: bool
+) -> dict[str, Dataset]:
+    """Open every data set, making its store when it is missing or its sources have changed.
+
+    Raises
+    ------
+    DataError
+        When one cannot be read, has no labels though they are needed, or cannot be clustered.
+    ConfigurationError
+        When it cannot have as many clusters as were asked for.
+    """
+    opened = {}
+    for name, table in tables.items():
+        data, store = _stored(name, table, directory)
+        opened[name] = _dataset(name, table, data, store, need_labels=need_labels)
+    return opened
+
+
+def _stored(
+    name: str, table: DatasetTable, directory: ExperimentDirectory
+) -> tuple[MultiViewData, Path]:
+    """The store of one data set; what its sources were is kept beside it."""
+    store = directory.store(name)
+    made_from = store.with_suffix(".json")
+    said = msgspec.json.encode(
+        {"table": msgspec.to_builtins(table), "sources": source_records(table)}, order="sorted"
+    )
+    if store.is_dir() and made_from.is_file() and made_from.read_bytes() == said:
+        return open_store(store), store
+    directory.store(name).parent.mkdir(parents=True, exist_ok=True)
+    made_from.unlink(missing_ok=True)
+    if store.exists():
+        _remove_store(store)
+    plain = DataTable(**{key: getattr(table, key) for key in DataTable.__struct_fields__})
+    if table.per_class is None:
+        opened = open_data(plain, store)
+        data, store = opened.data, opened.store
+    else:
+        whole = store.with_name(f"{store.stem}.whole.zarr")
+        if whole.exists():
+            _remove_store(whole)
+        drawn = sample_per_class(
+            open_data(plain, whole).data,
+            table.per_class,
+            rng=np.random.default_rng(table.seed),
+        )
+        write_store(drawn, store)
+        if whole.exists():
+            _remove_store(whole)
+        data = open_store(store)
+    if store == directory.store(name):
+        directory.write(made_from, said)
+    return data, store
+
+
+def _remove_store(store: Path) -> None:
+    import shutil
+
+    shutil.rmtree(store)
+
+
+def _dataset(
+    name: str, table: DatasetTable, data: MultiViewData, store: Path, *, need_labels: bool
+) -> Dataset:
+    labels = data.labels
+    if labels is None and need_labels:
+        raise DataError(
+            f"data set {name!r} ({', '.join(map(str, table.sources))}) has no labels, so methods "
+            f"cannot be compared on it. Name them with labels = ... in [dataset.{name}]."
+        )
+    n_classes = 0 if labels is None else len(np.unique(labels))
+    if labels is None and table.n_clusters is None:
+        raise ConfigurationError(
+            f"data set {name!r} has no labels, so n_clusters has to be given in [dataset.{name}]."
+        )
+    n_clusters = table.n_clusters or n_classes
+    validate(data, n_clusters=n_clusters, n_neighbors=1)
+    digest = hashlib.sha256(data.digest().encode())
+    if labels is not None:
+        digest.update(labels.astype("<i8").tobytes())
+    entry = DatasetEntry(
+        name=name,
+        source=", ".join(Path(source).name for source in table.sources),
+        digest=digest.hexdigest(),
+        n_samples=data.n_samples,
+        n_clusters=n_clusters,
+        n_classes=n_classes,
+        views=_views(data),
+        note=_NOTES.get(name, ""),
+    )
+    return Dataset(entry, {None: StoredData(path=str(store), digest=entry.digest)})
+
+
+def _views(data: MultiViewData) -> tuple[ViewEntry, ...]:
+    return tuple(
+        ViewEntry(
+            name=view.name,
+            metric=view.metric,
+            shape=view.shape,
+            dtype=view.dtype.name,
+            digest=str(getattr(view, "recorded_digest", "")),
+        )
+        for view in data.views
+    )
+
+
+def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, Dataset]:
+    """Return the corrupted mixtures, one data set for each share, drawn anew for each seed."""
+    made = {}
+    for share in table.corrupted:
+        name = f"corrupted {100 * share:g} %"
+        drawn = {
+            seed: corrupted_mixture(
+                table.n_samples,
+                rng=np.random.default_rng(seed),
+                corrupted=share,
+                noise_variance=table.noise_variance,
+                covariance_scale=table.covariance_scale,
+            )
+            for seed in seeds
+        }
+        first = drawn[seeds[0]]
+        made[name] = Dataset(
+            DatasetEntry(
+                name=name,
+                source="corrupted_mixture",
+                digest=first.digest(),
+                n_samples=table.n_samples,
+                n_clusters=2,
+                n_classes=2,
+                views=_views(first),
+                corrupted=share,
+            ),
+            {
+                seed: MixtureData(
+                    corrupted=share,
+                    n_samples=table.n_samples,
+                    noise_variance=table.noise_variance,
+                    covariance_scale=table.covariance_scale,
+                    digest=data.digest(),
+                )
+                for seed, data in drawn.items()
+            },
+        )
+    return made

@@ -1,0 +1,164 @@
+"""The directory of an experiment: what it was, its cells, what came out.
+
+    OUTPUT/
+        experiment.json, results.md, results.csv, pipeline.toml
+        cells/<first 2 digits>/<key>.json
+        data/<name>.zarr
+        .lock             see `mscam_dask.pipeline.lock`
+
+Every file is written aside, synced and renamed, so it is whole or not there; a file that is not
+a cell's record is as good as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from mscam_dask.data.store_writer import full_disk_is_temporary
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.experiments.cells import Cell, Limits
+from mscam_dask.pipeline.experiments.results import (
+    CellEntry,
+    ExperimentRecord,
+    Outcome,
+    decode_experiment,
+    encode_experiment,
+)
+from mscam_dask.pipeline.lock import LOCK_NAME, RunLock
+from mscam_dask.pipeline.run_directory import RunDirectory
+
+__all__ = ["ExperimentDirectory"]
+
+_RECORD = "experiment.json"
+
+_LIMITED: dict[Outcome, str] = {"over time": "time_s", "over memory": "memory_bytes"}
+
+
+@dataclass(frozen=True)
+class ExperimentDirectory:
+    """Paths inside an experiment's directory, and how its files are written and found.
+
+    Attributes
+    ----------
+    path
+        Absolute.
+    """
+
+    path: Path
+
+    @property
+    def record(self) -> Path:
+        """The document, see `mscam_dask.pipeline.experiments.results`."""
+        return self.path / _RECORD
+
+    @property
+    def markdown(self) -> Path:
+        """Tables for people."""
+        return self.path / "results.md"
+
+    @property
+    def csv(self) -> Path:
+        """The rows, or the heat maps, as text."""
+        return self.path / "results.csv"
+
+    @property
+    def pipeline(self) -> Path:
+        """Copy of the settings."""
+        return self.path / "pipeline.toml"
+
+    def store(self, name: str) -> Path:
+        """Where the data set of this name is kept."""
+        return self.path / "data" / f"{name}.zarr"
+
+    def cell(self, key: str) -> Path:
+        """Where the cell of this key is kept."""
+        return self.path / "cells" / key[:2] / f"{key}.json"
+
+    @classmethod
+    @contextmanager
+    def hold(cls, path: str | Path) -> Iterator[ExperimentDirectory]:
+        """Make a directory, or take one that an experiment made, and keep other drivers out.
+
+        Raises
+        ------
+        ConfigurationError
+            When something else is there; nothing in it is touched.
+        TemporaryFailure
+            When another driver holds it, or the disk is full.
+        """
+        directory = cls(Path(path).absolute())
+        root = directory.path
+        if root.exists() and not root.is_dir():
+            raise ConfigurationError(f"{root} is a file; the output is a directory.")
+        if root.is_dir() and not directory.record.is_file() and directory._holds_others():
+            raise ConfigurationError(
+                f"{root} is not empty and no directory of an experiment (it has no {_RECORD}); it "
+                "is never touched. Choose another one with -o."
+            )
+        with full_disk_is_temporary(root):
+            root.mkdir(parents=True, exist_ok=True)
+        with RunLock(root):
+            yield directory
+
+    def _holds_others(self) -> bool:
+        return any(
+            item.name != LOCK_NAME and not item.name.startswith(f".{_RECORD}.")
+            for item in self.path.iterdir()
+        )
+
+    def write(self, file: Path, content: bytes) -> None:
+        """Write one file aside, sync it and give it its name."""
+        with full_disk_is_temporary(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        RunDirectory(self.path).write(file, content)
+
+    def write_record(self, record: ExperimentRecord) -> None:
+        """Write experiment.json."""
+        self.write(self.record, encode_experiment(record))
+
+    def read_record(self) -> ExperimentRecord:
+        """Read experiment.json.
+
+        Raises
+        ------
+        DataError
+            When it is no record of an experiment.
+        """
+        return decode_experiment(self.record.read_bytes(), str(self.record))
+
+    def keep(self, entry: CellEntry) -> None:
+        """Keep a cell that has ended."""
+        content = msgspec.json.format(msgspec.json.encode(entry), indent=2) + b"\n"
+        self.write(self.cell(entry.key), content)
+
+    def kept(self, key: str, limits: Limits) -> CellEntry | None:
+        """Return the cell of a key, None when it is to be run.
+
+        A cell that a lost worker took with it, or that went over a limit lower than today's,
+        is to be run again.
+        """
+        try:
+            content = self.cell(key).read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            entry = msgspec.json.decode(content, type=CellEntry)
+        except msgspec.DecodeError:
+            return None
+        if entry.key != key or entry.outcome == "worker lost":
+            return None
+        if entry.outcome in _LIMITED:
+            name = _LIMITED[entry.outcome]
+            then, now = entry.limits.get(name), limits.as_dict()[name]
+            return entry if then is not None and now is not None and now <= then else None
+        return entry
+
+    def kept_of(self, cells: list[Cell], limits: Limits) -> dict[str, CellEntry]:
+        """Return those of the cells that need not be run, by key."""
+        found = {cell.key: self.kept(cell.key, limits) for cell in cells}
+        return {key: entry for key, entry in found.items() if entry is not None}

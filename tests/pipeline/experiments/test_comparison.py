@@ -1,0 +1,253 @@
+"""Comparisons from a file to the directory: rows, going on, failures, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.pipeline.experiments.compare import run_comparison
+from mscam_dask.pipeline.experiments.config import read_experiment
+from mscam_dask.pipeline.experiments.course import Progress
+from mscam_dask.pipeline.experiments.results import ExperimentRecord, decode_experiment
+from tests.pipeline.experiments.conftest import Write
+
+SMALL = """
+[compare]
+datasets = ['tiny.npz']
+methods = ['knn-sc', 'sc-bsv']
+runs = 2
+[grid.knn-sc]
+n_neighbors = [5, 10]
+[grid.sc-bsv]
+width_factor = [1.0]
+"""
+
+
+def run(file: Path, output: Path) -> tuple[ExperimentRecord, list[Progress]]:
+    told: list[Progress] = []
+    record = run_comparison(
+        read_experiment(file), output, command="mscam-dask compare x", observers=(told.append,)
+    )
+    return record, told
+
+
+def cells_done(told: list[Progress]) -> int:
+    return sum(progress.entry is not None for progress in told)
+
+
+def _check_tables(record: ExperimentRecord, output: Path) -> None:
+    text = (output / "results.md").read_text()
+    assert "**Label-free defaults: one setting for all data, no label seen**" in text
+    assert "the setting was CHOSEN WITH LABELS" in text
+    assert "SC-BSV †" in text
+    assert "mscam-dask compare x" in text
+    assert record.versions["numpy"] in text
+    with (output / "results.csv").open() as stream:
+        lines = list(csv.DictReader(stream))
+    assert [line["method"] for line in lines] == [row.method for row in record.rows]
+    for line, row in zip(lines, record.rows, strict=True):
+        assert float(line["accuracy_mean"]) == row.scores["accuracy"].mean
+
+
+def test_rows_cells_and_files(write: Write, here: Path) -> None:
+    record, told = run(write(SMALL), here / "out")
+    _check_tables(record, here / "out")
+    assert record.state == "finished"
+    assert [(row.method, row.protocol) for row in record.rows] == [
+        ("knn-sc", "defaults"),
+        ("knn-sc", "grid"),
+        ("sc-bsv", "defaults"),
+        ("sc-bsv", "grid"),
+    ]
+    for row in record.rows:
+        assert (row.n_runs, row.n_failed) == (2, 0)
+        mine = [
+            cell
+            for cell in record.cells
+            if cell.method == row.method and cell.parameters == row.parameters
+        ]
+        assert len(mine) == 2
+        values = [cell.scores["accuracy"] for cell in mine]
+        assert row.scores["accuracy"].mean == pytest.approx(np.mean(np.array(values, float)))
+        assert row.scores["accuracy"].std == pytest.approx(np.std(np.array(values, float), ddof=1))
+    assert "view" in record.rows[2].parameters
+    assert record.rows[2].note == "the view was chosen with labels"
+    assert record.rows[0].note == ""
+    assert cells_done(told) == len(record.cells)
+    assert {cell.shuffled for cell in record.cells if cell.seed == 0} == {False}
+    assert {cell.shuffled for cell in record.cells if cell.seed == 1} == {True}
+    on_disk = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    assert on_disk.rows == record.rows
+    assert len(list((here / "out" / "cells").glob("*/*.json"))) == len(record.cells)
+
+
+def test_started_again_only_what_is_missing_is_computed(write: Write, here: Path) -> None:
+    first, _ = run(write(SMALL), here / "out")
+    second, told = run(write(SMALL), here / "out")
+    assert cells_done(told) == 0
+    assert second.n_reused == len(first.cells)
+    assert second.rows == first.rows
+    assert {cell.key for cell in second.cells} == {cell.key for cell in first.cells}
+
+    more = SMALL.replace("runs = 2", "runs = 3")
+    third, told = run(write(more), here / "out")
+    assert cells_done(told) == 4  # one more seed of the setting taken in each row
+    assert third.n_reused == len(first.cells)
+    assert {row.n_runs for row in third.rows} == {3}
+
+    victim = sorted((here / "out" / "cells").glob("*/*.json"))[0]
+    victim.write_bytes(victim.read_bytes()[:40])  # as a fault of the disk would leave it
+    fourth, told = run(write(more), here / "out")
+    assert cells_done(told) == 1
+    assert fourth.n_reused == len(third.cells) - 1
+    assert json.loads(victim.read_text())["outcome"] == "ok"
+
+
+def test_other_data_of_the_same_name_are_other_cells(write: Write, here: Path) -> None:
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\nprotocols = ['defaults']"
+    first, _ = run(write(text), here / "out")
+    shutil.copy(here / "other.npz", here / "tiny.npz")
+    second, told = run(write(text), here / "out")
+    assert cells_done(told) == len(first.cells) == 1
+    assert not {cell.key for cell in second.cells} & {cell.key for cell in first.cells}
+
+
+def test_a_method_that_fails_leaves_the_others_alone(write: Write, here: Path) -> None:
+    text = SMALL.replace("runs = 2", "runs = 1\nprotocols = ['defaults']")
+    text += "[parameters.sc-bsv]\nmemory_limit_bytes = 1000\n"
+    record, _ = run(write(text), here / "out")
+    failed = [row for row in record.rows if row.method == "sc-bsv"]
+    assert all(row.n_failed == row.n_runs for row in failed)
+    assert all("MemoryPlanError" in row.reasons[0] for row in failed)
+    assert all(row.scores["accuracy"].mean is None for row in failed)
+    assert all(row.n_failed == 0 for row in record.rows if row.method == "knn-sc")
+    assert "MemoryPlanError" in (here / "out" / "results.md").read_text()
+
+
+def test_a_cell_over_time_ends_its_row_and_a_higher_limit_tries_again(
+    write: Write, here: Path
+) -> None:
+    text = SMALL.replace("['knn-sc', 'sc-bsv']", "['knn-sc']")
+    short, _ = run(write(text.replace("runs = 2", "runs = 2\ntime_limit_s = 0.001")), here / "out")
+    assert {cell.outcome for cell in short.cells} == {"over time"}
+    row = short.rows[0]
+    assert row.n_failed == 2
+    assert row.reasons[-1] == "1 other runs were not tried after that"
+    again, told = run(
+        write(text.replace("runs = 2", "runs = 2\ntime_limit_s = 0.001")), here / "out"
+    )
+    assert cells_done(told) == 0
+    assert again.n_reused == len(short.cells)
+    longer, _ = run(write(text), here / "out")
+    assert {cell.outcome for cell in longer.cells} == {"ok"}
+    assert longer.rows[0].n_failed == 0
+
+
+def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here: Path) -> None:
+    text = (
+        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 2\ngrid_runs = 2\n"
+        "[grid.knn-sc]\nn_neighbors = [2, 3, 10]\n"
+    )
+    record, _ = run(write(text), here / "out")
+    by_setting: dict[int, list[float]] = {}
+    for cell in record.cells:
+        if "n_neighbors" in cell.parameters:
+            value = cell.scores["accuracy"]
+            assert value is not None
+            by_setting.setdefault(cell.parameters["n_neighbors"], []).append(value)
+    means = {key: sum(values) / len(values) for key, values in by_setting.items()}
+    assert len(means) == 3
+    best = record.rows[1]
+    assert best.protocol == "grid"
+    assert best.scores["accuracy"].mean == pytest.approx(max(means.values()))
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "parts"),
+    [
+        (
+            "[compare]\ndatasets = ['tiny.npz', 'plain.npz']\nmethods = ['knn-sc']",
+            DataError,
+            ["'plain'", "has no labels", "[dataset.plain]"],
+        ),
+        (
+            SMALL + "[dataset.'tiny.npz']\nsource = 'tiny.npz'\nn_clusters = 61",
+            ConfigurationError,
+            ["61", "60 sample"],
+        ),
+        (
+            SMALL + "[parameters.knn-sc]\nscale = 'unti'",
+            ConfigurationError,
+            ["knn-sc on tiny", "unti", "unit"],
+        ),
+        (
+            SMALL.replace("'sc-bsv'", "'mscam'") + "[grid.mscam]\nalpha = [1.0, -1.0]",
+            ConfigurationError,
+            ["mscam on tiny", "alpha=-1.0", "> 0"],
+        ),
+        (
+            SMALL + "[parameters.sc-bsv]\nview = 'colour'",
+            ConfigurationError,
+            ["sc-bsv on tiny", "colour", "view_0"],
+        ),
+    ],
+)
+def test_what_cannot_work_fails_before_any_fit(
+    write: Write, here: Path, text: str, error: type[Exception], parts: list[str]
+) -> None:
+    np.savez("plain.npz", allow_pickle=False, view_0=np.eye(9))
+    told: list[Progress] = []
+    with pytest.raises(error) as caught:
+        run_comparison(read_experiment(write(text)), here / "out", observers=(told.append,))
+    for part in parts:
+        assert part in str(caught.value)
+    assert cells_done(told) == 0
+    assert not (here / "out" / "cells").exists()
+    record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    assert record.state == "failed"
+
+
+def test_a_directory_of_something_else_is_not_touched(write: Write, here: Path) -> None:
+    settings = read_experiment(write(SMALL))
+    with pytest.raises(ConfigurationError, match="no directory of an experiment"):
+        run_comparison(settings, here)
+    with pytest.raises(ConfigurationError, match="is a file"):
+        run_comparison(settings, here / "tiny.npz")
+
+
+def test_the_copy_of_the_settings_says_the_same(write: Write, here: Path) -> None:
+    settings = read_experiment(write(SMALL))
+    run_comparison(settings, here / "out")
+    copy = read_experiment(here / "out" / "pipeline.toml")
+    assert msgspec.to_builtins(copy.table) == {
+        **msgspec.to_builtins(settings.table),
+        "datasets": ["tiny"],
+    }
+    assert copy.datasets == settings.datasets
+    assert copy.grids == settings.grids
+
+
+def test_robustness_draws_anew_for_each_run_and_gives_curves(write: Write, here: Path) -> None:
+    text = (
+        "[robustness]\nmethods = ['knn-sc', 'mscam']\nruns = 2\nn_samples = 60\n"
+        "corrupted = [0.0, 0.5]\n[parameters.mscam]\nselection = 'none'\nmax_outer_iter = 2\n"
+    )
+    record, _ = run(write(text), here / "out")
+    assert record.kind == "robustness"
+    assert [dataset.corrupted for dataset in record.datasets] == [0.0, 0.5]
+    assert len(record.cells) == len({cell.key for cell in record.cells}) == 8
+    curves = {curve.method: curve for curve in record.curves}
+    assert curves["mscam"].paper == (0.874, 0.833)
+    assert curves["knn-sc"].paper == (None, None)
+    assert curves["knn-sc"].mean == tuple(
+        row.scores["accuracy"].mean for row in record.rows if row.method == "knn-sc"
+    )
+    text = (here / "out" / "results.md").read_text()
+    assert "| MSCAM, paper | 0.874 | 0.833 |" in text
