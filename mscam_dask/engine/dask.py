@@ -7,14 +7,15 @@ are released, and nothing is scattered: what a lost worker held is computed agai
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import dask.config
-from distributed import KilledWorker, span
-from distributed.client import FutureCancelledError, FuturesCancelledError
+from distributed import KilledWorker, span, wait
+from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
 from distributed.comm.core import CommClosedError
 
 from mscam_dask.engine.executor import Handle
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["DaskExecutor"]
 
 _GIB = 2.0**30
+
+# An exception may be that of a disk or a network; ours are the same when tried again.
+_RETRIES = 2
+
+# How often a driver that waits looks whether there are workers left.
+_POLL_S = 2.0
 
 # Views held in the driver's memory travel inside their tasks; the memory plan bounds them.
 _CONFIG = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
@@ -52,6 +59,8 @@ class DaskExecutor:
         self._client = client
         self._workers_timeout_s = workers_timeout_s
         self._run = f"0{uuid.uuid4().hex[:8]}"  # a leading digit keeps it out of key prefixes
+        self._address = client.scheduler_info(n_workers=0)["address"]
+        self._keys: set[str] = set()
         self._stack = contextlib.ExitStack()
 
     @property
@@ -62,26 +71,29 @@ class DaskExecutor:
     @property
     def n_workers(self) -> int:
         """See `Executor.n_workers`."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        return int(sum(worker["nthreads"] for worker in workers))
+        return int(sum(worker["nthreads"] for worker in self._workers()))
 
     @property
     def memory_limit_bytes(self) -> int | None:
         """See `Executor.memory_limit_bytes`."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         limits = [
             worker["memory_limit"] // worker["nthreads"]
-            for worker in workers
+            for worker in self._workers()
             if worker["memory_limit"]
         ]
         return min(limits) if limits else None
 
+    def _workers(self) -> list[dict[str, Any]]:
+        with _translated(self._client):
+            return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
+
     def __enter__(self) -> Self:
         try:
-            self._client.wait_for_workers(1, timeout=self._workers_timeout_s)
+            with _translated(self._client):
+                self._client.wait_for_workers(1, timeout=self._workers_timeout_s)
         except TimeoutError as error:
             raise NoWorkersError(
-                f"no Dask worker joined {self._client.scheduler_info()['address']} within "
+                f"no Dask worker joined {self._address} within "
                 f"{self._workers_timeout_s:g} s; start workers, or connect to a scheduler that "
                 "has some"
             ) from error
@@ -100,9 +112,10 @@ class DaskExecutor:
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
         """See `Executor.submit`. The stage becomes the key's prefix on the dashboard."""
         stage, _, rest = key.partition("/")
-        with span("mscam", *_span_names(rest)):
+        name = self._unique(f"{stage}-{self._run}-{rest}")
+        with _translated(self._client), span("mscam", *_span_names(rest)):
             return self._client.submit(
-                _run_pinned, function, *args, key=f"{stage}-{self._run}-{rest}", pure=False
+                _run_pinned, function, *args, key=name, pure=False, retries=_RETRIES
             )
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
@@ -112,19 +125,43 @@ class DaskExecutor:
         ------
         WorkerLostError
             When workers keep dying on one task.
+        NoWorkersError
+            When all workers are gone and none comes back in time.
         SchedulerLostError
             When the scheduler cannot be reached any more.
         """
-        try:
-            results: list[Any] = self._client.gather(list(handles))  # type: ignore[no-untyped-call]
-        except KilledWorker as error:
-            raise self._worker_lost(error) from error
-        except (FutureCancelledError, FuturesCancelledError, CommClosedError) as error:
-            raise SchedulerLostError(
-                f"the connection to the Dask scheduler was lost ({error}); what was "
-                "checkpointed is intact. Start the cluster again and repeat the run"
-            ) from error
+        with _translated(self._client):
+            self._wait(list(handles))
+            try:
+                results: list[Any] = self._client.gather(list(handles))  # type: ignore[no-untyped-call]
+            except KilledWorker as error:
+                raise self._worker_lost(error) from error
         return results
+
+    def _wait(self, handles: list[Handle]) -> None:
+        """Until all are done, as long as somebody is there to do them."""
+        last_seen = time.monotonic()
+        while handles:
+            with contextlib.suppress(TimeoutError), self._client.as_current():
+                wait(handles, timeout=_POLL_S)  # type: ignore[no-untyped-call]
+                return
+            if self.n_workers:
+                last_seen = time.monotonic()
+            elif time.monotonic() - last_seen > self._workers_timeout_s:
+                raise NoWorkersError(
+                    f"every worker of {self._address} is gone, and none came back within "
+                    f"{self._workers_timeout_s:g} s. Start workers and repeat the run; what was "
+                    "checkpointed is intact"
+                )
+
+    def _unique(self, key: str) -> str:
+        """The key, with a number where it was given before: names of views may look like paths."""
+        name, count = key, 1
+        while name in self._keys:
+            count += 1
+            name = f"{key} #{count}"
+        self._keys.add(name)
+        return name
 
     def _worker_lost(self, error: KilledWorker) -> WorkerLostError:
         task = str(error.task).replace(f"-{self._run}-", " ")
@@ -140,6 +177,32 @@ class DaskExecutor:
         """See `Executor.release`."""
         for handle in handles:
             handle.release()
+
+
+@contextlib.contextmanager
+def _translated(client: Client) -> Iterator[None]:
+    """Turn what Dask raises once the scheduler is gone into one error.
+
+    A client that has lost its scheduler keeps what is submitted, and would wait for a new one.
+    """
+    if client.status != "running":
+        raise _scheduler_lost(f"the client is {client.status}")
+    try:
+        yield
+    except (
+        FutureCancelledError,
+        FuturesCancelledError,
+        CommClosedError,
+        ClosedClientError,
+    ) as error:
+        raise _scheduler_lost(str(error)) from error
+
+
+def _scheduler_lost(reason: str) -> SchedulerLostError:
+    return SchedulerLostError(
+        f"the connection to the Dask scheduler was lost ({reason}); what was checkpointed is "
+        "intact. Start the cluster again and repeat the run"
+    )
 
 
 def _span_names(rest: str) -> tuple[str, ...]:

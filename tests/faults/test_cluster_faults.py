@@ -1,0 +1,284 @@
+"""A cluster that loses workers or its scheduler in the middle of a fit."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.config
+import numpy as np
+import psutil
+import pytest
+from distributed import Client
+from numpy.testing import assert_array_equal
+
+from mscam_dask import MSCAM
+from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.errors import (
+    ClusterError,
+    MemoryPlanError,
+    NoWorkersError,
+    SchedulerLostError,
+)
+from mscam_dask.model.records import FitStarted, OuterRecord
+from mscam_dask.pipeline.cluster import open_cluster
+from mscam_dask.pipeline.settings import ExecutionTable
+from tests.clusters import local_client, scheduler_process, worker_process
+from tests.synthetic import gaussian_views
+
+pytestmark = [
+    pytest.mark.faults,
+    # what distributed says of processes that were killed on purpose
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
+
+Views = list[np.ndarray[Any, np.dtype[np.float64]]]
+
+
+def views_of(n_samples: int) -> Views:
+    """Clusters that overlap, so that the path has several iterations."""
+    return gaussian_views(7, n_samples=n_samples, n_clusters=5, spread=0.9, dims=(6, 9, 12))[0]
+
+
+def estimator(client: Client | None, *, after: Callable[[int], None] | None = None) -> MSCAM:
+    """A fit of several outer iterations; `after` is called with the number of each."""
+
+    def observe(event: object) -> None:
+        if after is not None and isinstance(event, OuterRecord):
+            after(event.iteration)
+
+    return MSCAM(
+        n_clusters=5, selection=None, max_outer_iter=8, client=client, callbacks=[observe], n_jobs=1
+    )
+
+
+def pids(client: Client) -> list[int]:
+    return sorted(client.run(os.getpid).values())
+
+
+def figure(text: str) -> None:
+    """What docs/reliability.md quotes; shown with -s."""
+    sys.stdout.write(f"\n{text.strip()}\n")
+
+
+def tasks_of(client: Client) -> int:
+    count: int = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))  # type: ignore[no-untyped-call]
+    return count
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def assert_same_fit(one: MSCAM, two: MSCAM) -> None:
+    assert_array_equal(one.labels_, two.labels_)
+    for name in ("data", "indices", "indptr"):
+        assert_array_equal(getattr(one.consensus_graph_, name), getattr(two.consensus_graph_, name))
+    assert one.score_ == two.score_
+    assert one.n_iter_ == two.n_iter_
+
+
+@pytest.fixture
+def two_workers() -> Iterator[Client]:
+    # "mid-solve" may be in any task: a worker that is killed is not the task's fault
+    with dask.config.set({"distributed.scheduler.allowed-failures": 20}), local_client(2) as client:
+        yield client
+
+
+def fit_with_a_death(client: Client, views: Views, rng: np.random.Generator) -> tuple[MSCAM, int]:
+    """Kill one worker at a random moment of the fit; the fit, and how many were killed."""
+    timers: list[threading.Timer] = []
+
+    def after(iteration: int) -> None:
+        if iteration == 1:
+            victim = int(rng.choice(pids(client)))
+            timers.append(threading.Timer(rng.uniform(0.0, 0.2), kill, [victim]))
+            timers[0].start()
+
+    fitted = estimator(client, after=after).fit(views)
+    for timer in timers:
+        timer.join()
+    client.wait_for_workers(2, timeout=30)
+    return fitted, len(timers)
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(two_workers: Client) -> None:
+    views = views_of(300)
+    expected = estimator(None).fit(views)
+    fitted, n_killed = fit_with_a_death(two_workers, views, np.random.default_rng(0))
+    assert n_killed == 1
+    assert_same_fit(fitted, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_twenty_workers_killed_in_the_middle_of_twenty_fits(
+    two_workers: Client, record_property: Callable[[str, object], None]
+) -> None:
+    views = views_of(2000)
+    expected = estimator(None).fit(views)
+    undisturbed, disturbed = [], []
+    for seed in range(20):
+        if seed % 4 == 0:
+            started = time.perf_counter()
+            assert_same_fit(estimator(two_workers).fit(views), expected)
+            undisturbed.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        fitted, n_killed = fit_with_a_death(two_workers, views, np.random.default_rng(seed))
+        disturbed.append(time.perf_counter() - started)
+        assert n_killed == 1
+        assert_same_fit(fitted, expected)
+    ratio = np.median(disturbed) / np.median(undisturbed)
+    figure(f"20/20 identical; {np.median(undisturbed):.2f} s undisturbed, {ratio:.2f} times that")
+    record_property("wall_ratio", float(ratio))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_worker_killed_every_two_seconds_for_a_minute() -> None:
+    views = views_of(600)
+    expected = estimator(None).fit(views)
+    stop = threading.Event()
+    finished = errors = 0
+    with local_client(2) as client:
+
+        def killing() -> None:
+            rng = np.random.default_rng(0)
+            while not stop.wait(2.0):
+                nannies = psutil.Process().children(recursive=True)
+                workers = [p for p in nannies if "spawn_main" in " ".join(_command(p))]
+                if workers:
+                    kill(workers[int(rng.integers(len(workers)))].pid)
+
+        killer = threading.Thread(target=killing)
+        killer.start()
+        until = time.monotonic() + 60
+        try:
+            while time.monotonic() < until:
+                try:
+                    assert_same_fit(estimator(client).fit(views), expected)
+                    finished += 1
+                except ClusterError:
+                    errors += 1
+        finally:
+            stop.set()
+            killer.join()
+    figure(f"{finished} fits finished identical, {errors} ended with a typed error, none hung")
+    assert finished + errors >= 1
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@contextlib.contextmanager
+def own_cluster(directory: Path, n_workers: int) -> Iterator[tuple[Any, list[Any], str]]:
+    """A scheduler and workers that nobody starts again: (scheduler, workers, address)."""
+    with contextlib.ExitStack() as stack:
+        scheduler, address = stack.enter_context(scheduler_process(directory))
+        workers = [
+            stack.enter_context(worker_process(address, directory)) for _ in range(n_workers)
+        ]
+        yield scheduler, workers, address
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("moment", ["in an observer", "while waiting"])
+def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, moment: str) -> None:
+    killed: list[float] = []
+
+    with own_cluster(tmp_path, 2) as (scheduler, _, address):
+
+        def end() -> None:
+            killed.append(time.monotonic())
+            scheduler.kill()
+
+        def after(iteration: int) -> None:
+            if iteration == 1 and moment == "in an observer":
+                end()
+                scheduler.wait()
+            elif iteration == 1:
+                threading.Timer(0.05, end).start()
+
+        with open_cluster(ExecutionTable(scheduler=address)) as cluster:
+            model = estimator(cluster.client, after=after)
+            with pytest.raises(SchedulerLostError, match="connection to the Dask scheduler"):
+                model.fit(views_of(1500))
+            raised = time.monotonic()
+        closed = time.monotonic()
+    assert len(killed) == 1
+    figure(f"error {raised - killed[0]:.2f} s after the kill, closed {closed - killed[0]:.2f} s")
+
+
+@pytest.mark.timeout(90)
+def test_all_workers_gone_is_a_typed_error_in_time(tmp_path: Path) -> None:
+    with (
+        own_cluster(tmp_path, 1) as (_, (worker,), address),
+        open_cluster(ExecutionTable(scheduler=address)) as cluster,
+    ):
+        assert cluster.client is not None
+        cluster.client.wait_for_workers(1, timeout=60)
+        with DaskExecutor(cluster.client, workers_timeout_s=1.0) as executor:
+            assert executor.gather([executor.submit(abs, -2, key="before/0")]) == [2]
+            waiting = executor.submit(time.sleep, 60, key="sleep/0")
+            worker.kill()
+            with pytest.raises(NoWorkersError, match=r"every worker of tcp://.* within 1 s"):
+                executor.gather([waiting])
+
+
+@pytest.mark.timeout(90)
+def test_too_little_memory_is_refused_before_any_work() -> None:
+    started: list[object] = []
+    rows = np.random.default_rng(0).normal(size=(4000, 300))
+    with local_client(1, memory_limit="260 MiB") as client:
+        before = tasks_of(client)
+        model = MSCAM(n_clusters=3, client=client, callbacks=[started.append])
+        with pytest.raises(MemoryPlanError, match=r"needs up to \d\.\d+ GiB .* has 0\.25 GiB"):
+            model.fit([rows, rows[:, :50]])
+        after = tasks_of(client)
+    assert before == after == 0
+    assert not [event for event in started if isinstance(event, FitStarted)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_three_hundred_outer_iterations_on_one_cluster() -> None:
+    views = views_of(300)
+    worker_sizes: list[float] = []
+    files: list[int] = []
+    with local_client(2) as client:
+        here = psutil.Process()
+        processes = [here, *(psutil.Process(pid) for pid in pids(client))]
+
+        def measure() -> None:
+            gc.collect()
+            client.run(gc.collect)
+            worker_sizes.append(sum(process.memory_info().rss for process in processes) / 2**20)
+            files.append(sum(process.num_fds() for process in processes))
+
+        n_iterations = 0
+        while n_iterations < 300:
+            n_iterations += estimator(client).fit(views).n_iter_
+            measure()
+    warm = max(3, len(files) // 5)  # libraries are loaded, pools are as large as they get
+    growth = worker_sizes[-1] / np.median(worker_sizes[warm - 3 : warm]) - 1
+    figure(
+        f"{n_iterations} outer iterations in {len(files)} fits: RSS "
+        f"{worker_sizes[0]:.0f} -> {worker_sizes[warm - 1]:.0f} -> {worker_sizes[-1]:.0f} MiB, "
+        f"growth {growth:+.1%}; file descriptors {files[0]} -> {files[-1]}"
+    )
+    assert growth < 0.05
+    assert files[-1] <= files[warm - 1] + 2
