@@ -168,13 +168,15 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             return solution
         for parameters in candidates:
             check_memory(data, parameters, executor)
-        return run_fit(
+        solution = run_fit(
             data,
             candidates,
             executor,
             observers=self._observers(),
             checkpointer=self.checkpointer,
         )
+        _warn_of_spectra(solution)
+        return solution
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Clusters of new samples, by their adaptive neighbours among the training samples.
@@ -301,6 +303,21 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _warn_of_spectra(solution: Solution) -> None:
+    """Say so when clusters were cut from eigenvectors that had not converged."""
+    rough = [record.iteration for record in solution.history if not record.spectrum_converged]
+    if rough:
+        warnings.warn(
+            f"the graph's eigenvectors did not reach their tolerance in {len(rough)} of "
+            f"{len(solution.history)} outer iterations (first: {rough[0]}), so clusters cut from "
+            "them may depend on random_state. Fit with another random_state and compare; if the "
+            "clusters differ, a larger n_neighbors (a better connected graph) or fewer n_clusters "
+            "gives eigenvalues that are easier to tell apart.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 def _is_plain_table(X: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 from collections.abc import Callable
@@ -25,12 +26,14 @@ from mscam_dask import MSCAM, MSCAN, Status
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.engine import local
+from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.errors import (
     ConfigurationError,
     ConvergenceWarning,
     DataError,
     MscamError,
 )
+from mscam_dask.kernels.spectrum import bottom_eigenpairs
 from mscam_dask.model.records import FitEnded, FitStarted
 from mscam_dask.solvers import view_basis
 from tests.clusters import local_client
@@ -573,3 +576,19 @@ def test_public_names() -> None:
         assert getattr(mscam_dask, name) is not None
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = mscam_dask.no_such_name
+
+
+def test_eigenvectors_that_did_not_converge_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = bottom_eigenpairs
+
+    def rough(*args: Any, **options: Any) -> Any:
+        return dataclasses.replace(real(*args, **options), converged=False)
+
+    views, _ = gaussian_views(0, n_samples=60)
+    model = MSCAM(n_clusters=3, selection=None, max_outer_iter=2, n_jobs=1)
+    model.fit(views)  # a warning would be an error
+    assert model.history_["spectrum_converged"].values.tolist() == [1] * model.n_iter_
+    monkeypatch.setattr(graph_tasks, "bottom_eigenpairs", rough)
+    with pytest.warns(ConvergenceWarning, match=r"in (\d) of \1 outer iterations .*random_state"):
+        model.fit(views)
+    assert model.history_["spectrum_converged"].values.tolist() == [0] * model.n_iter_

@@ -20,6 +20,7 @@ _PER_ITERATION = {
     "n_connected_components": "connected components of the consensus graph after the iteration",
     "score": "cross-view information (nats) of the cut of the graph the iteration started from",
     "eigengap": "difference of the Laplacian's eigenvalues c+1 and c at the start",
+    "spectrum_converged": "1 where that Laplacian's eigenvectors reached their tolerance, else 0",
     "seconds": "wall time of the iteration (s)",
 }
 
@@ -48,7 +49,7 @@ def history_dataset(history: Sequence[OuterRecord], view_names: Sequence[str]) -
     import xarray
 
     per_iteration = {
-        name: ("outer_iteration", np.array([getattr(r, name) for r in history]), _said(prose))
+        name: ("outer_iteration", _numbers([getattr(r, name) for r in history]), _said(prose))
         for name, prose in _PER_ITERATION.items()
     }
     shape = (len(history), len(view_names))
@@ -72,6 +73,12 @@ def history_dataset(history: Sequence[OuterRecord], view_names: Sequence[str]) -
             "view": list(view_names),
         },
     )
+
+
+def _numbers(values: Sequence[float | bool]) -> NDArray[np.float64] | NDArray[np.int64]:
+    """Numbers as they are, truth values as 0 and 1."""
+    numbers = np.array(values)
+    return numbers.astype(np.int64) if numbers.dtype == np.bool_ else numbers
 
 
 def _by_view(values: Sequence[Sequence[float]], shape: tuple[int, int]) -> NDArray[np.float64]:

@@ -145,11 +145,11 @@ def outer_iteration(
         executor.submit(view_tasks.view_record, result, key=f"view_record/{key}/{name}")
         for result, name in zip(results, prepared.names, strict=True)
     ]
-    gap = executor.submit(
-        graph_tasks.eigengap, spectrum, parameters.n_clusters, key=f"eigengap/{key}"
+    facts = executor.submit(
+        graph_tasks.spectrum_facts, spectrum, parameters.n_clusters, key=f"spectrum_facts/{key}"
     )
-    *view_records, eigengap = executor.gather([*records, gap])
-    executor.release([*results, *records, *summed, gap, cuts])
+    *view_records, (eigengap, spectrum_converged) = executor.gather([*records, facts])
+    executor.release([*results, *records, *summed, facts, cuts])
     record = OuterRecord(
         iteration=state.iteration,
         graph_weight=graph_weight,
@@ -160,6 +160,7 @@ def outer_iteration(
         views=tuple(view_records),
         view_scores=view_scores,
         seconds=time.perf_counter() - started,
+        spectrum_converged=bool(spectrum_converged),
     )
     following = PathState(state.iteration + 1, graph, spectrum, control, best, state.n_neighbors)
     return following, record, decision

@@ -83,6 +83,8 @@ class OuterRecord:
         Cross-view information (nats) of the cut of the graph this iteration started from.
     eigengap : float
         λ_{c+1} − λ_c of the Laplacian this iteration started from.
+    spectrum_converged : bool
+        Whether its eigenvectors reached their tolerance.
     views : tuple of ViewRecord
     view_scores : tuple of float
         Each view's information on that cut, from its own neutral graphs.
@@ -98,6 +100,7 @@ class OuterRecord:
     views: tuple[ViewRecord, ...]
     view_scores: tuple[float, ...]
     seconds: float
+    spectrum_converged: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,11 +21,11 @@ __all__ = [
     "block_rows",
     "component_count",
     "components_of",
-    "eigengap",
     "given",
     "graph_arrays",
     "graph_spectrum",
     "restore_graph",
+    "spectrum_facts",
     "vectors_of",
 ]
 
@@ -69,12 +69,12 @@ def graph_spectrum(
     return GraphSpectrum(matrix, spectrum)
 
 
-def eigengap(spectrum: GraphSpectrum, n_clusters: int) -> float:
-    """λ_{c+1} − λ_c of the Laplacian; NaN when n = c pairs are all there are."""
-    values = spectrum.spectrum.values
+def spectrum_facts(spectrum: GraphSpectrum, n_clusters: int) -> tuple[float, bool]:
+    """λ_{c+1} − λ_c of the Laplacian, NaN when n = c pairs are all; whether they converged."""
+    values, converged = spectrum.spectrum.values, spectrum.spectrum.converged
     if len(values) <= n_clusters:
-        return float("nan")
-    return float(values[n_clusters] - values[n_clusters - 1])
+        return float("nan"), converged
+    return float(values[n_clusters] - values[n_clusters - 1]), converged
 
 
 def add(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
