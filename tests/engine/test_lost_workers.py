@@ -13,7 +13,7 @@ import pytest
 from distributed import Client
 
 from mscam_dask.engine.dask import DaskExecutor
-from mscam_dask.errors import ClusterError, WorkerLostError
+from mscam_dask.errors import ClusterError, DataError, WorkerLostError
 from tests.clusters import local_client
 
 pytestmark = [
@@ -82,3 +82,31 @@ def test_one_death_is_forgiven_by_default(tmp_path: Path) -> None:
         assert executor.gather([executor.submit(die_once, marker, key="once/0")]) == ["alive"]
         # what the dead worker held is computed again
         assert executor.gather([executor.submit(value, before, key="after/0")]) == [5.0]
+
+
+def fail_once(marker: str) -> str:
+    path = Path(marker)
+    if not path.exists():
+        path.touch()
+        raise OSError("the disk of this worker had a bad moment")
+    return "read"
+
+
+def fail_always(_: int) -> None:
+    raise DataError("these rows cannot be used")
+
+
+def test_an_exception_is_tried_again(tmp_path: Path) -> None:
+    with local_client(1) as client, DaskExecutor(client) as executor:
+        handle = executor.submit(fail_once, str(tmp_path / "failed"), key="reads/0")
+        assert executor.gather([handle]) == ["read"]
+        with pytest.raises(DataError, match="cannot be used"):
+            executor.gather([executor.submit(fail_always, 0, key="refuses/0")])
+
+
+def test_a_key_that_was_given_before_is_another_task() -> None:
+    # a view may be called "0/colour", and its key look like that of a repeated sub-solve
+    with local_client(1, processes=False) as client, DaskExecutor(client) as executor:
+        handles = [executor.submit(value, float(i), key="sub_solve/0/colour") for i in range(4)]
+        handles.append(executor.submit(value, 9.0, key="sub_solve/0/colour #2"))
+        assert executor.gather(handles) == [0.0, 1.0, 2.0, 3.0, 9.0]
