@@ -146,7 +146,7 @@ class CoReg(Baseline):
                 f"CoReg stopped after max_iter={self.max_iter} iterations, the objective still "
                 f"rising by more than tol={self.tol} of itself. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         self.consensus_embedding_ = consensus
         self.objective_ = tuple(objective)

@@ -113,6 +113,6 @@ class NeighborSpectral(Baseline):
                 f"components, more than the {self.n_clusters} clusters: which of them are joined is "
                 "arbitrary. Raise n_neighbors.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         return np.asarray(labels, dtype=np.int64)

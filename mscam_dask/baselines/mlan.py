@@ -171,7 +171,7 @@ class MLAN(Baseline):
                 f"{steps} iterations; the labels are these components. Set n_neighbors lower when "
                 "there are too few, higher when there are too many, or raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         self.similarity_graph_ = graph
         self.n_connected_components_, labels = connected_components(graph)

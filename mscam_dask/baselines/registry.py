@@ -118,7 +118,11 @@ def _entry(
 
 _NG = "Ng, Jordan, Weiss, NIPS 2001"
 
+_SSC = "Elhamifar, Vidal, TPAMI 2013"
+
+# The papers of these two give no grid: factors around the usual choice.
 _WIDTHS = (0.25, 0.5, 1.0, 2.0)
+_SPARSITIES = (5.0, 10.0, 20.0, 50.0)
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -133,6 +137,14 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 single_view=True,
             ),
             _entry(
+                "ssc-bsv",
+                "ssc:SSC",
+                title="SSC-BSV",
+                reference=_SSC,
+                grid={"alpha": _SPARSITIES},
+                single_view=True,
+            ),
+            _entry(
                 "sc-concat",
                 "spectral:GaussianSpectral",
                 title="SC-Concat",
@@ -140,12 +152,11 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 grid={"width_factor": _WIDTHS},
             ),
             _entry(
-                "knn-sc",
-                "knn_spectral:NeighborSpectral",
-                title="kNN-SC",
-                reference="von Luxburg, Statistics and Computing 2007; scikit-learn",
-                grid={"n_neighbors": (5, 10, 15, 20)},
-                dense=False,
+                "ssc-concat",
+                "ssc:SSC",
+                title="SSC-Concat",
+                reference=_SSC,
+                grid={"alpha": _SPARSITIES},
             ),
             _entry(
                 "coreg",
@@ -155,6 +166,23 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 grid={"consensus_weight": (0.01, 0.02, 0.03, 0.04, 0.05)},
             ),
             _entry(
+                "mmsc",
+                "mmsc:MMSC",
+                title="MMSC",
+                reference="Cai, Nie, Huang, Kamangar, CVPR 2011",
+                grid={"alpha": (0.01, 0.1, 1.0, 10.0, 100.0)},
+            ),
+            _entry(
+                "dimsc",
+                "dimsc:DiMSC",
+                title="DiMSC",
+                reference="Cao et al., CVPR 2015",
+                grid={
+                    "smoothness": (0.01, 0.02, 0.03),
+                    "diversity": (20.0, 60.0, 100.0, 140.0, 180.0),
+                },
+            ),
+            _entry(
                 "mlan",
                 "mlan:MLAN",
                 title="MLAN",
@@ -162,11 +190,27 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 grid={"n_neighbors": (5, 7, 9, 11, 13, 15)},
             ),
             _entry(
+                "lmvsc",
+                "lmvsc:LMVSC",
+                title="LMVSC",
+                reference="Kang et al., AAAI 2020",
+                grid={"n_anchors": (None, 50, 100), "alpha": (0.001, 0.01, 0.1, 1.0, 10.0)},
+                dense=False,
+            ),
+            _entry(
                 "smvsc",
                 "smvsc:SMVSC",
                 title="SMVSC",
                 reference="Sun et al., ACM MM 2021",
                 grid={"anchors_per_cluster": (1, 2, 3)},
+                dense=False,
+            ),
+            _entry(
+                "knn-sc",
+                "knn_spectral:NeighborSpectral",
+                title="kNN-SC",
+                reference="von Luxburg, Statistics and Computing 2007; scikit-learn",
+                grid={"n_neighbors": (5, 10, 15, 20)},
                 dense=False,
             ),
         )

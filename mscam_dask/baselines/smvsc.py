@@ -45,8 +45,8 @@ class SMVSC(Baseline):
         m / c; the paper tries 1, 2 and 3.
     simplex_step : {"published", "objective"}, default="published"
         Weights of the views in the linear term of the simplex step: 1, as in the authors' code and
-        so in all published figures, or β_v², the derivative of the objective (far worse: 0.72
-        instead of 0.82 on Handwritten, since Z then hardly departs from uniform).
+        so in all published figures, or β_v², the derivative of the objective (0.68
+        instead of 0.82 on Handwritten).
     start : {"first", "random"}, default="first"
         Samples that are the anchors of the first iteration: the first m, as the authors' code
         does, or m drawn at random. The result depends on it, so with "first" on the order of
@@ -174,7 +174,7 @@ class SMVSC(Baseline):
                 f"SMVSC stopped after max_iter={self.max_iter} iterations, the objective still "
                 f"changing by more than tol={self.tol} of itself. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         self.anchor_graph_ = Z
         self.view_weights_ = weights

@@ -22,11 +22,17 @@ CASES = [
     ("smvsc", {}, "msrcv1", 0.8143, 0.708),
     ("mlan", {}, "handwritten", 0.9735, 0.942),
     ("mlan", {}, "msrcv1", 0.7762, 0.739),
+    ("mmsc", {}, "msrcv1", 0.7714, 0.706),
     ("sc-concat", {}, "handwritten", 0.7965, 0.741),
     ("sc-bsv", {"view": "fou", "scale": "none"}, "handwritten", 0.7140, 0.645),
 ]
 
-SLOW: list[Any] = []
+SLOW: list[Any] = [
+    ("coreg", {}, "handwritten", 0.9185, 0.848),
+    ("lmvsc", {"n_anchors": 50, "alpha": 10.0}, "handwritten", 0.9210, 0.862),
+    ("mmsc", {}, "handwritten", 0.8495, 0.860),
+    ("mmsc", {"alpha": 0.1}, "handwritten", 0.8325, 0.8945),
+]
 
 
 @pytest.mark.parametrize(
