@@ -3,7 +3,7 @@
 Layout, version 1::
 
     checkpoints/
-        CURRENT             name of the newest checkpoint and the SHA-256 of its manifest
+        CURRENT             name of the newest checkpoint, SHA-256 of its manifest and of itself
         00000006/           the one before
         00000007/
             manifest.json   path, size and SHA-256 of every other file; its own digest in front
@@ -93,8 +93,8 @@ class CheckpointStore:
             digest = self._write_aside(name, snapshot)
             self._files.rename(self.directory / f".{name}.partial", self.directory / name)
             self._files.sync(self.directory)
-            pointer = json.dumps({"checkpoint": name, "manifest_sha256": digest}) + "\n"
-            write_durably(self._files, self.directory / CURRENT, pointer.encode())
+            pointer = _pointer_text(name, digest)
+            write_durably(self._files, self.directory / CURRENT, pointer)
             for old in kept[: -(_KEEP - 1)]:
                 remove_tree(self._files, self.directory / old)
 
@@ -109,6 +109,8 @@ class CheckpointStore:
         current, problem = self._pointer()
         names = self._checkpoints()
         problems = [problem] if problem and names else []
+        if current is not None and current not in names:
+            problems.append(f"{self.directory / current} is missing.")
         for name in reversed([name for name in names if current is None or name <= current]):
             try:
                 snapshot = self._read(name)
@@ -117,8 +119,6 @@ class CheckpointStore:
                 continue
             self.damage = tuple(problems)
             return snapshot
-        if current is not None and current not in names:
-            problems.append(f"{self.directory / current} is missing.")
         if problems:
             raise StoreCorruptError(
                 " ".join(problems) + f" No earlier checkpoint is whole. Remove {self.directory} to "
@@ -141,28 +141,22 @@ class CheckpointStore:
         return [name for name in self._files.names(self.directory) if _NAME.fullmatch(name)]
 
     def _pointer(self) -> tuple[str | None, str | None]:
-        """What CURRENT names, and what is wrong with it."""
+        """What CURRENT names, and what is wrong with it or with the manifest it names."""
         file = self.directory / CURRENT
         try:
             content = self._files.read(file)
         except FileNotFoundError:
             return None, f"{file} is missing."
         try:
-            pointer = json.loads(content)
-            name, digest = pointer["checkpoint"], pointer["manifest_sha256"]
-            if not _NAME.fullmatch(name) or json.dumps(pointer) + "\n" != content.decode():
-                raise ValueError(name)
+            said = json.loads(content)
+            name, digest = str(said["checkpoint"]), str(said["manifest_sha256"])
         except (ValueError, KeyError, TypeError):
             return None, f"{file} is damaged: it names no checkpoint."
-        if name in self._checkpoints():
-            manifest = self._content(name, MANIFEST)
-            if manifest is not None and digest_of(manifest) != digest:
-                # one of the two is damaged; a manifest carries its own digest and says so itself
-                try:
-                    Manifest.decode(manifest)
-                except ValueError:
-                    return name, None
-                return None, f"{file} is damaged: its digest is of no manifest."
+        if _pointer_text(name, digest) != content or not _NAME.fullmatch(name):
+            return None, f"{file} is damaged: its content is not what its own digest says."
+        manifest = self._content(name, MANIFEST)
+        if manifest is not None and digest_of(manifest) != digest:
+            return name, f"{self.directory / name / MANIFEST} is not the one that CURRENT names."
         return name, None
 
     def _content(self, name: str, file: str) -> bytes | None:
@@ -226,6 +220,12 @@ class CheckpointStore:
                 f"{root} is no checkpoint of this version of mscam_dask: {error}."
             ) from error
         return Snapshot(arrays, record)
+
+
+def _pointer_text(name: str, manifest_sha256: str) -> bytes:
+    """Content of CURRENT, with a digest of itself at its end."""
+    said = {"checkpoint": name, "manifest_sha256": manifest_sha256}
+    return (json.dumps({**said, "sha256": digest_of(json.dumps(said).encode())}) + "\n").encode()
 
 
 def _put_all(snapshot: Snapshot, put: Callable[[str, bytes], Any]) -> None:

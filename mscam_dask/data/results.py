@@ -1,10 +1,11 @@
 """The store of a run's result: labels, consensus graph, view embeddings and history.
 
-Layout, version 1, one Zarr v3 group::
+Layout, version 2, one Zarr v3 group::
 
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
-        |                           view_contributions, and the names in the last two groups
+        |                           view_contributions, the names in the last two groups, and
+        |                           nodes and seal (see `mscam_dask.data.seal`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
         consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
@@ -29,16 +30,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.history import history_dataset
-from mscam_dask.data.store import (
+from mscam_dask.data.seal import (
     METADATA_ERRORS,
-    check_codecs,
     corrupt_store,
-    open_array,
-    read_chunk,
+    require_seal,
     root_attributes,
+    seal,
 )
+from mscam_dask.data.store import check_codecs, open_array, read_chunk
 from mscam_dask.data.store_writer import create_array, full_disk_is_temporary, sync_tree
-from mscam_dask.errors import DataError
+from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.model.solution import Solution
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "FORMAT_VERSION", "StoredResult", "is_result", "read_result", "write_result"]
 
 FORMAT = "mscam_dask.result"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _CHUNK_ENTRIES = 2**20
 _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
@@ -87,9 +88,11 @@ class StoredResult:
 
 
 def is_result(path: Path) -> bool:
-    """Tell whether a directory is a result store of this package (any version)."""
+    """Tell whether a directory is a result store of this package, of any version, damaged or not."""
     try:
         return bool(root_attributes(path).get("format") == FORMAT)
+    except StoreCorruptError:
+        return (path / "consensus_graph").is_dir()
     except DataError:
         return False
 
@@ -172,6 +175,7 @@ def _write(solution: Solution, directory: Path) -> None:
         dims = tuple(str(dim) for dim in variable.dims)
         array = _put(group, f"history/{variable_name}", numbers, dims)
         array.attrs.update({key: str(prose) for key, prose in variable.attrs.items()})
+    seal(group, directory)
 
 
 def _put(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> Any:
@@ -208,6 +212,7 @@ def read_result(path: str | Path) -> StoredResult:
             f"{root} has format version {attributes.get('format_version')!r}; this version reads "
             f"{FORMAT_VERSION}. Upgrade mscam_dask, or run the pipeline again."
         )
+    require_seal(root, attributes)
     try:
         n_samples = int(attributes["n_samples"])
         names = tuple(str(name) for name in attributes["view_names"])

@@ -1,9 +1,9 @@
 """The data dictionary: what a store holds, by name, dimensions, type and meaning.
 
-A store is one Zarr v3 group in a local or shared directory. Its layout, version 1::
+A store is one Zarr v3 group in a local or shared directory. Its layout, version 2::
 
     data.zarr/                          attributes: format, format_version, n_samples, n_views,
-        |                               has_labels, has_sample_ids, label_names
+        |                               has_labels, has_sample_ids, label_names, nodes, seal
         views/0/values                  (sample, feature)   one array per view, by position
         views/1/values                  attributes: name, metric, source_dtype, digest
         labels                          (sample,)           optional
@@ -12,7 +12,8 @@ A store is one Zarr v3 group in a local or shared directory. Its layout, version
 
 Rules: every array carries a crc32c checksum in each chunk (Zarr's default codecs decode a
 flipped bit into wrong numbers without a word); every chunk is written, also when it is all
-fill value (a missing chunk would read as zeros); dtypes are numeric, never object; a view's
+fill value (a missing chunk would read as zeros); every zarr.json is sealed (see
+`mscam_dask.data.seal`); dtypes are numeric, never object; a view's
 name is an attribute, never part of a path.
 """
 
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 FORMAT = "mscam_dask.dataset"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)

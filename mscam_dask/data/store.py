@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,28 +13,28 @@ from numpy.typing import NDArray
 
 from mscam_dask.data import schema
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.seal import (
+    METADATA_ERRORS,
+    NODES,
+    corrupt_store,
+    require_seal,
+    root_attributes,
+)
 from mscam_dask.data.sources import METRICS, Metric, as_rows, check_row_range, view_digest
 from mscam_dask.errors import DataError, StoreCorruptError
 
 __all__ = [
-    "METADATA_ERRORS",
     "ZarrRows",
     "check_codecs",
-    "corrupt_store",
     "is_store",
     "open_array",
     "open_store",
     "read_chunk",
-    "root_attributes",
     "verify_store",
 ]
 
-# What Zarr 3 raises for metadata that are cut short, altered or of another kind.
-METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 # What its codecs raise for a chunk that is cut short or altered.
 _CHUNK_ERRORS = (ValueError, RuntimeError, KeyError, TypeError, IndexError)
-
-_RESTORE = "Restore the file from a copy, or ingest the original data again."
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +53,8 @@ class ZarrRows:
         Rows of a chunk.
     recorded_digest
         `view_digest` of the values when they were written.
+    metadata_sha256
+        Of the array's zarr.json when it was written.
 
     Notes
     -----
@@ -67,6 +69,7 @@ class ZarrRows:
     dtype: np.dtype[Any]
     chunk_rows: int
     recorded_digest: str
+    metadata_sha256: str
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 as read-only float64.
@@ -85,6 +88,9 @@ class ZarrRows:
                 f"{self.shape} {self.dtype} when the store was opened. Another program replaced "
                 "it: open the store again."
             )
+        metadata = Path(self.path) / self.key / "zarr.json"
+        if hashlib.sha256(metadata.read_bytes()).hexdigest() != self.metadata_sha256:
+            raise corrupt_store(metadata, "it is not what it was when the store was opened")
         rows = np.empty((stop - start, self.shape[1]), dtype=np.float64)
         for first in range(start - start % self.chunk_rows, stop, self.chunk_rows):
             begin, end = max(first, start), min(first + self.chunk_rows, stop)
@@ -95,9 +101,11 @@ class ZarrRows:
 
 
 def is_store(path: Path) -> bool:
-    """Tell whether a directory is a store of this package (any version)."""
+    """Tell whether a directory is a store of this package, of any version, damaged or not."""
     try:
         return bool(root_attributes(path).get("format") == schema.FORMAT)
+    except StoreCorruptError:
+        return (path / schema.view_key(0)).is_dir()
     except DataError:
         return False
 
@@ -139,6 +147,7 @@ def open_store(path: str | Path) -> MultiViewData:
             f"{root} has format version {attributes.get('format_version')!r}; this version reads "
             f"{schema.FORMAT_VERSION}. Upgrade mscam_dask, or ingest the original data again."
         )
+    require_seal(root, attributes)
     try:
         n_samples, n_views = int(attributes["n_samples"]), int(attributes["n_views"])
         has_labels, has_ids = bool(attributes["has_labels"]), bool(attributes["has_sample_ids"])
@@ -148,7 +157,8 @@ def open_store(path: str | Path) -> MultiViewData:
         raise corrupt_store(
             root / "zarr.json", f"attribute missing or unusable: {error!r}"
         ) from error
-    views = tuple(_view(root, schema.view_key(index), n_samples) for index in range(n_views))
+    keys = [schema.view_key(index) for index in range(n_views)]
+    views = tuple(_view(root, key, n_samples, attributes[NODES].get(key, "")) for key in keys)
     return MultiViewData(
         views=views,
         sample_ids=_sample_ids(root, n_samples) if has_ids else None,
@@ -176,34 +186,6 @@ def verify_store(path: str | Path) -> MultiViewData:
                 f"{view.recorded_digest[:16]}...",
             )
     return data
-
-
-def corrupt_store(file: Path, what: str) -> StoreCorruptError:
-    """The error that names a damaged file and what to do."""
-    return StoreCorruptError(f"{file} is damaged: {what}. {_RESTORE}")
-
-
-def root_attributes(root: Path) -> Mapping[str, Any]:
-    """Attributes of the root group; a damaged group is a `StoreCorruptError`."""
-    import zarr
-
-    if not root.is_dir():
-        raise DataError(
-            f"There is no store at {root}. Give the directory that mscam-dask ingest wrote "
-            "(-o data.zarr), or run it first; other files have to be ingested before they are used."
-        )
-    if not (root / "zarr.json").is_file():
-        raise DataError(
-            f"{root} is no Zarr v3 group (it has no zarr.json). Give the directory that "
-            "mscam-dask ingest wrote, or ingest this one first."
-        )
-    try:
-        attributes: Mapping[str, Any] = dict(
-            zarr.open_group(root, mode="r", zarr_format=3, use_consolidated=False).attrs
-        )
-    except METADATA_ERRORS as error:
-        raise corrupt_store(root / "zarr.json", f"no usable group metadata: {error}") from error
-    return attributes
 
 
 def open_array(root: Path, key: str) -> Any:
@@ -240,7 +222,7 @@ def check_codecs(array: Any, file: Path) -> None:
         raise corrupt_store(file, f"its codecs {codecs} have no checksum (crc32c)")
 
 
-def _view(root: Path, key: str, n_samples: int) -> ZarrRows:
+def _view(root: Path, key: str, n_samples: int, metadata_sha256: str) -> ZarrRows:
     file = root / key / "zarr.json"
     array = open_array(root, key)
     check_codecs(array, file)
@@ -269,6 +251,7 @@ def _view(root: Path, key: str, n_samples: int) -> ZarrRows:
         dtype=array.dtype,
         chunk_rows=array.chunks[0],
         recorded_digest=attributes["digest"],
+        metadata_sha256=metadata_sha256,
     )
 
 

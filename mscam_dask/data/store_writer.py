@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from mscam_dask.data import schema
 from mscam_dask.data.conversion import check_unique_ids
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.seal import root_attributes, seal
 from mscam_dask.data.sources import BLOCK_BYTES, RowSource, ViewDigest
-from mscam_dask.data.store import is_store, verify_store
+from mscam_dask.data.store import verify_store
 from mscam_dask.data.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 
@@ -105,7 +106,7 @@ def check_output(output: str | Path, *, overwrite: bool) -> Path:
     root = Path(output).absolute()
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return root
-    if not (root.is_dir() and is_store(root)):
+    if not _is_whole_store(root):
         raise DataError(
             f"{root} exists and is not a store of this package; it is never replaced. Choose "
             "another output, or move it away."
@@ -116,6 +117,14 @@ def check_output(output: str | Path, *, overwrite: bool) -> Path:
             "replace it."
         )
     return root
+
+
+def _is_whole_store(root: Path) -> bool:
+    """Whether a directory is certainly ours: a damaged one might be another's."""
+    try:
+        return bool(root_attributes(root).get("format") == schema.FORMAT)
+    except DataError:
+        return False
 
 
 @contextmanager
@@ -159,6 +168,7 @@ def _write(data: MultiViewData, directory: Path, chunk_rows: int | None) -> None
         buffer = np.frombuffer(b"".join(encoded), dtype=np.uint8)
         _write_vector(group, schema.SAMPLE_ID_BYTES, buffer)
         _write_vector(group, schema.SAMPLE_ID_OFFSETS, np.array(offsets, dtype="<i8"))
+    seal(group, directory)
 
 
 def _write_view(group: Any, key: str, view: RowSource, chunk_rows: int | None) -> None:

@@ -118,9 +118,11 @@ def run_fit(
             ending = _closed(*trivial, course, executor)
         else:
             if saved is None:
-                course, state = _begin(foundation, candidates, executor, observers)
+                course, state = _begin(foundation, candidates, executor)
                 decision = Decision.ACCEPT
                 journal.save(state, decision, course, executor)
+                assert course.selection is not None
+                _notify(observers, course.selection)
             else:
                 course = _continue(foundation, saved, executor, observers)
                 state, decision = journal.restore(saved, executor), Decision[saved.decision]
@@ -164,12 +166,10 @@ def _begin(
     foundation: Foundation,
     candidates: Sequence[Parameters],
     executor: Executor,
-    observers: Sequence[Observer],
 ) -> tuple[Course, PathState]:
     """Choose the setting: the state before the first outer iteration."""
     usable = [one for one in candidates if one.scale in foundation.factored]
     start, selection = choose_setting(foundation, usable, executor)
-    _notify(observers, selection)
     parameters, k = start.parameters, start.first.n_neighbors
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,15 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
         *(CURRENT, "mine.txt", "00000000", "00000001")
     }
     assert_same(store.load(), snapshot(1))
+
+
+def test_a_missing_checkpoint_is_said_when_an_earlier_one_is_taken(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    store.save(snapshot(0))
+    store.save(snapshot(1))
+    shutil.rmtree(tmp_path / "00000001")
+    assert_same(store.load(), snapshot(0))
+    assert store.damage == (f"{tmp_path / '00000001'} is missing.",)
 
 
 @pytest.mark.parametrize("values", [np.array(["a"]), np.array([object()]), np.array([1j])])

@@ -12,6 +12,7 @@ import zarr
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.results import is_result, read_result, write_result
+from mscam_dask.data.seal import seal
 from mscam_dask.errors import DataError, StoreCorruptError
 
 
@@ -112,9 +113,12 @@ def test_what_is_no_result(model: MSCAM, tmp_path: Path) -> None:
         read_result(tmp_path / "other")
     assert not is_result(tmp_path / "other")
     path = write_result(model.solution_, tmp_path / "r")
-    zarr.open_group(path, mode="r+").attrs["format_version"] = 2
-    with pytest.raises(DataError, match="format version 2"):
+    group = zarr.open_group(path, mode="r+")
+    group.attrs["format_version"] = 3
+    seal(group, path)
+    with pytest.raises(DataError, match="format version 3"):
         read_result(path)
-    zarr.open_group(path, mode="r+").attrs.update({"format_version": 1, "history": ["../labels"]})
+    group.attrs.update({"format_version": 2, "history": ["../labels"]})
+    seal(group, path)
     with pytest.raises(StoreCorruptError, match="no name of a history variable"):
         read_result(path)

@@ -1,0 +1,124 @@
+"""The seal of a store: digests of all its metadata, in an attribute of its root group.
+
+A chunk carries a checksum, but a `zarr.json` does not: with one bit flipped it can name another
+view, another number of views or another type. The root's attribute ``nodes`` has the SHA-256 of
+every other zarr.json, and ``seal`` that of the root's own content without the seal itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mscam_dask.errors import DataError, StoreCorruptError
+
+__all__ = ["METADATA_ERRORS", "NODES", "corrupt_store", "require_seal", "root_attributes", "seal"]
+
+NODES = "nodes"
+"""Attribute of the root group: path of each node -> SHA-256 of its zarr.json."""
+
+_SEAL = "seal"
+_METADATA = "zarr.json"
+_RESTORE = "Restore the file from a copy, or ingest the original data again."
+
+# What Zarr 3 raises for metadata that are cut short, altered or of another kind.
+METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+
+
+def corrupt_store(file: Path, what: str) -> StoreCorruptError:
+    """The error that names a damaged file and what to do."""
+    return StoreCorruptError(f"{file} is damaged: {what}. {_RESTORE}")
+
+
+def seal(group: Any, root: Path) -> None:
+    """Seal a store whose last array has been written.
+
+    Parameters
+    ----------
+    group
+        Its root group, writable.
+    root
+        Its directory.
+    """
+    nodes = {
+        file.parent.relative_to(root).as_posix(): _digest(file.read_bytes())
+        for file in sorted(root.rglob(_METADATA))
+        if file.parent != root
+    }
+    group.attrs.update({NODES: nodes})
+    group.attrs.update({_SEAL: _own_digest((root / _METADATA).read_bytes())})
+
+
+def root_attributes(root: Path) -> Mapping[str, Any]:
+    """Attributes of a root group; those of a sealed store were compared with its seal.
+
+    Raises
+    ------
+    DataError
+        When there is no group.
+    StoreCorruptError
+        When its metadata, or those of a node of a sealed store, are damaged or missing.
+    """
+    if not root.is_dir():
+        raise DataError(
+            f"There is no store at {root}. Give the directory that mscam-dask ingest wrote "
+            "(-o data.zarr), or run it first; other files have to be ingested before they are used."
+        )
+    file = root / _METADATA
+    if not file.is_file():
+        if any(root.glob(f"*/**/{_METADATA}")):
+            raise corrupt_store(file, "it is missing, and there are arrays below it")
+        raise DataError(
+            f"{root} is no Zarr v3 group (it has no zarr.json). Give the directory that "
+            "mscam-dask ingest wrote, or ingest this one first."
+        )
+    content = file.read_bytes()
+    try:
+        metadata = json.loads(content)
+        if metadata["zarr_format"] != 3 or metadata["node_type"] != "group":
+            raise ValueError("it is of no Zarr v3 group")
+        attributes: dict[str, Any] = dict(metadata.get("attributes") or {})
+        if _SEAL in attributes and attributes[_SEAL] != _own_digest(content):
+            raise ValueError("its content is not what was sealed")
+    except METADATA_ERRORS as error:
+        raise corrupt_store(file, f"no usable group metadata: {error}") from error
+    if _SEAL in attributes:
+        _check_nodes(root, attributes[NODES])
+    return attributes
+
+
+def require_seal(root: Path, attributes: Mapping[str, Any]) -> None:
+    """Refuse a store whose seal was taken away.
+
+    Raises
+    ------
+    StoreCorruptError
+        Naming the root's metadata.
+    """
+    if _SEAL not in attributes:
+        raise corrupt_store(root / _METADATA, "its seal is missing")
+
+
+def _check_nodes(root: Path, nodes: Mapping[str, str]) -> None:
+    for path, digest in nodes.items():
+        file = root / path / _METADATA
+        if not file.is_file():
+            raise corrupt_store(file, "it is missing")
+        if _digest(file.read_bytes()) != digest:
+            raise corrupt_store(file, "its content is not what was sealed (SHA-256 differs)")
+
+
+def _own_digest(content: bytes) -> str:
+    """Digest of a root's metadata without their seal, however they are indented."""
+    metadata = json.loads(content)
+    metadata["attributes"] = {
+        name: value for name, value in metadata["attributes"].items() if name != _SEAL
+    }
+    return _digest(json.dumps(metadata, sort_keys=True).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,167 @@
+"""Kill the driver of a run at a random moment, resume it, compare with an undisturbed run.
+
+    python -m tests.faults.kill_driver --runs 50
+
+prints how many runs ended with the same bits, and in what the kills fell. Every driver is a
+process of its own, forked from one that has everything imported, so that the moments are spread
+over the run and not over the start of Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.data.results import read_result
+from mscam_dask.errors import MscamError
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.record import decode_record
+from mscam_dask.pipeline.resume import resume_run
+from mscam_dask.pipeline.run import run_pipeline
+
+__all__ = ["main", "outcome_of", "write_pipeline"]
+
+
+def write_pipeline(directory: Path, execution: str = "in_process = true\nthreads = 1") -> Path:
+    """240 samples of 6 clusters that take the path all its iterations."""
+    rng = np.random.default_rng(5)
+    data = subspace_mixture(240, 6, (10, 14, 20), rng=rng, separation=1.0, noise=0.6)
+    views = {view.name: view.read(0, 240) for view in data.views}
+    np.savez(directory / "data.npz", allow_pickle=False, labels=np.asarray(data.labels), **views)
+    file = directory / "pipeline.toml"
+    file.write_text(
+        "[data]\nsource = 'data.npz'\n[cluster]\nn_clusters = 6\nmax_outer_iter = 6\n"
+        f"[execution]\n{execution}\n"
+    )
+    return file
+
+
+def outcome_of(root: Path) -> Any:
+    """Everything that a run ended with, but times."""
+    result = read_result(root / "result.zarr")
+    graph = result.consensus_graph
+    history = result.history.drop_vars("seconds")
+    arrays: list[Any] = [result.labels, graph.data, graph.indices, graph.indptr]
+    arrays += list(result.view_embeddings.values())
+    arrays += [history[name].values for name in sorted(map(str, history.variables))]
+    record = decode_record((root / "run.json").read_bytes(), "run.json")
+    assert record.state == "finished", record.state
+    assert record.data is not None
+    return (
+        (root / "labels.csv").read_bytes(),
+        [(array.dtype.str, array.shape, array.tobytes()) for array in arrays],
+        (result.status, result.score, result.n_neighbors, result.view_contributions),
+        (record.fit, record.metrics, record.data.digest),
+    )
+
+
+def forked(task: Callable[[], object]) -> int:
+    """Start a process that does one thing; its id."""
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        task()
+        code = 0
+    except MscamError as error:
+        code = error.exit_code
+    finally:
+        os._exit(code)
+
+
+def exit_code(process: int) -> int:
+    """Wait for a process; minus the signal's number when one ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def go_on(pipeline: Path, root: Path) -> Callable[[], object]:
+    """What someone does whose run was killed: resume it, or start it if it had not begun."""
+    if (root / "run.json").exists():
+        return lambda: resume_run(root)
+    return lambda: run_pipeline(read_config(pipeline), root)
+
+
+def phase(root: Path) -> str:
+    """What a killed run was doing."""
+    events = root / "events.jsonl"
+    if not events.exists():
+        return "before the first step"
+    last = "before the first step"
+    for line in events.read_bytes().split(b"\n")[:-1]:
+        event = json.loads(line)
+        names = {
+            "step_started": event.get("step", ""),
+            "step_ended": f"after {event.get('step', '')}",
+            "fit_started": "selection",
+            "selection_ended": "first iteration",
+            "outer_record": "iterations",
+            "fit_ended": "after cluster",
+        }
+        last = names.get(event["event"], last)
+    return last
+
+
+def trial(pipeline: Path, root: Path, duration_s: float, rng: np.random.Generator) -> list[str]:
+    """Kill one run once or twice and bring it to its end; in what the kills fell."""
+    phases = []
+    for _ in range(int(rng.integers(1, 3))):
+        process = forked(go_on(pipeline, root))
+        time.sleep(float(rng.uniform(0.0, duration_s)))
+        os.kill(process, signal.SIGKILL)
+        if exit_code(process) == -signal.SIGKILL:
+            phases.append(phase(root))
+    code = exit_code(forked(go_on(pipeline, root)))
+    assert code == 0, f"resuming returned {code}"
+    return phases
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the trials; 0 when every run ended like the undisturbed one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=0, help="Dask workers; 0 for none")
+    options = parser.parse_args(arguments)
+    execution = f"workers = {options.workers}" if options.workers else None
+    rng = np.random.default_rng(options.seed)
+    with tempfile.TemporaryDirectory() as name:
+        here = Path(name)
+        pipeline = write_pipeline(here, *([execution] if execution else []))
+        started = time.monotonic()
+        code = exit_code(forked(go_on(pipeline, here / "undisturbed")))
+        duration_s = time.monotonic() - started
+        assert code == 0, f"the undisturbed run returned {code}"
+        expected = outcome_of(here / "undisturbed")
+        kills: collections.Counter[str] = collections.Counter()
+        identical = 0
+        for number in range(options.runs):
+            root = here / f"run-{number}"
+            kills.update(trial(pipeline, root, duration_s, rng))
+            same = outcome_of(root) == expected
+            identical += same
+            if not same:
+                sys.stdout.write(f"run {number} (seed {options.seed}) differs\n")
+    sys.stdout.write(
+        f"{identical}/{options.runs} identical after {kills.total()} kills of a run of "
+        f"{duration_s:.1f} s: {', '.join(f'{n} {what}' for what, n in kills.most_common())}\n"
+    )
+    return 0 if identical == options.runs else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""A disk in memory that can fail at its n-th operation, and forget what was not synced."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["FailingFiles", "Loss", "MemoryDisk", "PowerCut"]
+
+Loss = Literal["nothing", "contents", "everything"]
+
+
+class PowerCut(BaseException):
+    """The process is gone: nothing that it would still do happens."""
+
+
+@dataclasses.dataclass(eq=False)
+class _File:
+    content: bytes = b""
+    on_disk: bytes = b""
+
+
+@dataclasses.dataclass(eq=False)
+class _Directory:
+    entries: dict[str, _File | _Directory] = dataclasses.field(default_factory=dict)
+    on_disk: dict[str, _File | _Directory] = dataclasses.field(default_factory=dict)
+
+
+class MemoryDisk:
+    """`mscam_dask.data.files.Files` in memory, which knows what is on the disk and what is not.
+
+    A file's content is on the disk after the file was synced, a name after its directory was.
+    """
+
+    def __init__(self) -> None:
+        self.root = _Directory()
+
+    def after_power_cut(self, loss: Loss) -> MemoryDisk:
+        """The disk as the next process finds it.
+
+        Parameters
+        ----------
+        loss
+            What of all that was not synced is gone: "nothing" (the process was killed, the
+            computer runs on), "contents" (names are there, files are empty), or "everything".
+        """
+
+        def kept(node: _File | _Directory) -> _File | _Directory:
+            if isinstance(node, _File):
+                content = node.content if loss == "nothing" else node.on_disk
+                return _File(content, content)
+            names = node.on_disk if loss == "everything" else node.entries
+            entries = {name: kept(child) for name, child in names.items()}
+            return _Directory(entries, dict(entries))
+
+        disk = MemoryDisk()
+        root = kept(self.root)
+        assert isinstance(root, _Directory)
+        disk.root = root
+        return disk
+
+    def copy(self) -> MemoryDisk:
+        """Another disk with the same files, all of them synced."""
+        return self.after_power_cut("nothing")
+
+    def mkdir(self, path: Path) -> None:
+        parent = self._directory(path.parent)
+        if path.name in parent.entries:
+            raise _error(errno.EEXIST, path)
+        parent.entries[path.name] = _Directory()
+
+    def write(self, path: Path, content: bytes) -> None:
+        parent = self._directory(path.parent)
+        node = parent.entries.setdefault(path.name, _File())
+        if isinstance(node, _Directory):
+            raise _error(errno.EISDIR, path)
+        node.content = content
+
+    def sync(self, path: Path) -> None:
+        node = self._node(path)
+        if isinstance(node, _File):
+            node.on_disk = node.content
+        else:
+            node.on_disk = dict(node.entries)
+
+    def rename(self, source: Path, target: Path) -> None:
+        node = self._node(source)
+        there = self._directory(target.parent).entries.get(target.name)
+        if isinstance(there, _Directory) and there.entries:
+            raise _error(errno.ENOTEMPTY, target)
+        del self._directory(source.parent).entries[source.name]
+        self._directory(target.parent).entries[target.name] = node
+
+    def unlink(self, path: Path) -> None:
+        if isinstance(self._node(path), _Directory):
+            raise _error(errno.EISDIR, path)
+        del self._directory(path.parent).entries[path.name]
+
+    def rmdir(self, path: Path) -> None:
+        if self._directory(path).entries:
+            raise _error(errno.ENOTEMPTY, path)
+        del self._directory(path.parent).entries[path.name]
+
+    def read(self, path: Path) -> bytes:
+        node = self._node(path)
+        if isinstance(node, _Directory):
+            raise _error(errno.EISDIR, path)
+        return node.content
+
+    def names(self, path: Path) -> list[str]:
+        return sorted(self._directory(path).entries) if self.is_directory(path) else []
+
+    def is_directory(self, path: Path) -> bool:
+        try:
+            return isinstance(self._node(path), _Directory)
+        except OSError:
+            return False
+
+    def _node(self, path: Path) -> _File | _Directory:
+        node: _File | _Directory = self.root
+        for part in path.parts[1:]:
+            if isinstance(node, _File):
+                raise _error(errno.ENOTDIR, path)
+            if part not in node.entries:
+                raise _error(errno.ENOENT, path)
+            node = node.entries[part]
+        return node
+
+    def _directory(self, path: Path) -> _Directory:
+        node = self._node(path)
+        if isinstance(node, _File):
+            raise _error(errno.ENOTDIR, path)
+        return node
+
+
+def _error(number: int, path: Path) -> OSError:
+    return OSError(number, os.strerror(number), str(path))
+
+
+class FailingFiles:
+    """Files whose n-th change fails; n counts from 1, reads are not counted.
+
+    Parameters
+    ----------
+    disk
+        Where the others go.
+    nth
+        Which one fails; 0 for none.
+    failure
+        An errno, once; or "power cut", after which nothing happens any more.
+
+    Attributes
+    ----------
+    changes : list of str
+        Operations so far.
+    """
+
+    def __init__(self, disk: MemoryDisk, nth: int, failure: int | Literal["power cut"]) -> None:
+        self.changes: list[str] = []
+        self._disk = disk
+        self._nth = nth
+        self._failure = failure
+
+    def _change(self, kind: str, path: Path) -> None:
+        self.changes.append(kind)
+        if self._failure == "power cut":
+            if 0 < self._nth <= len(self.changes):
+                raise PowerCut
+        elif len(self.changes) == self._nth:
+            raise OSError(self._failure, os.strerror(self._failure), str(path))
+
+    def mkdir(self, path: Path) -> None:
+        self._change("mkdir", path)
+        self._disk.mkdir(path)
+
+    def write(self, path: Path, content: bytes) -> None:
+        try:
+            self._change("write", path)
+        except (OSError, PowerCut):
+            self._disk.write(path, content[: len(content) // 2])  # cut short, as on a full disk
+            raise
+        self._disk.write(path, content)
+
+    def sync(self, path: Path) -> None:
+        self._change("sync", path)
+        self._disk.sync(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._change("rename", source)
+        self._disk.rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        self._change("unlink", path)
+        self._disk.unlink(path)
+
+    def rmdir(self, path: Path) -> None:
+        self._change("rmdir", path)
+        self._disk.rmdir(path)
+
+    def read(self, path: Path) -> bytes:
+        return self._disk.read(path)
+
+    def names(self, path: Path) -> list[str]:
+        return self._disk.names(path)
+
+    def is_directory(self, path: Path) -> bool:
+        return self._disk.is_directory(path)

@@ -1,0 +1,158 @@
+"""Every file of a store, a result and a checkpoint, damaged in every way: found, and named."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mscam_dask.data.checkpoint import CURRENT, CheckpointStore
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.results import read_result, write_result
+from mscam_dask.data.sources import ArrayRows
+from mscam_dask.data.store import open_store
+from mscam_dask.data.store_writer import write_store
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.local import SerialExecutor
+from mscam_dask.errors import StoreCorruptError
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.snapshot import Snapshot
+
+pytestmark = pytest.mark.faults
+
+N = 12
+
+
+def data() -> MultiViewData:
+    rng = np.random.default_rng(3)
+    return MultiViewData(
+        views=(
+            ArrayRows(rng.standard_normal((N, 3)), "colour"),
+            ArrayRows(np.zeros((N, 2), dtype=np.float32), "all fill value"),
+        ),
+        sample_ids=tuple(f"sample {i}" for i in range(N)),
+        labels=np.arange(N, dtype=np.int64) % 2,
+    )
+
+
+def state(number: int) -> Snapshot:
+    arrays = {"graph_data": np.full(5, float(number)), "best_labels": np.arange(4) * number}
+    return Snapshot(arrays, {"iteration": number})
+
+
+def truncated(content: bytes) -> bytes:
+    return content[:-1]
+
+
+def emptied(content: bytes) -> bytes:
+    return b""
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << (bit % 8)
+    return bytes(changed)
+
+
+def damages(file: Path) -> Iterator[str]:
+    """Damage a file in one way after the other; as it was in the end."""
+    content = file.read_bytes()
+    rng = np.random.default_rng(len(content))
+    bits = [int(bit) for bit in rng.integers(0, 8 * len(content), size=4)] if content else []
+    for bit in (0, 8 * len(content) - 1, *bits):
+        file.write_bytes(flipped(content, bit))
+        yield f"bit {bit} flipped"
+    for damage in (truncated, emptied):
+        file.write_bytes(damage(content))
+        yield damage.__name__
+    file.unlink()
+    yield "deleted"
+    file.write_bytes(content)
+
+
+def files_of(root: Path) -> list[Path]:
+    return sorted(item for item in root.rglob("*") if item.is_file())
+
+
+def read_store(path: Path) -> None:
+    stored = open_store(path)
+    for view in stored.views:
+        view.read(0, N)
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    here = tmp_path_factory.mktemp("damage")
+    whole = data()
+    solution = run_fit(
+        MultiViewData(views=whole.views[:1]),
+        Parameters(n_clusters=2, n_neighbors=3, max_outer_iter=1, scale="none"),
+        SerialExecutor(),
+    )
+    one = CheckpointStore(here / "one")
+    one.save(state(0))
+    return {
+        "store": write_store(data(), here / "data.zarr", chunk_rows=5),
+        "result": write_result(solution, here / "result.zarr"),
+        "checkpoint": one.directory,
+    }
+
+
+@pytest.mark.parametrize("kind", ["store", "result"])
+def test_every_damaged_file_is_found_and_named(roots: dict[str, Path], kind: str) -> None:
+    read: Callable[[Path], object] = read_store if kind == "store" else read_result
+    files = files_of(roots[kind])
+    n_metadata = sum(file.name == "zarr.json" for file in files)
+    assert n_metadata > 5
+    assert len(files) > 1.5 * n_metadata
+    for file in files:
+        for damage in damages(file):
+            with pytest.raises(StoreCorruptError) as caught:
+                read(roots[kind])
+            assert str(file) in str(caught.value), damage
+    read(roots[kind])
+
+
+def test_every_damaged_file_of_the_only_checkpoint_is_found_and_named(
+    roots: dict[str, Path],
+) -> None:
+    root = roots["checkpoint"]
+    files = files_of(root)
+    assert {CURRENT, "manifest.json", "state.json", "zarr.json"} <= {file.name for file in files}
+    for file in files:
+        for damage in damages(file):
+            store = CheckpointStore(root)
+            if file.name == CURRENT:  # the checkpoint itself is whole, and says so itself
+                assert store.load() is not None
+                (said,) = store.damage
+            else:
+                with pytest.raises(StoreCorruptError, match="No earlier checkpoint") as caught:
+                    store.load()
+                said = str(caught.value)
+            assert str(file) in said, damage
+    assert CheckpointStore(root).load() is not None
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    for number in (1, 2, 3):
+        store.save(state(number))
+    for file in files_of(tmp_path / "00000002"):
+        for damage in damages(file):
+            reader = CheckpointStore(tmp_path)
+            found = reader.load()
+            assert found is not None
+            assert found.record == {"iteration": 2}
+            assert found.arrays["graph_data"].tolist() == [2.0] * 5
+            assert str(file) in reader.damage[0], damage
+    # and with both damaged nothing is believed
+    for name in ("00000001", "00000002"):
+        (tmp_path / name / "state.json").write_bytes(b"")
+    with pytest.raises(StoreCorruptError) as caught:
+        CheckpointStore(tmp_path).load()
+    assert str(caught.value).count("state.json") == 2
+    shutil.rmtree(tmp_path)
+    assert CheckpointStore(tmp_path).load() is None

@@ -1,0 +1,113 @@
+"""A disk that is really full: a typed error, and the run goes on once there is room again."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mscam_dask.data.checkpoint import CheckpointStore
+from mscam_dask.data.store import verify_store
+from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.errors import TemporaryFailure
+from mscam_dask.model.records import OuterRecord
+from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.monitor.events import Event
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.resume import resume_run
+from mscam_dask.pipeline.run import run_pipeline
+from mscam_dask.pipeline.run_directory import RunDirectory
+from tests.faults.kill_driver import outcome_of, write_pipeline
+
+pytestmark = pytest.mark.faults
+
+MIB = 2**20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all the room there is."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as stream:
+        size = MIB
+        while size:
+            try:
+                if stream.write(b"x" * size) < size:
+                    size //= 2
+            except OSError:
+                size //= 2
+    return filler
+
+
+def state(number: int) -> Snapshot:
+    rng = np.random.default_rng(number)
+    return Snapshot({"graph_data": rng.standard_normal(20_000)}, {"iteration": number})
+
+
+def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
+    store = CheckpointStore(small_disk / "run" / "checkpoints")
+    store.save(state(0))
+    filler = fill(small_disk)
+    with pytest.raises(TemporaryFailure, match="the disk is full"):
+        store.save(state(1))
+    found = CheckpointStore(store.directory).load()
+    assert found is not None
+    assert found.record["iteration"] == 0
+    filler.unlink()
+    store.save(state(1))
+    found = CheckpointStore(store.directory).load()
+    assert found is not None
+    assert found.arrays["graph_data"].tobytes() == state(1).arrays["graph_data"].tobytes()
+    names = sorted(item.name for item in store.directory.iterdir())
+    assert names == ["00000000", "00000001", "CURRENT"]
+
+
+def test_a_store_on_a_full_disk(small_disk: Path) -> None:
+    data = as_multi_view([np.random.default_rng(0).standard_normal((1000, 100))])
+    filler = fill(small_disk)
+    with pytest.raises(TemporaryFailure, match="disk is full"):
+        write_store(data, small_disk / "data.zarr")
+    assert [item.name for item in small_disk.iterdir()] == ["filler"]
+    filler.unlink()
+    assert verify_store(write_store(data, small_disk / "data.zarr")).digest() == data.digest()
+
+
+def test_a_run_on_a_full_disk_goes_on_when_there_is_room(small_disk: Path, tmp_path: Path) -> None:
+    file = write_pipeline(tmp_path)
+    run_pipeline(read_config(file), tmp_path / "whole")
+    root = small_disk / "run"
+    filled: list[Path] = []
+
+    def fill_after_the_second(event: Event) -> None:
+        if isinstance(event, OuterRecord) and event.iteration == 1 and not filled:
+            filled.append(fill(small_disk))
+
+    with pytest.raises(TemporaryFailure, match="full"):
+        run_pipeline(read_config(file), root, observers=[fill_after_the_second])
+    with pytest.raises(TemporaryFailure, match="full"):
+        resume_run(root)
+    filled[0].unlink()
+    outcome = resume_run(root)
+    assert outcome.record.resumes[-1].after_iteration == 2
+    assert outcome_of(root) == outcome_of(tmp_path / "whole")
+    assert RunDirectory(root).read_record().state == "finished"

@@ -1,0 +1,85 @@
+"""The driver is killed at a random moment or told to end; the run goes on to the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.resume import resume_run
+from mscam_dask.pipeline.run import run_pipeline
+from tests.faults.kill_driver import outcome_of, write_pipeline
+
+pytestmark = pytest.mark.faults
+
+ROOT = Path(__file__).parents[2]
+
+
+def killed_drivers(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.kill_driver", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(600)
+def test_five_runs_killed_at_random_moments_end_with_the_same_bits() -> None:
+    assert "5/5 identical" in killed_drivers("--runs", "5")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_fifty_runs_killed_at_random_moments_end_with_the_same_bits() -> None:
+    said = killed_drivers("--runs", "50", "--seed", "1")
+    sys.stdout.write(said)
+    assert "50/50 identical" in said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_drivers_of_worker_processes_too() -> None:
+    said = killed_drivers("--runs", "5", "--seed", "2", "--workers", "2")
+    sys.stdout.write(said)
+    assert "5/5 identical" in said
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_driver_told_to_end_leaves_a_run_that_goes_on(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    file = write_pipeline(tmp_path)
+    root = tmp_path / "cut"
+    command = [sys.executable, "-m", "mscam_dask.cli", "run", str(file), "-o", str(root), "--plain"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=dict(os.environ)
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if re.search(r"outer iteration 2 of", line):
+                break
+        process.send_signal(number)
+        rest = process.stderr.read()
+        # the deadline of the package is 8 s; what is over is the end of the interpreter
+        assert process.wait(timeout=10) == code
+    assert f"mscam-dask resume {root} continues the run." in rest
+    record = json.loads((root / "run.json").read_text())
+    assert (record["state"], record["exit_code"]) == ("interrupted", code)
+    assert record["error"]["message"] == f"stopped by {number.name}"
+    outcome = resume_run(root)
+    assert outcome.record.resumes[0].after_iteration is not None
+    assert outcome.record.resumes[0].after_iteration >= 2
+    run_pipeline(read_config(file), tmp_path / "whole")
+    assert outcome_of(root) == outcome_of(tmp_path / "whole")

@@ -1,0 +1,98 @@
+"""The first signal interrupts, what must finish finishes, and the second or the deadline ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from mscam_dask.pipeline.signals import Interruption
+
+SCRIPT = """
+import os, signal, sys, time
+from pathlib import Path
+from mscam_dask.pipeline import signals
+signals._DEADLINE_S = float(sys.argv[2])
+said = Path(sys.argv[1])
+with signals.Interruption(lambda: said.write_text('deadline')) as interruption:
+    signals_left = 2 if len(sys.argv) > 3 else 1
+    while True:  # a call in a library that does not come back
+        try:
+            if signals_left:
+                signals_left -= 1
+                os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+"""
+
+
+def ignore_interrupts(said: Path, *arguments: str) -> int:
+    command = [sys.executable, "-c", SCRIPT, str(said), *arguments]
+    return subprocess.run(command, check=False, timeout=60).returncode
+
+
+def raise_and_wait(number: signal.Signals, interruption: Interruption) -> None:
+    with interruption:
+        os.kill(os.getpid(), number)
+        signal.pause()
+
+
+def test_a_signal_becomes_an_interrupt_in_the_main_thread() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    interruption = Interruption(lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        raise_and_wait(signal.SIGTERM, interruption)
+    assert interruption.signal_name == "SIGTERM"
+    assert interruption.exit_code == 75
+    assert signal.getsignal(signal.SIGTERM) is before
+    interruption = Interruption(lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        raise_and_wait(signal.SIGINT, interruption)
+    assert interruption.exit_code == 130
+
+
+def test_what_is_deferred_finishes_first() -> None:
+    done = []
+
+    def work() -> None:
+        with Interruption(lambda: None) as interruption:
+            with interruption.deferred():
+                os.kill(os.getpid(), signal.SIGTERM)
+                done.append("checkpoint")
+            done.append("more")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["checkpoint"]
+
+
+def test_nothing_is_installed_outside_the_main_thread() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def body() -> None:
+        with Interruption(lambda: None):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_a_driver_that_does_not_end_is_ended_at_the_deadline(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    assert ignore_interrupts(said, "0.2") == 75
+    assert said.read_text() == "deadline"
+
+
+def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    assert ignore_interrupts(said, "50", "again") == 75
+    assert not said.exists()
