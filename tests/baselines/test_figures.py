@@ -27,17 +27,22 @@ CASES = [
     ("sc-bsv", {"view": "fou", "scale": "none"}, "handwritten", 0.7140, 0.645),
 ]
 
+slow = (pytest.mark.slow, pytest.mark.timeout(900))
+
 SLOW: list[Any] = [
     ("coreg", {}, "handwritten", 0.9185, 0.848),
     ("lmvsc", {"n_anchors": 50, "alpha": 10.0}, "handwritten", 0.9210, 0.862),
     ("mmsc", {}, "handwritten", 0.8495, 0.860),
     ("mmsc", {"alpha": 0.1}, "handwritten", 0.8325, 0.8945),
+    ("ssc-concat", {}, "handwritten", 0.8120, 0.855),
+    ("ssc-bsv", {"view": "pix", "scale": "none"}, "handwritten", 0.6705, 0.788),
+    ("dimsc", {}, "handwritten", 0.9435, 0.892),
 ]
 
 
 @pytest.mark.parametrize(
     ("name", "parameters", "data_set", "accuracy", "information"),
-    [*CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
+    [*CASES, *(pytest.param(*case, marks=slow) for case in SLOW)],
 )
 def test_the_figure_is_reached(
     name: str,
