@@ -35,6 +35,7 @@ from mscam_dask.errors import (
 from mscam_dask.model.parameters import Model, Parameters, Scale
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
+from mscam_dask.monitor.fit_callbacks import CallbackSupportMixin, FitCallbacks, with_callbacks
 from mscam_dask.solvers.assign import assign_by_neighbors
 from mscam_dask.solvers.view_basis import row_blocks
 
@@ -60,7 +61,7 @@ _FARTHEST = 1e150
 _FIXED: tuple[dict[str, Any], ...] = ({"scale": "standard", "alpha": 1.0, "n_neighbors": 9},)
 
 
-class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
+class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
     """What MSCAM and MSCAN share: taking views in, running the fit, showing the result."""
 
     _model: Model
@@ -81,6 +82,7 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         raise NotImplementedError
 
+    @with_callbacks
     def fit(self, X: Any, y: object = None) -> Self:
         """Cluster the samples.
 
@@ -154,7 +156,8 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         return tuple(self._parameters({**setting, "seed": seed}) for setting in settings)
 
     def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
-        executor = self._executor(data)
+        observers, run_id = self._observers(data, candidates[0].n_clusters)
+        executor = self._executor(run_id)
         if self.solver == "paper":
             (parameters,) = candidates
             solution = run_paper(data, parameters, memory_limit_bytes=executor.memory_limit_bytes)
@@ -172,7 +175,7 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             data,
             candidates,
             executor,
-            observers=self._observers(),
+            observers=observers,
             checkpointer=self.checkpointer,
         )
         _warn_of_spectra(solution)
@@ -274,11 +277,11 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             check_finite(source)
         return dataclasses.replace(data, views=tuple(by_name[name] for name in self.view_names_))
 
-    def _executor(self, data: MultiViewData) -> Executor:
+    def _executor(self, run_id: str | None) -> Executor:
         if self.client is not None:
             from mscam_dask.engine.dask import DaskExecutor
 
-            return DaskExecutor(self.client)
+            return DaskExecutor(self.client, run_id=run_id)
         n_threads = self.n_jobs
         if n_threads is None or n_threads == -1:
             n_threads = min(8, usable_cores())
@@ -289,10 +292,27 @@ class _ConsensusClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             )
         return SerialExecutor() if n_threads == 1 else ThreadExecutor(int(n_threads))
 
-    def _observers(self) -> tuple[Observer, ...]:
-        if self.callbacks is None:
-            return ()
-        return tuple(self.callbacks)
+    def _observers(
+        self, data: MultiViewData, n_clusters: int
+    ) -> tuple[tuple[Observer, ...], str | None]:
+        """The callbacks; with a client, the one for its dashboard too, and the id of the run."""
+        observers = () if self.callbacks is None else tuple(self.callbacks)
+        if FitCallbacks.are_set(self):
+            observers = (*observers, FitCallbacks(self))
+        if self.client is None or self.solver == "paper":
+            return observers, None
+        from mscam_dask.monitor.dashboard.client import ClusterEvents
+
+        given = [one for one in observers if isinstance(one, ClusterEvents)]
+        events = next((one for one in given if one.serves(self.client)), None)
+        if events is None:
+            name = f"{type(self).__name__}, {data.n_samples} samples"
+            events = ClusterEvents(self.client, name=name)
+            observers = (*observers, events)
+        run_id = events.new_run(
+            views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters
+        )
+        return observers, run_id
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -381,7 +401,12 @@ class MSCAM(_ConsensusClustering):
     client : distributed.Client, optional
         Run on this Dask cluster, with the same result.
     callbacks : sequence of callable, optional
-        Called with each event of `mscam_dask.model.records` as it happens.
+        Called with each event of `mscam_dask.model.records` as it happens: `FitStarted`,
+        `SelectionEnded`, an `OuterRecord` for each outer iteration, `FitEnded` or `FitFailed`.
+        Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
+        `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
+        page of the fit without any. What a callback raises ends the fit. Callbacks of
+        scikit-learn (1.9 and later) go to `set_callbacks` instead.
     checkpointer : Checkpointer, optional
         Keeps the state after each outer iteration, and may have one to go on from, such as
         ``mscam_dask.data.checkpoint.CheckpointStore(directory)``. It needs a fixed

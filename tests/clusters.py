@@ -24,13 +24,13 @@ def local_client(
     n_workers: int, *, threads_per_worker: int = 1, processes: bool = True, **options: Any
 ) -> Iterator[Client]:
     """A client of a new cluster; `options` go to LocalCluster."""
+    options = {"protocol": "tcp", "dashboard_address": "127.0.0.1:0"} | options
     with (
         LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=n_workers,
             threads_per_worker=threads_per_worker,
             processes=processes,
-            host="127.0.0.1" if processes else None,  # in one process there is no address
-            dashboard_address="127.0.0.1:0",
+            host="127.0.0.1",
             **options,
         ) as cluster,
         # as the default client it would change how xarray and Dask behave in other tests

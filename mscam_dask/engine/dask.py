@@ -7,6 +7,7 @@ are released, and nothing is scattered: what a lost worker held is computed agai
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +15,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import dask.config
-from distributed import KilledWorker, span, wait
+from dask.base import annotate, get_annotations
+from distributed import KilledWorker, wait
 from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
 from distributed.comm.core import CommClosedError
 
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.local import PinnedBlas
+from mscam_dask.engine.sizes import make_measurable
 from mscam_dask.errors import NoWorkersError, SchedulerLostError, WorkerLostError
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ _GIB = 2.0**30
 
 # An exception may be that of a disk or a network; ours are the same when tried again.
 _RETRIES = 2
+
+# In the keys of these stages a view's name comes first, which may be a number.
+_OF_VIEWS_ONLY = frozenset({"encoder", "neutral_graphs", "view_embedding"})
 
 # How often a driver that waits looks whether there are workers left.
 _POLL_S = 2.0
@@ -48,6 +54,8 @@ class DaskExecutor:
         Connected; neither opened nor closed here.
     workers_timeout_s : float
         How long to wait for the first worker.
+    run_id : str, optional
+        Part of every key: a digit and eight characters of any kind but "-". By default random.
 
     Notes
     -----
@@ -55,12 +63,16 @@ class DaskExecutor:
     length of the fit, in worker processes for good.
     """
 
-    def __init__(self, client: Client, *, workers_timeout_s: float = 60.0) -> None:
+    def __init__(
+        self, client: Client, *, workers_timeout_s: float = 60.0, run_id: str | None = None
+    ) -> None:
         self._client = client
         self._workers_timeout_s = workers_timeout_s
-        self._run = f"0{uuid.uuid4().hex[:8]}"  # a leading digit keeps it out of key prefixes
+        # a leading digit keeps it out of key prefixes
+        self._run = run_id or f"0{uuid.uuid4().hex[:8]}"
         self._address = client.scheduler_info(n_workers=0)["address"]
-        self._keys: set[str] = set()
+        self._keys: set[tuple[str, str]] = set()
+        self._spans = _Spans(self._run)
         self._stack = contextlib.ExitStack()
 
     @property
@@ -110,12 +122,21 @@ class DaskExecutor:
         self._stack.close()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        """See `Executor.submit`. The stage becomes the key's prefix on the dashboard."""
-        stage, _, rest = key.partition("/")
-        name = self._unique(f"{stage}-{self._run}-{rest}")
-        with _translated(self._client), span("mscam", *_span_names(rest)):
+        """See `Executor.submit`.
+
+        The stage becomes the key's prefix on the dashboard; tasks of one stage in one outer
+        iteration are a group, and those of an iteration a span.
+        """
+        stage, _, name = key.partition("/")
+        first, _, rest = name.partition("/")
+        group = f"{stage}-{self._run}"
+        phase = _phase(stage, first)
+        if phase is not None:
+            group, name = f"{group}-{first}", rest
+        unique = self._unique(group, name)
+        with _translated(self._client), annotate(span=self._spans.at(phase)):
             return self._client.submit(
-                _run_pinned, function, *args, key=name, pure=False, retries=_RETRIES
+                _run_pinned, function, *args, key=unique, pure=False, retries=_RETRIES
             )
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
@@ -154,17 +175,22 @@ class DaskExecutor:
                     "checkpointed is intact"
                 )
 
-    def _unique(self, key: str) -> str:
-        """The key, with a number where it was given before: names of views may look like paths."""
-        name, count = key, 1
-        while name in self._keys:
+    def _unique(self, group: str, name: str) -> tuple[str, str]:
+        """The key, with a number where it was given before: names of views may look like paths.
+
+        The number comes before the name, whose end tells the dashboard the view.
+        """
+        key, count = (group, name), 1
+        while key in self._keys:
             count += 1
-            name = f"{key} #{count}"
-        self._keys.add(name)
-        return name
+            key = (group, f"#{count}/{name}")
+        self._keys.add(key)
+        return key
 
     def _worker_lost(self, error: KilledWorker) -> WorkerLostError:
-        task = str(error.task).replace(f"-{self._run}-", " ")
+        group, name = error.task if isinstance(error.task, tuple) else (error.task, "")
+        stage, _, first = str(group).partition(f"-{self._run}")
+        task = f"{stage} {'/'.join(part for part in (first.strip('-'), str(name)) if part)}"
         limit = self.memory_limit_bytes
         memory = f"the smallest worker's limit is {limit / _GIB:.1f} GiB" if limit else "no limit"
         return WorkerLostError(
@@ -205,12 +231,45 @@ def _scheduler_lost(reason: str) -> SchedulerLostError:
     )
 
 
-def _span_names(rest: str) -> tuple[str, ...]:
-    """Tasks of an outer iteration are grouped under it on the dashboard."""
-    iteration = rest.split("/", maxsplit=1)[0]
-    return (f"outer iteration {iteration}",) if iteration.isdigit() else ()
+def _phase(stage: str, first: str) -> str | None:
+    """What a key's first part after the stage names: an iteration, a setting, or neither."""
+    if stage in _OF_VIEWS_ONLY:
+        return None
+    if first.isdecimal():
+        return f"outer iteration {int(first) + 1}"
+    setting = re.fullmatch(r"setting-(\d+)", first)
+    return None if setting is None else f"setting {int(setting[1]) + 1}"
+
+
+class _Spans:
+    """The spans of a fit: one for each outer iteration, for what is before and what is after.
+
+    Notes
+    -----
+    `distributed.span` makes a new one each time it is entered; the dashboard would show one span
+    for each task.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = f"run {run}"
+        self._parents = (str(uuid.uuid4()), str(uuid.uuid4()))
+        self._ids: dict[str, str] = {}
+        self._on_the_way = False
+
+    def at(self, phase: str | None) -> dict[str, tuple[str, ...]]:
+        """Annotation of a task of an iteration or setting, or of what is around them."""
+        self._on_the_way |= phase is not None and phase.startswith("outer")
+        name = phase or ("result" if self._on_the_way else "set-up")
+        ids = (*self._parents, self._ids.setdefault(name, str(uuid.uuid4())))
+        around = get_annotations().get("span", {"name": (), "ids": ()})  # the caller's own
+        return {
+            "name": (*around["name"], "mscam", self._run, name),
+            "ids": (*around["ids"], *ids),
+        }
 
 
 def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
     PinnedBlas.pin_for_good()
-    return function(*args)
+    result = function(*args)
+    make_measurable(result)
+    return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,11 @@ from mscam_dask.engine.setup import Foundation, Prepared, anchor_space, lay_foun
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.errors import redacted
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import (
     FitEnded,
+    FitFailed,
     FitStarted,
     OuterRecord,
     SelectionEnded,
@@ -35,7 +37,7 @@ from mscam_dask.solvers.rank_control import Decision, RankControl
 
 __all__ = ["Event", "Observer", "run_fit"]
 
-Event = FitStarted | SelectionEnded | OuterRecord | FitEnded
+Event = FitStarted | SelectionEnded | OuterRecord | FitEnded | FitFailed
 Observer = Callable[[Event], None]
 """Called by the driver, in order, with each event of the fit."""
 
@@ -72,7 +74,7 @@ def run_fit(
         Entered and left here; the result does not depend on which one it is.
     observers : sequence of callable
         Called with `FitStarted`, `SelectionEnded`, one `OuterRecord` per outer iteration and
-        `FitEnded`; after a restart with those of earlier iterations once more.
+        `FitEnded` or `FitFailed`; after a restart with those of earlier iterations once more.
     checkpointer : Checkpointer, optional
         Gets the state after the selection and after each outer iteration. What it holds at the
         start is gone on from, to the same solution, bit for bit, that an undisturbed fit gives
@@ -95,7 +97,7 @@ def run_fit(
     trivial = _trivial(data.n_samples, candidates[0].n_clusters)
     journal = Journal(checkpointer if trivial is None else None, data, candidates)
     started = time.perf_counter()
-    with contextlib.ExitStack() as stack:
+    with _failure_told(observers, started), contextlib.ExitStack() as stack:
         stack.enter_context(executor)
         saved = journal.load()
         asked = candidates if saved is None else (saved.parameters,)
@@ -138,6 +140,20 @@ def run_fit(
         ),
     )
     return solution
+
+
+@contextlib.contextmanager
+def _failure_told(observers: Sequence[Observer], started: float) -> Iterator[None]:
+    """Let observers know that a fit ends with an error, Ctrl-C among them."""
+    try:
+        yield
+    except BaseException as error:
+        seconds = time.perf_counter() - started
+        _notify(
+            observers,
+            FitFailed(error=type(error).__name__, message=redacted(str(error)), seconds=seconds),
+        )
+        raise
 
 
 def _notify(observers: Sequence[Observer], event: Event) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 
 __all__ = [
     "FitEnded",
+    "FitFailed",
     "FitStarted",
     "OuterRecord",
     "PreparedRecord",
@@ -162,4 +163,22 @@ class FitEnded:
     status: str
     n_connected_components: int
     n_iterations: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class FitFailed:
+    """Sent once instead of `FitEnded`, before the error reaches the caller.
+
+    Attributes
+    ----------
+    error : str
+        Name of its type.
+    message : str
+    seconds : float
+        Since the fit began.
+    """
+
+    error: str
+    message: str
     seconds: float

@@ -1,7 +1,28 @@
-"""Watching a run: progress in the terminal or in logs, and its events as JSON lines.
+"""Watching a run: progress in the terminal or in logs, its events as JSON lines, the dashboard.
 
 Observers are callables that receive every event of a run in order: the steps of a pipeline
 (`events`) and the records of a fit (`mscam_dask.model.records`).
+
+The module is also a preload of Dask: ``dask scheduler --preload mscam_dask.monitor`` serves the
+page "mscam" from the start.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+__all__ = ["dask_setup"]
+
+
+def dask_setup(dask_scheduler: Scheduler) -> None:
+    """Serve page and metrics from this scheduler; called by Dask for ``--preload``."""
+    import logging
+
+    from mscam_dask.monitor.dashboard.plugin import install
+
+    problem = install(dask_scheduler)
+    if problem is not None:
+        logging.getLogger(__name__).warning("No page 'mscam' on the dashboard: %s", problem)

@@ -9,9 +9,9 @@ from typing import IO
 
 import msgspec
 
-from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.records import FitEnded, FitFailed, FitStarted, OuterRecord, SelectionEnded
 
-__all__ = ["Event", "FitResumed", "JsonLines", "StepEnded", "StepStarted"]
+__all__ = ["Event", "FitResumed", "JsonLines", "StepEnded", "StepStarted", "event_name"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +63,21 @@ class FitResumed:
     notes: tuple[str, ...] = ()
 
 
-Event = StepStarted | StepEnded | FitResumed | FitStarted | SelectionEnded | OuterRecord | FitEnded
+Event = (
+    StepStarted
+    | StepEnded
+    | FitResumed
+    | FitStarted
+    | SelectionEnded
+    | OuterRecord
+    | FitEnded
+    | FitFailed
+)
+
+
+def event_name(kind: type) -> str:
+    """Return an event's name in files and messages: ``FitStarted`` is "fit_started"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 class JsonLines:
@@ -80,7 +94,7 @@ class JsonLines:
 
     def __call__(self, event: Event) -> None:
         record = {
-            "event": re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower(),
+            "event": event_name(type(event)),
             "time": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
             **msgspec.to_builtins(event),
         }

@@ -41,11 +41,16 @@ class Pace:
     @property
     def at_most(self) -> str:
         """What the iterations left would take at the recent pace, if all of them are needed."""
-        assert self.started is not None
-        if not self._recent:
-            return "unknown"
+        seconds = self.at_most_s
+        return "unknown" if seconds is None else duration(seconds)
+
+    @property
+    def at_most_s(self) -> float | None:
+        """The same in seconds; None before the first iteration."""
+        if self.started is None or not self._recent:
+            return None
         left = self.started.max_outer_iter - self.n_done
-        return duration(left * sum(self._recent) / len(self._recent))
+        return left * sum(self._recent) / len(self._recent)
 
 
 def printable(text: str) -> str:

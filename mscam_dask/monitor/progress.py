@@ -1,4 +1,4 @@
-"""Progress of a run: live in a terminal, one line an iteration anywhere else."""
+"""Progress of a run: live in a terminal or notebook, one line an iteration anywhere else."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import datetime as dt
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Protocol, Self
 
-from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.records import FitEnded, FitFailed, FitStarted, OuterRecord, SelectionEnded
 from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
+from mscam_dask.monitor.notebook import NotebookProgress
 from mscam_dask.monitor.pace import (
     Pace,
     end_sentence,
@@ -22,7 +23,7 @@ from mscam_dask.monitor.terminal import TerminalProgress
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["PlainProgress", "Progress", "TerminalProgress", "progress_on"]
+__all__ = ["NotebookProgress", "PlainProgress", "Progress", "TerminalProgress", "progress_on"]
 
 
 class Progress(Protocol):
@@ -43,7 +44,18 @@ class Progress(Protocol):
 
 
 def progress_on(console: Console) -> Progress:
-    """Return live progress for a terminal, plain lines for a file, a pipe or a dumb terminal."""
+    """Return live progress for a terminal or a notebook, plain lines for anything else.
+
+    Anything else is a file, a pipe or a terminal that cannot redraw.
+
+    Examples
+    --------
+    >>> from rich.console import Console
+    >>> from mscam_dask import MSCAM
+    >>> model = MSCAM(n_clusters=10, callbacks=[progress_on(Console())])
+    """
+    if console.is_jupyter:
+        return NotebookProgress()
     if console.is_terminal and not console.is_dumb_terminal:
         return TerminalProgress(console)
     return PlainProgress(console.file)
@@ -102,6 +114,8 @@ class PlainProgress:
                 )
             case FitEnded():
                 self._write(f"fit: {end_sentence(event)} ({event.seconds:.1f} s)")
+            case FitFailed():
+                self._write(f"fit: failed after {event.seconds:.1f} s: {event.error}")
 
     def _write(self, line: str) -> None:
         self._stream.write(f"{dt.datetime.now().astimezone():%H:%M:%S} {printable(line)}\n")

@@ -7,7 +7,7 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.records import FitEnded, FitFailed, FitStarted, OuterRecord, SelectionEnded
 from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
 from mscam_dask.monitor.pace import (
     Pace,
@@ -95,6 +95,10 @@ class TerminalProgress:
                 if not self._entered:
                     self._done("fit", end_sentence(event), event.seconds, ())
                     self._step = None
+                    self._stop()
+            case FitFailed():
+                self._pace.started = None
+                if not self._entered:
                     self._stop()
 
     def _start(self) -> None:

@@ -19,10 +19,14 @@ from mscam_dask.pipeline.settings import ExecutionTable
 if TYPE_CHECKING:
     from distributed import Client, Security
 
+    from mscam_dask.engine.fit import Observer
+
 __all__ = [
     "OpenCluster",
     "check_workers",
+    "observers_of",
     "open_cluster",
+    "page_of",
     "smallest_memory_bytes",
 ]
 
@@ -210,6 +214,34 @@ def _security(execution: ExecutionTable) -> Security | None:
     return Security(  # type: ignore[no-untyped-call]
         require_encryption=True, **{key: value for key, value in given.items() if value}
     )
+
+
+def page_of(cluster: OpenCluster) -> tuple[str, tuple[str, ...]]:
+    """Have the run shown on the cluster's dashboard.
+
+    Returns
+    -------
+    address : str
+        Of our page, or of the dashboard, or why there is neither.
+    notes : tuple of str
+        Why our page is not there although there is a dashboard.
+    """
+    from mscam_dask.monitor.dashboard.client import ensure_page
+    from mscam_dask.monitor.dashboard.plugin import page_address
+
+    if cluster.client is None or cluster.dashboard is None:
+        return "none (pip install 'mscam-dask[dashboard]')", ()
+    problem = ensure_page(cluster.client, log=False)
+    if problem is None:
+        return page_address(cluster.dashboard), ()
+    return cluster.dashboard, (f"The dashboard has no page of this run: {problem}.",)
+
+
+def observers_of(cluster: OpenCluster, name: str) -> tuple[Observer, ...]:
+    """Return what sends a run's events to the cluster's dashboard and metrics under a name."""
+    from mscam_dask.monitor.dashboard.client import ClusterEvents
+
+    return () if cluster.client is None else (ClusterEvents(cluster.client, name=name),)
 
 
 def check_workers(cluster: OpenCluster, paths: Sequence[Path]) -> None:

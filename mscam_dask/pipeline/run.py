@@ -20,7 +20,7 @@ from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.model.solution import Solution
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepEnded, StepStarted
 from mscam_dask.pipeline import steps
-from mscam_dask.pipeline.cluster import check_workers, open_cluster
+from mscam_dask.pipeline.cluster import check_workers, observers_of, open_cluster, page_of
 from mscam_dask.pipeline.execution import check_execution
 from mscam_dask.pipeline.record import (
     ErrorRecord,
@@ -328,8 +328,8 @@ class _Run:
                 with self._step("start") as said:
                     cluster = stack.enter_context(open_cluster(settings.execution))
                     check_workers(cluster, [opened.store])
-                    dashboard = cluster.dashboard or "none (pip install 'mscam-dask[dashboard]')"
-                    said.summary = f"{cluster.description}, dashboard {dashboard}"
+                    page, said.notes = page_of(cluster)
+                    said.summary = f"{cluster.description}, dashboard {page}"
             self._update(executor=cluster.description)
             with self._step("cluster") as said:
                 solution, notes = steps.cluster(
@@ -337,7 +337,7 @@ class _Run:
                     settings.cluster,
                     client=cluster.client,
                     n_threads=settings.execution.threads,
-                    observers=self._observers,
+                    observers=(*self._observers, *observers_of(cluster, settings.name)),
                     checkpointer=_Checkpoints(self),
                 )
                 fit = steps.fit_record(solution, settings.cluster)

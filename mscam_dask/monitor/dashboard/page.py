@@ -1,0 +1,356 @@
+"""The document behind one browser window: what is drawn of which run, and when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from bokeh.layouts import column
+from bokeh.models import Column, InlineStyleSheet
+from bokeh.models.ui import UIElement
+from bokeh.models.widgets import Div, Select
+
+from mscam_dask.model.records import FitEnded, FitFailed, OuterRecord, ViewRecord
+from mscam_dask.monitor.dashboard.plots import Cell, Line, LinePlot, WorkPlot
+from mscam_dask.monitor.dashboard.style import (
+    ACCENT,
+    GRID_CSS,
+    INK,
+    Mark,
+    legend_html,
+    mark_of,
+    page_css,
+)
+from mscam_dask.monitor.pace import (
+    duration,
+    end_sentence,
+    fit_sentence,
+    printable,
+    setting_sentence,
+)
+from mscam_dask.monitor.runs import Run, Runs, Work, shortened, view_shares
+
+if TYPE_CHECKING:
+    from bokeh.document import Document
+
+__all__ = ["Page", "serve"]
+
+_EVERY_MS = 500
+_NEWEST = "newest"
+_PLAIN = Mark(INK, (), "circle")
+
+_EMPTY = """<div class="head empty"><h1>No run yet</h1>
+<p>Clusterings on this Dask cluster appear here by themselves as soon as they begin:</p>
+<p><code>MSCAM(n_clusters=10, client=client).fit(views)</code><br>
+<code>mscam-dask run pipeline.toml --scheduler tcp://...</code></p></div>"""
+
+_WORDS = {
+    "preparing": "preparing",
+    "running": "running",
+    "ended": "ended",
+    "failed": "failed",
+    "lost": "lost",
+}
+
+
+def serve(runs: Runs, extra: dict[str, Any], doc: Document) -> None:
+    """Draw the page into a new document and keep it up to date as long as it is open."""
+    from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+
+    request: Any = getattr(doc.session_context, "request", None)
+    arguments = {} if request is None else request.arguments
+    page = Page(runs, run_id=b"".join(arguments.get("run", [b""])[:1]).decode("utf-8", "replace"))
+    doc.title = "Dask: mscam"
+    doc.template = env.get_template("simple.html")
+    doc.template_variables.update(extra)
+    doc.theme = BOKEH_THEME
+    doc.add_root(page.root)
+    page.update()
+    weak = ref(page)
+
+    def update() -> None:
+        living = weak()
+        if living is not None:
+            living.update()
+
+    doc.add_periodic_callback(update, _EVERY_MS)
+    doc.on_session_destroyed(lambda _: page.close())
+
+
+class Page:
+    """Widgets and plots of one browser window.
+
+    Parameters
+    ----------
+    runs : Runs
+        Read at every update; never changed.
+    run_id : str
+        The run to show; the newest one if it is unknown.
+    """
+
+    def __init__(self, runs: Runs, *, run_id: str = "") -> None:
+        self._runs = runs
+        self._wanted = run_id if run_id in runs.by_id else _NEWEST
+        self._drawn: tuple[str, int] | None = None
+        self._listed = -1
+        sheet = InlineStyleSheet(css=page_css)
+        # no TeX: what stands between dollar signs in a name is not a formula
+        wide: dict[str, Any] = {"sizing_mode": "stretch_width", "disable_math": True}
+        self._head = Div(name="head", stylesheets=[sheet], **wide)
+        self._legend = Div(name="legend", stylesheets=[sheet], **wide)
+        self._select = Select(title="Run", name="run", width=420, value=self._wanted)
+        self._select.on_change("value", self._choose)
+        self._plots: tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...] = _plots()
+        self._work = WorkPlot("Views on workers", name="work")
+        # each in a box of its own: in one box Bokeh would align the frames of all
+        self._boxes = {
+            figure: column(figure, sizing_mode="stretch_width")
+            for figure in (*(plot.figure for plot, _ in self._plots), self._work.figure)
+        }
+        self._grid = Column(
+            sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=GRID_CSS)]
+        )
+        self.root = Column(
+            children=[self._select, self._head, self._legend, self._grid],
+            sizing_mode="stretch_width",
+            styles={"padding": "8px 14px 30px", "gap": "10px", "box-sizing": "border-box"},
+            name="mscam",
+        )
+
+    def close(self) -> None:
+        """Forget the runs: the window is closed."""
+        self._runs = Runs()
+
+    def _choose(self, attribute: str, old: str, new: str) -> None:
+        self._wanted = new
+        self.update()
+
+    @property
+    def run(self) -> Run | None:
+        """The run that is shown."""
+        runs = self._runs.by_id
+        if self._wanted in runs:
+            return runs[self._wanted]
+        return next(reversed(runs.values())) if runs else None
+
+    def update(self) -> None:
+        """Show what has changed since the last time; cheap when nothing has."""
+        if self._listed != self._runs.version:
+            self._listed = self._runs.version
+            self._list_runs()
+        run = self.run
+        self._select.visible = self._legend.visible = run is not None
+        if run is None:
+            self._head.text = _EMPTY
+            return
+        self._head.text = head_html(run, now=time.time())
+        if self._drawn != (run.run_id, run.version):
+            self._drawn = (run.run_id, run.version)
+            self._draw(run)
+
+    def _list_runs(self) -> None:
+        entries: list[str | tuple[Any, str]] = [(_NEWEST, "the newest run, as they come")]
+        for run in reversed(self._runs.by_id.values()):
+            clock = time.strftime("%H:%M:%S", time.localtime(run.arrived))
+            entries.append((run.run_id, f"{printable(run.name)}, {clock}, {run.state}"))
+        self._select.options = entries
+        if self._wanted not in self._runs.by_id:
+            self._wanted = _NEWEST
+        self._select.value = self._wanted
+
+    def _draw(self, run: Run) -> None:
+        hidden = len(run.announced.views) - len(run.views)
+        self._legend.text = legend_html([printable(v) for v in run.views], n_hidden=hidden)
+        shown = [plot.figure for plot, lines in self._plots if plot.draw(lines(run))]
+        if self._draw_work(run):
+            shown.append(self._work.figure)
+        boxes: list[UIElement] = [self._boxes[figure] for figure in shown]
+        if self._grid.children != boxes:  # axes without a point on them say nothing
+            self._grid.children = boxes
+
+    def _draw_work(self, run: Run) -> bool:
+        busy = set(run.busy.values())
+        pairs = sorted({*run.work, *busy})
+        workers = sorted({worker for worker, _ in pairs})
+        views = _distinct(run.views)
+        names = _short_addresses(workers)
+        cells = [
+            Cell(names[pair[0]], views[pair[1]], run.work.get(pair, Work()), pair in busy)
+            for pair in pairs
+        ]
+        return self._work.draw(cells, workers=list(names.values()), views=list(views.values()))
+
+
+def _plots() -> tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...]:
+    """Every plot over outer iterations, with what it shows of a run."""
+    return (
+        (
+            LinePlot("Components found (dashed: asked for)", "components", name="components"),
+            _components,
+        ),
+        (
+            LinePlot("Graph weight along the path", "λ", name="weight", log=True, number="0.[000]"),
+            lambda run: _of_run("λ", run, lambda record: record.graph_weight),
+        ),
+        (
+            LinePlot("Score of the clusters, label-free", "nats", name="score"),
+            lambda run: _of_run("score", run, lambda record: record.score),
+        ),
+        (
+            LinePlot("Primal residual by view", "‖F - W‖ / √c", name="primal", log=True),
+            lambda run: _of_views(run, lambda view, _: view.primal_residual),
+        ),
+        (
+            LinePlot("Dual residual by view", "‖ΔF‖ / √c", name="dual", log=True),
+            lambda run: _of_views(run, lambda view, _: view.dual_residual),
+        ),
+        (
+            LinePlot("Objective, terms of each view", "objective", name="objective"),
+            lambda run: _of_views(run, lambda view, _: view.objective),
+        ),
+        (
+            LinePlot(
+                "View contributions",
+                "share of the score",
+                name="shares",
+                number="0%",
+                from_zero=True,
+            ),
+            lambda run: _of_views(run, lambda view, record: view_shares(record)[view.view]),
+        ),
+        (
+            LinePlot("Sub-solve of each view: time", "seconds", name="seconds", from_zero=True),
+            lambda run: _of_tasks(run, lambda seconds, _: seconds),
+        ),
+        (
+            LinePlot(
+                "Sub-solve of each view: data",
+                "MiB read and returned",
+                name="bytes",
+                from_zero=True,
+            ),
+            lambda run: _of_tasks(run, lambda _, n_bytes: n_bytes / 2**20),
+        ),
+    )
+
+
+def _components(run: Run) -> list[Line]:
+    """Components found, and a level line at the clusters asked for."""
+    (found,) = _of_run("found", run, lambda record: record.n_connected_components)
+    asked = [run.announced.n_clusters] * len(found.iterations)
+    level = Line("asked for", Mark(ACCENT, (8, 4), "circle"), found.iterations, asked, dotted=False)
+    return [level, found]
+
+
+def _of_run(name: str, run: Run, value: Callable[[OuterRecord], float]) -> list[Line]:
+    return [
+        Line(
+            name,
+            _PLAIN,
+            [record.iteration + 1 for record in run.outer],
+            [value(record) for record in run.outer],
+        )
+    ]
+
+
+def _of_views(run: Run, value: Callable[[ViewRecord, OuterRecord], float]) -> list[Line]:
+    lines = []
+    for index, name in enumerate(run.views):
+        records = [
+            (outer.iteration + 1, value(view, outer))
+            for outer in run.outer
+            for view in outer.views
+            if view.view == name
+        ]
+        lines.append(
+            Line(
+                printable(name),
+                mark_of(index),
+                [iteration for iteration, _ in records],
+                [number for _, number in records],
+            )
+        )
+    return lines
+
+
+def _of_tasks(run: Run, value: Callable[[float, int], float]) -> list[Line]:
+    return [
+        Line(
+            printable(name),
+            mark_of(index),
+            [task.iteration + 1 for task in tasks],
+            [value(task.seconds, task.n_bytes) for task in tasks],
+        )
+        for index, (name, tasks) in enumerate(run.view_tasks.items())
+    ]
+
+
+def head_html(run: Run, *, now: float) -> str:
+    """Return what is said of a run in words and large numbers; everything in it is escaped."""
+    started, selection = run.started, run.selection
+    said = [fit_sentence(started)] if started is not None else []
+    if selection is not None and selection.settings:
+        said.append(setting_sentence(selection))
+    if isinstance(run.end, FitEnded):
+        said.append(end_sentence(run.end))
+    if run.state == "preparing":
+        said.append("preparing views and choosing a setting")
+    if run.state == "lost":
+        said.append("the program that drove it is gone, how it ended is not known here")
+    last = run.outer[-1] if run.outer else None
+    most = f" of at most {started.max_outer_iter}" if started is not None else ""
+    tiles = [
+        (_WORDS[run.state], "state"),
+        (f"{last.iteration + 1 if last else 0}{most}", "outer iterations"),
+        _components_tile(run),
+        (f"{last.graph_weight:.4g}" if last else "-", "graph weight λ"),
+        (f"{last.score:.4f}" if last else "-", "score (nats)"),
+        (duration(run.seconds(now)), "elapsed (h:mm:ss)"),
+    ]
+    if run.going:
+        tiles.append((run.pace.at_most, "to go, at most"))
+    if run.n_failed_tasks:
+        tiles.append((str(run.n_failed_tasks), "failed tasks"))
+    boxes = "".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
+        for value, label in tiles
+    )
+    end = ""
+    if isinstance(run.end, FitFailed):
+        message = shortened(run.end.message) if len(run.end.message) > 2000 else run.end.message
+        end = f'<p class="bad"><b>{escape(run.end.error)}</b>: {escape(printable(message))}</p>'
+    return (
+        f'<div class="head"><h1>{escape(printable(run.name))}</h1>'
+        f"<p>{escape('; '.join(said) or 'just begun')}, run {escape(run.run_id)}</p>"
+        f'<div class="tiles">{boxes}</div>{end}</div>'
+    )
+
+
+def _components_tile(run: Run) -> tuple[str, str]:
+    asked = run.announced.n_clusters
+    if isinstance(run.end, FitEnded):
+        return f"{run.end.n_connected_components} of {asked}", "components of the result"
+    found = run.outer[-1].n_connected_components if run.outer else "-"
+    return f"{found} of {asked}", "components found"
+
+
+def _distinct(views: Sequence[str]) -> dict[str, str]:
+    """Names for an axis: short, printable, and no two alike."""
+    names: dict[str, str] = {}
+    for index, view in enumerate(views):
+        text = printable(view)
+        short = text if len(text) <= 28 else f"{text[:27]}…"
+        names[view] = short if short not in names.values() else f"{short} #{index + 1}"
+    return names
+
+
+def _short_addresses(workers: Sequence[str]) -> dict[str, str]:
+    """Addresses without the protocol, and without the host when all have the same."""
+    bare = {worker: worker.partition("://")[2] or worker for worker in workers}
+    hosts = {address.rpartition(":")[0] for address in bare.values()}
+    if len(hosts) != 1:
+        return bare
+    return {worker: address[len(next(iter(hosts))) :] for worker, address in bare.items()}

@@ -1,0 +1,261 @@
+"""The plots of the page: lines over outer iterations, and who works on which view."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from bokeh.models import (
+    BasicTicker,
+    BasicTickFormatter,
+    ColumnDataSource,
+    DataRange1d,
+    FactorRange,
+    HoverTool,
+    LinearColorMapper,
+    LogTicker,
+    NumeralTickFormatter,
+)
+from bokeh.models.annotations import ColorBar, Title
+from bokeh.palettes import Cividis256
+from bokeh.plotting import figure
+
+from mscam_dask.monitor.dashboard.style import ACCENT, INK, MUTED, Mark
+from mscam_dask.monitor.runs import Work
+
+__all__ = ["Cell", "Line", "LinePlot", "WorkPlot"]
+
+_HEIGHT = 250
+_FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """One curve: outer iterations from 1, and a value for each, dotted unless told otherwise."""
+
+    name: str
+    mark: Mark
+    iterations: Sequence[int]
+    values: Sequence[float]
+    dotted: bool = True
+
+
+class LinePlot:
+    """Curves over the outer iterations.
+
+    Parameters
+    ----------
+    title, unit
+        Above the plot and at its vertical axis.
+    name
+        Of the model, for tests and links.
+    log
+        Logarithmic vertical axis; values that are not positive are left out.
+    number
+        Format of the values, of Bokeh's NumeralTickFormatter; by default short numbers.
+    from_zero
+        Let the vertical axis begin at zero, so that heights can be compared.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        unit: str,
+        *,
+        name: str,
+        log: bool = False,
+        number: str | None = None,
+        from_zero: bool = False,
+    ) -> None:
+        self._log = log
+        self._lines = ColumnDataSource(
+            {"xs": [], "ys": [], "color": [], "dash": [], "line": []}, name=f"{name}-lines"
+        )
+        self._points = ColumnDataSource(
+            {"x": [], "y": [], "color": [], "marker": [], "line": []}, name=f"{name}-points"
+        )
+        self.figure = figure(
+            title=title,
+            name=name,
+            height=_HEIGHT,
+            sizing_mode="stretch_width",
+            y_axis_type="log" if log else "linear",
+            y_range=DataRange1d(start=0.0) if from_zero else DataRange1d(),
+            x_axis_label="outer iteration",
+            y_axis_label=unit,
+            tools="xpan,xwheel_zoom,box_zoom,reset,save",
+            toolbar_location="right",
+            output_backend="canvas",
+        )
+        self.figure.multi_line(
+            "xs", "ys", source=self._lines, line_color="color", line_dash="dash", line_width=2
+        )
+        points = self.figure.scatter(
+            "x", "y", source=self._points, color="color", marker="marker", size=6
+        )
+        shown = "@y" if number is None else f"@y{{{number}}}"
+        self.figure.add_tools(
+            HoverTool(
+                renderers=[points],
+                tooltips=[("", "@line"), ("iteration", "@x"), (unit, shown)],
+            )
+        )
+        self.figure.xaxis.ticker = BasicTicker(min_interval=1)
+        self.figure.xaxis.formatter = BasicTickFormatter(use_scientific=False)
+        if log:
+            self.figure.yaxis.ticker = LogTicker(desired_num_ticks=3)
+            self.figure.yaxis.formatter = BasicTickFormatter(precision=1, power_limit_low=-2)
+        if number is not None:
+            self.figure.yaxis.formatter = NumeralTickFormatter(format=number)
+        _plain(self.figure)
+
+    def draw(self, lines: Sequence[Line]) -> bool:
+        """Show these curves instead of the ones before; whether there was anything to show."""
+        drawn = [(line, self._pairs(line)) for line in lines]
+        if not any(pairs for _, pairs in drawn):
+            return False
+        self._lines.data = {
+            "xs": [[x for x, _ in pairs] for _, pairs in drawn],
+            "ys": [[y for _, y in pairs] for _, pairs in drawn],
+            "color": [line.mark.color for line in lines],
+            "dash": [list(line.mark.dash) for line in lines],
+            "line": [line.name for line in lines],
+        }
+        points = [(line, x, y) for line, pairs in drawn if line.dotted for x, y in pairs]
+        self._points.data = {
+            "x": [x for _, x, _ in points],
+            "y": [y for _, _, y in points],
+            "color": [line.mark.color for line, _, _ in points],
+            "marker": [line.mark.marker for line, _, _ in points],
+            "line": [line.name for line, _, _ in points],
+        }
+        return True
+
+    def _pairs(self, line: Line) -> list[tuple[int, float]]:
+        """The points that the axis can show."""
+        return [
+            (x, float(y))
+            for x, y in zip(line.iterations, line.values, strict=True)
+            if math.isfinite(y) and (y > 0.0 or not self._log)
+        ]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cell:
+    """One view on one worker."""
+
+    worker: str
+    view: str
+    work: Work
+    busy: bool
+
+
+class WorkPlot:
+    """Views by workers: the shade is the time spent, a frame says that it works on it now."""
+
+    def __init__(self, title: str, *, name: str) -> None:
+        self._cells = ColumnDataSource(
+            {"worker": [], "view": [], "seconds": [], "tasks": [], "mib": [], "now": []},
+            name=f"{name}-cells",
+        )
+        self._busy = ColumnDataSource({"worker": [], "view": []}, name=f"{name}-busy")
+        self._mapper = LinearColorMapper(palette=Cividis256[::-1], low=0.0, high=1.0)
+        self._workers, self._views = FactorRange(), FactorRange()
+        self.figure = figure(
+            title=title,
+            name=name,
+            height=_HEIGHT,
+            sizing_mode="stretch_width",
+            x_range=self._workers,
+            y_range=self._views,
+            x_axis_label="worker (framed: working now)",
+            y_axis_label="view",
+            tools="save",
+            toolbar_location="right",
+        )
+        cells = self.figure.rect(
+            "worker",
+            "view",
+            width=0.94,
+            height=0.9,
+            source=self._cells,
+            line_color=None,
+            fill_color={"field": "seconds", "transform": self._mapper},
+        )
+        self.figure.rect(
+            "worker",
+            "view",
+            width=0.94,
+            height=0.9,
+            source=self._busy,
+            fill_color=None,
+            line_color=ACCENT,
+            line_width=4,
+        )
+        self.figure.add_layout(
+            ColorBar(
+                color_mapper=self._mapper,
+                title="seconds",
+                width=10,
+                padding=4,
+                background_fill_color=None,
+            ),
+            "right",
+        )
+        self.figure.add_tools(
+            HoverTool(
+                renderers=[cells],
+                tooltips=[
+                    ("view", "@view"),
+                    ("worker", "@worker"),
+                    ("tasks", "@tasks"),
+                    ("computed", "@seconds{0.00} s"),
+                    ("read and returned", "@mib{0,0.0} MiB"),
+                    ("now", "@now"),
+                ],
+            )
+        )
+        _plain(self.figure)
+        self.figure.grid.visible = False
+
+    def draw(self, cells: Sequence[Cell], *, workers: Sequence[str], views: Sequence[str]) -> bool:
+        """Show these cells, the first view uppermost; whether there was anything to show."""
+        if not cells:
+            return False
+        self._workers.factors = list(workers)
+        self._views.factors = list(views)[::-1]
+        self.figure.height = max(_HEIGHT, 90 + 22 * len(views))
+        self.figure.xaxis.major_label_orientation = 0.35 if len(workers) > 3 else 0.0
+        self._mapper.high = max([1e-3, *(cell.work.seconds for cell in cells)])
+        self._cells.data = {
+            "worker": [cell.worker for cell in cells],
+            "view": [cell.view for cell in cells],
+            "seconds": [cell.work.seconds for cell in cells],
+            "tasks": [cell.work.n_tasks for cell in cells],
+            "mib": [cell.work.n_bytes / 2**20 for cell in cells],
+            "now": ["working" if cell.busy else "idle" for cell in cells],
+        }
+        self._busy.data = {
+            "worker": [cell.worker for cell in cells if cell.busy],
+            "view": [cell.view for cell in cells if cell.busy],
+        }
+        return True
+
+
+def _plain(plot: figure) -> None:
+    """Legible type, quiet frame."""
+    assert isinstance(plot.title, Title)
+    plot.title.text_font = plot.axis.axis_label_text_font = _FONT
+    plot.axis.major_label_text_font = _FONT
+    plot.title.text_font_size = "14px"
+    plot.title.text_color = plot.axis.axis_label_text_color = INK
+    plot.axis.axis_label_text_font_size = plot.axis.major_label_text_font_size = "12px"
+    plot.axis.axis_label_text_font_style = "normal"
+    plot.axis.major_label_text_color = INK
+    plot.axis.axis_line_color = plot.axis.minor_tick_line_color = None
+    plot.axis.major_tick_line_color = MUTED
+    plot.outline_line_color = "#c3cad3"
+    plot.grid.grid_line_color = "#e6e9ed"
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True

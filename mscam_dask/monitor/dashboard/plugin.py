@@ -1,0 +1,167 @@
+"""What runs inside the scheduler: a plugin that keeps the runs, and the page that shows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from distributed import SchedulerPlugin
+
+from mscam_dask.monitor.runs import Run, Runs, ViewTask
+
+if TYPE_CHECKING:
+    from bokeh.document import Document
+    from distributed import Scheduler
+
+__all__ = ["NO_DASHBOARD", "PLUGIN", "TOPIC", "MonitorPlugin", "install", "page_address"]
+
+PLUGIN = "mscam"
+TOPIC = "mscam"
+NO_DASHBOARD = "the scheduler runs without a dashboard"
+_PATH = "/mscam"
+_SOLVE = "sub_solve"
+
+
+def install(dask_scheduler: Scheduler) -> str | None:
+    """Keep runs, serve page and metrics from this scheduler; once, however often it is called.
+
+    Returns
+    -------
+    str or None
+        Why there is no page; None when there is one.
+    """
+    plugin = dask_scheduler.plugins.get(PLUGIN)
+    if not isinstance(plugin, MonitorPlugin):
+        plugin = MonitorPlugin(dask_scheduler)
+        dask_scheduler.add_plugin(plugin, name=PLUGIN)
+    return plugin.problem
+
+
+def page_address(dashboard_link: str) -> str:
+    """Return the page's address beside the dashboard's (".../status")."""
+    return dashboard_link.rpartition("/")[0] + _PATH
+
+
+class MonitorPlugin(SchedulerPlugin):
+    """Keeps what drivers and workers tell of the runs, as long as the scheduler lives.
+
+    Parameters
+    ----------
+    scheduler : distributed.Scheduler
+
+    Attributes
+    ----------
+    runs : Runs
+    problem : str or None
+        Why there is no page.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.runs = Runs()
+        self._page: Any = None
+        self.problem = self._serve_page()
+        self._unregister = self._register_metrics()
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Take in what a driver sent."""
+        if topic == TOPIC:
+            self.runs.message(msg, now=time.time())
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        """Do not wait for the runs of a driver that is gone."""
+        self.runs.client_left(client)
+
+    def transition(
+        self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str, **kwargs: Any
+    ) -> None:
+        """Follow the tasks of our runs; all others cost a look at their key."""
+        if start != "processing" and finish != "processing":
+            return
+        stage, run, name = self._ours(key)
+        if run is None:
+            return
+        if finish == "erred":
+            self.runs.task_failed(run, stage)
+        view = run.view_of(name)
+        if view is None:
+            return
+        if finish == "processing":
+            worker = self._scheduler.tasks[key].processing_on
+            if worker is not None:
+                run.task_began(key, view, worker.address)
+            return
+        run.task_left(key)
+        if finish == "memory":
+            iteration = str(key[0]).rpartition("-")[2]
+            done = self._done(key, kwargs, int(iteration) if iteration.isdigit() else -1)
+            run.task_done(view, done, is_solve=stage == _SOLVE and iteration.isdigit())
+
+    def _ours(self, key: Any) -> tuple[str, Run | None, str]:
+        """Stage, run and name in the key of a task of `DaskExecutor`."""
+        if type(key) is not tuple or len(key) != 2:
+            return "", None, ""
+        stage, _, rest = str(key[0]).partition("-")
+        return stage, self.runs.by_id.get(rest.partition("-")[0]), str(key[1])
+
+    def _done(self, key: Any, reported: dict[str, Any], iteration: int) -> ViewTask:
+        task = self._scheduler.tasks[key]
+        read = sum(dependency.get_nbytes() for dependency in task.dependencies)
+        computing = [
+            phase["stop"] - phase["start"]
+            for phase in reported.get("startstops") or ()
+            if phase["action"] == "compute"
+        ]
+        return ViewTask(
+            iteration=iteration,
+            worker=str(reported.get("worker", "")),
+            seconds=sum(computing),
+            n_bytes=read + int(reported.get("nbytes") or 0),
+        )
+
+    async def close(self) -> None:
+        """Take page and metrics away with the scheduler."""
+        self._unregister()
+        if self._page is not None:
+            self._scheduler.http_application.applications.remove(self._page)
+            self._page.stop()
+            self._page = None
+
+    def _serve_page(self) -> str | None:
+        """Add a Bokeh application beside the dashboard's own; None, or why that is not possible."""
+        if find_spec("bokeh") is None:
+            return "bokeh is not installed where the scheduler runs: pip install 'mscam-dask[dashboard]'"
+        applications = self._scheduler.http_application.applications
+        prefixes = [app.prefix for app in applications if hasattr(app, "app_paths")]
+        if not prefixes:
+            return NO_DASHBOARD
+        from distributed.dashboard.core import BokehApplication
+        from distributed.dashboard.scheduler import template_variables
+        from tornado.ioloop import IOLoop
+
+        from mscam_dask.monitor.dashboard.page import serve
+
+        variables = template_variables(self._scheduler)
+        if PLUGIN not in variables["pages"]:
+            variables["pages"].append(PLUGIN)  # the navigation of every page reads this list
+
+        def document(_: Scheduler, extra: dict[str, Any], doc: Document) -> None:
+            serve(self.runs, extra, doc)
+
+        self._page = BokehApplication(  # type: ignore[no-untyped-call]
+            {_PATH: document}, self._scheduler, prefix=prefixes[0], template_variables=variables
+        )
+        self._scheduler.http_application.add_application(self._page)
+        self._page.initialize(IOLoop.current())
+        self._page.start()
+        return None
+
+    def _register_metrics(self) -> Callable[[], None]:
+        """Add our numbers to the scheduler's /metrics; returns what takes them away again."""
+        if find_spec("prometheus_client") is None:
+            return lambda: None
+        from mscam_dask.monitor.dashboard.metrics import attach
+
+        return attach(self.runs)

@@ -1,0 +1,48 @@
+"""How a fit reads on Dask's own pages: groups and spans of tasks, and sizes of results."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from mscam_dask import MSCAM
+from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.engine.sizes import n_bytes
+from tests.clusters import local_client
+
+
+def test_one_span_for_each_outer_iteration_and_for_what_is_around_them() -> None:
+    data = subspace_mixture(120, 4, (5, 6), rng=np.random.default_rng(3), separation=2.0, noise=0.4)
+    with local_client(1, processes=False) as client:
+        model = MSCAM(n_clusters=4, client=client).fit(data)
+        spans = client.cluster.scheduler.extensions["spans"]  # type: ignore[union-attr]
+        names = [span.name for span in spans.spans.values()]
+        groups = {group.name for span in spans.spans.values() for group in span.groups}
+    run = next(name[1] for name in names if len(name) == 2)
+    leaves = [name[2] for name in names if len(name) == 3]
+    assert len(names) == len(set(names))
+    assert all(name[:2] == ("mscam", run) for name in names if len(name) == 3)
+    expected = [f"outer iteration {number + 1}" for number in range(model.n_iter_)]
+    assert [leaf for leaf in leaves if leaf.startswith("outer")] == expected
+    assert {"set-up", "setting 1", "setting 2", "setting 3", "result"} <= set(leaves)
+    assert f"sub_solve-{run.removeprefix('run ')}-0" in groups
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inner:
+    matrix: csr_array[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outer:
+    array: np.ndarray[tuple[int], np.dtype[np.float64]]
+    inner: tuple[Inner, ...]
+
+
+def test_the_size_of_a_result_is_that_of_the_arrays_in_it() -> None:
+    matrix = csr_array(np.eye(1000))
+    held = 8 * 5000 + matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+    size = n_bytes(Outer(np.zeros(5000), (Inner(matrix),)))
+    assert held <= size <= held + 2000

@@ -1,0 +1,224 @@
+"""A fit's events on their way to the scheduler: in order, bounded, and never in the fit's way."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+from distributed.comm.core import CommClosedError
+
+from mscam_dask import MSCAM
+from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.monitor.dashboard import client as module
+from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page
+from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD
+from tests.clusters import local_client
+from tests.monitor.records import ENDED, SELECTED, VIEWS, outer, started
+
+
+class Scheduler:
+    """Takes events, or does not."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.error: Exception | None = None
+
+    async def log_event(self, *, topic: str, msg: dict[str, Any]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.messages.append(msg)
+
+
+class FakeClient:
+    """A client whose event loop runs when the test says so."""
+
+    id = "client-1"
+
+    def __init__(self, *, runs_at_once: bool) -> None:
+        self.scheduler = Scheduler()
+        self.loop = self
+        self.runs_at_once = runs_at_once
+        self.todo: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    def add_callback(self, callback: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.todo.append(callback)
+        if self.runs_at_once:
+            self.run()
+
+    def run(self) -> None:
+        todo, self.todo = self.todo, []
+        for callback in todo:
+            asyncio.run(callback())
+
+    def run_on_scheduler(self, function: object) -> None:
+        return None
+
+    def events(self) -> list[str]:
+        return [
+            event["event"] for message in self.scheduler.messages for event in message["events"]
+        ]
+
+
+@pytest.fixture(autouse=True)
+def short_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LAST_WORDS_S", 0.01)
+
+
+def begun(client: FakeClient) -> ClusterEvents:
+    events = ClusterEvents(client, name="x")  # type: ignore[arg-type]
+    events.new_run(views=VIEWS, n_samples=10, n_clusters=2)
+    return events
+
+
+def test_everything_arrives_in_order_under_the_id_of_the_run() -> None:
+    client = FakeClient(runs_at_once=True)
+    events = ClusterEvents(client)  # type: ignore[arg-type]
+    run_id = events.new_run(views=VIEWS, n_samples=10, n_clusters=2)
+    for event in (started(), SELECTED, outer(0), ENDED):
+        events(event)
+    assert client.events() == [
+        "run_announced",
+        "fit_started",
+        "selection_ended",
+        "outer_record",
+        "fit_ended",
+    ]
+    assert {event["run"] for m in client.scheduler.messages for event in m["events"]} == {run_id}
+    assert client.scheduler.messages[0]["events"][0]["name"] == "10 samples, 3 views"
+    events(outer(1))  # after the end: of no run
+    assert client.events()[-1] == "fit_ended"
+
+
+def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_MOST_WAITING", 5)
+    client = FakeClient(runs_at_once=False)
+    events = begun(client)
+    for iteration in range(100):
+        events(outer(iteration))
+    assert len(client.todo) == 1
+    client.run()
+    (message,) = client.scheduler.messages
+    assert [event["iteration"] for event in message["events"]] == [95, 96, 97, 98, 99]
+    assert message["dropped"] == 96
+    events(ENDED)
+    client.run()
+    assert client.scheduler.messages[-1]["dropped"] == 0
+
+
+@pytest.mark.parametrize("error", [OSError("gone"), CommClosedError("gone"), TimeoutError("late")])
+def test_what_cannot_be_sent_is_counted(error: Exception) -> None:
+    client = FakeClient(runs_at_once=True)
+    events = begun(client)
+    client.scheduler.error = error
+    events(started())
+    events(SELECTED)
+    client.scheduler.error = None
+    events(outer(0))
+    assert client.scheduler.messages[-1]["dropped"] == 2
+    assert client.events() == ["run_announced", "outer_record"]
+
+
+def test_a_copy_of_an_estimator_reports_to_the_same_cluster() -> None:
+    events = ClusterEvents(FakeClient(runs_at_once=True))  # type: ignore[arg-type]
+    assert copy.deepcopy(events) is events
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ModuleNotFoundError("No module named 'mscam_dask'"), "not installed where the scheduler"),
+        (ValueError("pickle is off"), "cannot serve it: ValueError: pickle is off"),
+    ],
+)
+def test_a_foreign_scheduler_is_said_once_and_the_fit_goes_on(
+    error: Exception,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*args: object) -> None:
+        raise error
+
+    data = subspace_mixture(40, 2, (4, 5), rng=np.random.default_rng(0))
+    with local_client(1, processes=False) as client, caplog.at_level(logging.WARNING):
+        monkeypatch.setattr(client, "run_on_scheduler", fail)
+        for _ in range(2):
+            model = MSCAM(n_clusters=2, selection=None, client=client).fit(data)
+            assert model.n_connected_components_ == 2
+        assert reason in (ensure_page(client) or "")
+    said = [record for record in caplog.records if record.name == module.__name__]
+    assert len(said) == 1
+    assert reason in said[0].getMessage()
+
+
+def test_a_cluster_without_a_dashboard_is_no_reason_to_warn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with local_client(1, processes=False, dashboard_address=None) as client:
+        assert ensure_page(client) == NO_DASHBOARD
+    assert [record for record in caplog.records if record.name == module.__name__] == []
+
+
+def test_a_driver_that_dies_leaves_a_lost_run() -> None:
+    with local_client(1, processes=False) as client:
+        with Client(client.scheduler.address, set_as_default=False) as driver:  # type: ignore[no-untyped-call, union-attr]
+            ClusterEvents(driver).new_run(views=VIEWS, n_samples=10, n_clusters=2)
+        until = time.monotonic() + 20
+        while states(client) != ["lost"] and time.monotonic() < until:
+            time.sleep(0.05)
+        assert states(client) == ["lost"]
+
+
+def states(client: Client) -> list[str]:
+    plugins = client.cluster.scheduler.plugins  # type: ignore[union-attr]
+    return [run.state for run in plugins["mscam"].runs.by_id.values()]
+
+
+@pytest.mark.slow
+def test_the_preload_of_a_scheduler_serves_page_and_metrics(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    command = [sys.executable, "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0"]
+    command += ["--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file)]
+    with subprocess.Popen(
+        [*command, "--preload", "mscam_dask.monitor"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            until = time.monotonic() + 60
+            while not file.exists() and time.monotonic() < until:
+                time.sleep(0.1)
+            with Client(scheduler_file=str(file), set_as_default=False) as client:  # type: ignore[no-untyped-call]
+                port = client.scheduler_info(n_workers=0)["services"]["dashboard"]
+            root = f"http://127.0.0.1:{port}"
+            pages = {
+                page: urllib.request.urlopen(f"{root}/{page}", timeout=20).read().decode()
+                for page in ("mscam", "status", "metrics")
+            }
+        finally:
+            process.terminate()
+            output, _ = process.communicate(timeout=30)
+    assert "Dask: mscam" in pages["mscam"]
+    assert 'href="mscam"' in pages["status"]
+    assert 'mscam_runs{state="running"} 0.0' in pages["metrics"]
+    assert "Traceback" not in output
+
+
+def test_the_preload_imports_nothing_heavy_by_itself() -> None:
+    code = "import sys, mscam_dask.monitor; print({'bokeh', 'distributed', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

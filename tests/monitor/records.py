@@ -1,0 +1,69 @@
+"""Events of a fit, made up for tests of what shows them."""
+
+from __future__ import annotations
+
+from mscam_dask.model.records import (
+    FitEnded,
+    FitFailed,
+    FitStarted,
+    OuterRecord,
+    PreparedRecord,
+    SelectionEnded,
+    SettingRecord,
+    ViewRecord,
+)
+
+__all__ = ["ENDED", "FAILED", "SELECTED", "VIEWS", "outer", "started"]
+
+VIEWS = ("<script>alert(1)</script>", "colour", "form/edge")
+
+
+def started(views: tuple[str, ...] = VIEWS) -> FitStarted:
+    prepared = tuple(
+        PreparedRecord(
+            view=view, n_features=3, rank=3, effective_rank=2.0, seconds=0.1, n_bytes=100
+        )
+        for view in views
+    )
+    return FitStarted(
+        n_samples=120, n_clusters=4, max_outer_iter=20, views=prepared, executor="here"
+    )
+
+
+def outer(
+    iteration: int, n_components: int = 2, *, views: tuple[str, ...] = VIEWS, seconds: float = 2.0
+) -> OuterRecord:
+    records = tuple(
+        ViewRecord(
+            view=view,
+            primal_residual=1e-5 * (index + 1),
+            dual_residual=0.0,
+            inner_iterations=7,
+            converged=True,
+            objective=10.0 + index,
+            seconds=0.25,
+        )
+        for index, view in enumerate(views)
+    )
+    return OuterRecord(
+        iteration=iteration,
+        graph_weight=0.1 * 1.3**iteration,
+        n_connected_components=n_components,
+        n_clusters=4,
+        score=0.5,
+        eigengap=float("nan"),
+        views=records,
+        view_scores=tuple(float(index) for index in range(len(views))),
+        seconds=seconds,
+    )
+
+
+SELECTED = SelectionEnded(
+    settings=(
+        SettingRecord(scale="unit", alpha=10.0, n_neighbors=9, n_connected_components=1, score=0.5),
+    ),
+    chosen=0,
+    seconds=0.5,
+)
+ENDED = FitEnded(status="CONTINUATION", n_connected_components=4, n_iterations=3, seconds=6.5)
+FAILED = FitFailed(error="WorkerLostError", message="task <b>x</b> was given up", seconds=3.0)
