@@ -167,7 +167,7 @@ def test_a_foreign_scheduler_is_said_once_and_the_fit_goes_on(
 def test_a_cluster_without_a_dashboard_is_no_reason_to_warn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with local_client(1, processes=False, dashboard_address=None) as client:
+    with local_client(1, processes=False, scheduler_kwargs={"dashboard": False}) as client:
         assert ensure_page(client) == NO_DASHBOARD
     assert [record for record in caplog.records if record.name == module.__name__] == []
 
@@ -212,7 +212,7 @@ def test_the_preload_of_a_scheduler_serves_page_and_metrics(tmp_path: Path) -> N
         finally:
             process.terminate()
             output, _ = process.communicate(timeout=30)
-    assert "Dask: mscam" in pages["mscam"]
+    assert "embed_items" in pages["mscam"]
     assert 'href="mscam"' in pages["status"]
     assert 'mscam_runs{state="running"} 0.0' in pages["metrics"]
     assert "Traceback" not in output
