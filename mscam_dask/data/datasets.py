@@ -11,9 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from mscam_dask.data.features import FAMILIES
+from mscam_dask.data.flowers17 import load_flowers17
 from mscam_dask.data.mfeat import fetch_mfeat, load_mfeat
 from mscam_dask.data.mixtures import corrupted_mixture
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.nus_wide import load_nus_wide
+from mscam_dask.data.sampling import sample_per_class
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError
 
@@ -21,7 +24,10 @@ __all__ = [
     "corrupted_mixture",
     "digits_views",
     "fetch_mfeat",
+    "load_flowers17",
     "load_mfeat",
+    "load_nus_wide",
+    "sample_per_class",
     "subspace_mixture",
 ]
 

@@ -7,7 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from mscam_dask.data.flowers17 import flowers17_files, load_flowers17
 from mscam_dask.data.mfeat import load_mfeat, mfeat_file
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.nus_wide import is_nus_wide, load_nus_wide
 from mscam_dask.data.readers.base import Loaded, Selection, Source
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.numpy_files import read_npy, read_npz
@@ -39,27 +42,40 @@ def _is_mfeat(path: Path) -> bool:
     return path.is_dir() and any(mfeat_file(path, name) for name in ("fac", "fou", "pix"))
 
 
-def _read_mfeat(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001
-    data = load_mfeat(source.file)
-    return Loaded(
-        where=str(source.path),
-        views=data.views,
-        labels=data.labels,
-        label_names=data.label_names,
-        labels_are_chosen=selection.labels == "labels",
-    )
+def _is_flowers17(path: Path) -> bool:
+    return bool(flowers17_files(path))
+
+
+def _published(
+    load: Callable[[Path], MultiViewData],
+) -> Callable[[Source, Selection, ExitStack], Loaded]:
+    """Reader of a data set that has a loader of its own."""
+
+    def read(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001
+        data = load(source.file)
+        return Loaded(
+            where=str(source.path),
+            views=data.views,
+            labels=data.labels,
+            label_names=data.label_names,
+            labels_are_chosen=selection.labels == "labels",
+        )
+
+    return read
 
 
 _BINARY = (".pkl", ".pickle", ".joblib", ".pt", ".rds", ".xlsx", ".xls", ".parquet", ".feather")
 
 # Tried in this order; a file no other format claims is whitespace-separated text.
 FORMATS: tuple[Format, ...] = (
+    Format("Oxford Flowers 17 distance matrices", _is_flowers17, _published(load_flowers17)),
     Format("NumPy archive (.npz)", _ends_with(".npz"), read_npz),
     Format("NumPy array (.npy)", _ends_with(".npy"), read_npy),
     Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),
     Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
     Format("Zarr directory", _is_zarr, read_zarr),
-    Format("directory of the UCI mfeat files", _is_mfeat, _read_mfeat),
+    Format("directory of the UCI mfeat files", _is_mfeat, _published(load_mfeat)),
+    Format("directory of the NUS-WIDE features", is_nus_wide, _published(load_nus_wide)),
     Format(
         "text (.csv, .tsv, white space)",
         lambda path: path.is_file() and path.suffix.lower() not in _BINARY,

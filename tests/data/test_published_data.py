@@ -1,0 +1,217 @@
+"""Data sets in the form in which they are published, made small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import io
+
+from mscam_dask.data.flowers17 import FLOWERS17_FILES, load_flowers17
+from mscam_dask.data.ingest import Source, ingest
+from mscam_dask.data.nus_wide import load_nus_wide
+from mscam_dask.data.sampling import sample_per_class
+from mscam_dask.data.store import open_store
+from mscam_dask.errors import DataError
+
+RNG = np.random.default_rng(5)
+WIDTHS = {"CH": 4, "CM55": 5, "CORR": 3, "EDH": 2, "WT": 6, "BoW": 7}
+
+
+Array = NDArray[Any]
+
+
+def distances(n_samples: int) -> Array:
+    points = RNG.standard_normal((n_samples, 2))
+    found: Array = np.linalg.norm(points[:, None] - points, axis=2)
+    return found
+
+
+@pytest.fixture
+def flowers(tmp_path: Path) -> Path:
+    """Two images of each of 17 classes."""
+    folder = tmp_path / "flowers"
+    folder.mkdir()
+    names = (("D_colourgc", "D_shapegc", "D_texturegc"), ("D_hog", "D_hsv"))
+    for file, group in zip(FLOWERS17_FILES, names, strict=True):
+        io.savemat(folder / file, {name: distances(34) for name in group})
+    return folder
+
+
+def test_flowers17_one_file_or_both(flowers: Path, tmp_path: Path) -> None:
+    both = load_flowers17(flowers)
+    assert both.view_names == ("colourgc", "shapegc", "texturegc", "hog", "hsv")
+    assert {view.metric for view in both.views} == {"distance"}
+    assert both.labels is not None
+    np.testing.assert_array_equal(np.bincount(both.labels), np.full(17, 2))
+    assert (np.diff(both.labels) >= 0).all()
+    one = flowers / FLOWERS17_FILES[0]
+    report = ingest(one, tmp_path / "one.zarr", views=("colourgc", "texturegc"))
+    assert [view.metric for view in report.views] == ["distance", "distance"]
+    assert report.n_classes == 17
+    stored = open_store(report.output)
+    np.testing.assert_array_equal(stored.views[1].read(0, 34), io.loadmat(one)["D_texturegc"])
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ({"D_hog": np.zeros((34, 33))}, r"hog \(34, 33\)"),
+        ({"D_hog": np.zeros((35, 35))}, "each of 17 classes"),
+        ({"D_hog": np.zeros((34, 34)), "D_hsv": np.zeros((17, 17))}, "of one size"),
+        ({"K": np.zeros((34, 34))}, r"no matrix D_\*"),
+    ],
+)
+def test_flowers17_that_are_none(tmp_path: Path, content: dict[str, Array], part: str) -> None:
+    io.savemat(tmp_path / FLOWERS17_FILES[1], content)
+    with pytest.raises(DataError, match=part):
+        load_flowers17(tmp_path)
+
+
+def test_flowers17_missing_or_damaged(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="Download them"):
+        load_flowers17(tmp_path)
+    (tmp_path / FLOWERS17_FILES[0]).write_bytes(b"MATLAB 5.0 MAT-file, but cut")
+    with pytest.raises(DataError, match="cannot be read as a MATLAB file"):
+        load_flowers17(tmp_path)
+
+
+def write_nus_wide(
+    folder: Path, membership: dict[str, Array], n_train: int, style: str
+) -> dict[str, Array]:
+    """Tables and concepts as in the archives; what the tables hold."""
+    features, truth = folder / "low level features", folder / "ground truth"
+    features.mkdir(parents=True)
+    truth.mkdir()
+    n_samples = len(next(iter(membership.values())))
+    tables = {}
+    for name, width in WIDTHS.items():
+        rows = RNG.random((n_samples, width)).round(6)
+        tables[name] = rows
+        for part, block in (("Train", rows[:n_train]), ("Test", rows[n_train:])):
+            file = f"{part}_{name}.dat"
+            if style == "normalized":
+                file = f"BoW_{part}_int.dat" if name == "BoW" else f"{part}_Normalized_{name}.dat"
+            text = "\n".join(" ".join(f"{value:g}" for value in row) + " " for row in block)
+            (features / file).write_text(text + "\n")
+    for concept, column in membership.items():
+        for part, block in (("Train", column[:n_train]), ("Test", column[n_train:])):
+            (truth / f"Labels_{concept}_{part}.txt").write_text("\n".join(map(str, block)) + "\n")
+    return tables
+
+
+MEMBERSHIP = {
+    "cat": np.array([0, 0, 1, 1, 0, 0, 0, 1]),
+    "bear": np.array([1, 1, 0, 0, 0, 1, 0, 1]),
+    "toy_car": np.array([0, 0, 0, 0, 1, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("style", ["plain", "normalized"])
+def test_nus_wide_keeps_images_of_one_concept(tmp_path: Path, style: str) -> None:
+    tables = write_nus_wide(tmp_path / "nus", MEMBERSHIP, 5, style)
+    data = load_nus_wide(tmp_path / "nus")
+    kept = [0, 1, 2, 3, 4, 5]  # of image 6 there is no concept, of image 7 two
+    assert data.view_names == ("CH", "CM", "CORR", "EDH", "WT", "BOW_SIFT")
+    assert data.label_names == ("bear", "cat", "toy_car")
+    assert data.labels is not None
+    np.testing.assert_array_equal(data.labels, [0, 0, 1, 1, 2, 0])
+    for view, rows in zip(data.views, tables.values(), strict=True):
+        np.testing.assert_array_equal(view.read(0, 6), rows[kept])
+
+
+def test_nus_wide_is_known_to_ingest_and_can_be_drawn_from(tmp_path: Path) -> None:
+    write_nus_wide(tmp_path / "nus", MEMBERSHIP, 5, "normalized")
+    report = ingest(tmp_path / "nus", tmp_path / "nus.zarr")
+    assert (report.n_samples, report.n_classes, len(report.views)) == (6, 3, 6)
+    stored = open_store(report.output)
+    assert stored.label_names == ("bear", "cat", "toy_car")
+    drawn = sample_per_class(stored, 1, rng=np.random.default_rng(0))
+    assert drawn.labels is not None
+    np.testing.assert_array_equal(np.sort(drawn.labels), [0, 1, 2])
+    with pytest.raises(DataError, match=r"per_class=2.*toy_car \(1\).*1 to 1"):
+        sample_per_class(stored, 2, rng=np.random.default_rng(0))
+
+
+def test_nus_wide_with_a_list_of_classes(tmp_path: Path) -> None:
+    write_nus_wide(tmp_path / "nus", {"x": np.zeros(4, int)}, 2, "plain")
+    for file in (tmp_path / "nus" / "ground truth").iterdir():
+        file.unlink()
+    (tmp_path / "nus" / "labels_train.txt").write_text("3\n7\n")
+    (tmp_path / "nus" / "labels_test.txt").write_text("7\n9\n")
+    data = load_nus_wide(tmp_path / "nus")
+    assert data.labels is not None
+    np.testing.assert_array_equal(data.labels, [0, 1, 1, 2])
+    assert data.label_names == ("3", "7", "9")
+
+
+@pytest.mark.parametrize(
+    ("damage", "part"),
+    [
+        (lambda root: (root / "low level features" / "Test_CH.dat").unlink(), "needs the same"),
+        (
+            lambda root: (root / "low level features" / "Test_WT.dat").write_text("1 2 3 4 5 6\n"),
+            "WT has 1",
+        ),
+        (
+            lambda root: (root / "low level features" / "Test_WT.dat").write_text("1 2\n" * 3),
+            "of WT have",
+        ),
+        (
+            lambda root: (root / "low level features" / "Train_WT.dat").write_text("a b\n"),
+            "not a table of numbers",
+        ),
+        (
+            lambda root: (root / "low level features" / "Train_Normalized_CH.dat").write_text("1"),
+            "twice",
+        ),
+        (
+            lambda root: (root / "ground truth" / "Labels_cat_Test.txt").write_text("2\n" * 3),
+            "0 and 1",
+        ),
+        (
+            lambda root: (root / "ground truth" / "Labels_cat_Test.txt").write_text("1\n"),
+            "'cat': 6",
+        ),
+        (
+            lambda root: [file.unlink() for file in (root / "ground truth").iterdir()],
+            "no labels of the images",
+        ),
+        (
+            lambda root: [file.unlink() for file in (root / "low level features").iterdir()],
+            "no tables of NUS-WIDE",
+        ),
+    ],
+)
+def test_nus_wide_that_is_none(tmp_path: Path, damage: object, part: str) -> None:
+    write_nus_wide(tmp_path / "nus", MEMBERSHIP, 5, "plain")
+    damage(tmp_path / "nus")  # type: ignore[operator]
+    with pytest.raises(DataError, match=part):
+        load_nus_wide(tmp_path / "nus")
+
+
+def test_nus_wide_without_an_image_of_one_concept(tmp_path: Path) -> None:
+    write_nus_wide(tmp_path / "nus", {"a": np.zeros(4, int), "b": np.zeros(4, int)}, 2, "plain")
+    with pytest.raises(DataError, match="none of 4 images"):
+        load_nus_wide(tmp_path / "nus")
+
+
+@pytest.mark.parametrize("samples_on", ["rows", "columns"])
+def test_a_cell_array_and_labels_as_multi_view_sets_are_published(
+    tmp_path: Path, samples_on: str
+) -> None:
+    # Caltech101-7, -20, MSRC-v1: X a cell array of views, Y the classes from 1
+    views = [RNG.standard_normal((12, width)) for width in (3, 5)]
+    cells = np.empty((1, 2), dtype=object)
+    for index, view in enumerate(views):
+        cells[0, index] = view if samples_on == "rows" else view.T
+    labels = np.repeat([1.0, 2.0, 3.0], 4)[:, None]
+    io.savemat(tmp_path / "MSRC.mat", {"X": cells, "Y": labels})
+    report = ingest(Source(tmp_path / "MSRC.mat", samples_on=samples_on), tmp_path / "m.zarr")  # type: ignore[arg-type]
+    stored = open_store(report.output)
+    assert report.n_classes == 3
+    for stored_view, rows in zip(stored.views, views, strict=True):
+        np.testing.assert_array_equal(stored_view.read(0, 12), rows)
