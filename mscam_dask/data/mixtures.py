@@ -101,7 +101,7 @@ def corrupted_mixture(
     rng: np.random.Generator,
     corrupted: float = 0.0,
     noise_variance: float = 0.3,
-    covariance_scale: float = 1.2,
+    covariance_scale: float = 0.89,
     mixture: GaussianMixture = MIXTURE,
 ) -> MultiViewData:
     """Draw samples of a mixture in several views, a share of them corrupted in each view.

@@ -32,6 +32,8 @@ print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})
         (["--version"], 0),
         (["run", "--help"], 0),
         (["ingest", "--help"], 0),
+        (["compare", "--help"], 0),
+        (["sweep", "--help"], 0),
         (["describe", "--help"], 0),
         (["doctor", "--help"], 0),
         (["tls", "--help"], 0),

@@ -103,7 +103,7 @@ class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_field
     corrupted: Annotated[tuple[Share, ...], Meta(min_length=1)] = CORRUPTED_SHARES
     n_samples: Annotated[int, Meta(ge=20)] = 1000
     noise_variance: Annotated[float, Meta(ge=0)] = 0.3
-    covariance_scale: Positive = 1.2
+    covariance_scale: Positive = 0.89
 
 
 class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -228,7 +228,7 @@ def test_the_copy_of_the_settings_says_the_same(write: Write, here: Path) -> Non
     copy = read_experiment(here / "out" / "pipeline.toml")
     assert msgspec.to_builtins(copy.table) == {
         **msgspec.to_builtins(settings.table),
-        "datasets": ["tiny"],
+        "datasets": ("tiny",),
     }
     assert copy.datasets == settings.datasets
     assert copy.grids == settings.grids

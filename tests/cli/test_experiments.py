@@ -1,0 +1,113 @@
+"""`mscam-dask compare` and `sweep`: what is printed, where results are, which exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+Call = Callable[..., Result]
+
+
+def test_compare_on_ones_own_data_and_again(here: Path, call: Call) -> None:
+    arguments = (
+        *("compare", "--dataset", "tiny.npz", "--method", "knn-sc", "--runs", "2"),
+        *("--set", 'compare.protocols=["defaults"]', "--in-process", "-o", "out"),
+    )
+    result = call(*arguments)
+    assert result.exit_code == 0, result.output
+    assert "defaults: label-free defaults" in result.stdout
+    assert re.search(r"tiny +knn-sc +defaults +1\.0000 ± 0\.0000", result.stdout)
+    assert "2 fits. Results: out" in result.stdout
+    assert re.search(r"1/1 +knn-sc +tiny +seed 1 +ACC 1\.0000", result.stderr)
+    record = json.loads((here / "out" / "experiment.json").read_text())
+    assert record["command"].startswith("mscam-dask compare --dataset tiny.npz --method knn-sc")
+    again = call(*arguments)
+    assert again.exit_code == 0
+    assert "2 fits, 2 kept from an earlier start" in again.stdout
+    assert "knn-sc" not in again.stderr
+
+
+def test_without_anything_there_has_to_be_the_papers_pipeline(here: Path, call: Call) -> None:
+    result = call("compare")
+    assert result.exit_code == 2
+    assert "mscam-dask compare --dataset mine.npz" in result.stderr
+
+
+def test_a_method_without_any_result_is_exit_code_5(here: Path, call: Call) -> None:
+    result = call(
+        *("compare", "--dataset", "tiny.npz", "--method", "mlan", "--runs", "1", "--in-process"),
+        *("--set", "parameters.mlan.memory_limit_bytes=1", "-o", "out"),
+    )
+    assert result.exit_code == 5
+    assert "MemoryPlanError" in result.stderr
+    assert re.search(r"tiny +mlan +defaults +- ", result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--dataset", "absent"], ["--dataset absent", "'absent'", "MSCAM_DATA"]),
+        (["--dataset", "tiny.npz", "--method", "mlam"], ["--method mlam", "Did you mean 'mlan'?"]),
+        (["--dataset", "tiny.npz", "--set", "compare.rnus=3"], ["Did you mean 'runs'?"]),
+        (["--dataset", "tiny.npz", "--scheduler", "tcp://192.0.2.1:8786"], ["encryption"]),
+        (["tiny.toml"], ["line 1", "there is no table [data]"]),
+        (["absent.toml"], ["no pipeline file absent.toml"]),
+    ],
+)
+def test_what_is_wrong_is_said_before_any_work(
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch, arguments: list[str], parts: list[str]
+) -> None:
+    monkeypatch.delenv("MSCAM_DATA", raising=False)
+    result = call("compare", *arguments, "-o", "out")
+    assert result.exit_code == 2, result.output
+    for part in parts:
+        assert part in result.stderr
+    assert not Path("out").exists()
+
+
+def test_sweep(here: Path, call: Call) -> None:
+    Path("s.toml").write_text(
+        "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1, 1]\ngraph_weight = [0.1, 1.0, 5.0]\n"
+        "max_outer_iter = 2\n"
+    )
+    result = call("sweep", "s.toml", "--in-process", "-o", "out")
+    assert result.exit_code == 0, result.output
+    assert "6 fits. Results: out" in result.stdout
+    record = json.loads((here / "out" / "experiment.json").read_text())
+    (heat_map,) = record["heat_maps"]
+    for maps in (heat_map["label_free"], heat_map["with_labels"]):
+        assert {np.shape(values) for values in maps.values()} == {(2, 3)}
+    for name, (row, column) in heat_map["best"].items():
+        values = np.array(heat_map["label_free"][name], float)
+        assert values[row, column] == values.max()
+    assert len((here / "out" / "results.csv").read_text().splitlines()) == 7
+    text = (here / "out" / "results.md").read_text()
+    assert "best by cross view information (no label seen)" in text
+    again = call("sweep", "s.toml", "--in-process", "-o", "out")
+    assert "6 fits, 6 kept from an earlier start" in again.stdout
+    more = call("sweep", "s.toml", "--in-process", "-o", "out", "--set", "sweep.alpha=[0.1,1,2]")
+    assert "9 fits, 6 kept from an earlier start" in more.stdout
+
+
+def test_sweep_without_labels_has_no_scores_against_them(here: Path, call: Call) -> None:
+    with np.load("tiny.npz") as archive:
+        np.savez("plain.npz", allow_pickle=False, view_0=archive["view_0"])
+    Path("s.toml").write_text(
+        "[sweep]\ndatasets = ['plain']\nalpha = [1]\ngraph_weight = [1]\nmax_outer_iter = 1\n"
+        "[dataset.plain]\nsource = 'plain.npz'\nn_clusters = 3\n"
+    )
+    result = call("sweep", "s.toml", "--in-process", "-o", "out")
+    assert result.exit_code == 0, result.output
+    record = json.loads((here / "out" / "experiment.json").read_text())
+    assert record["heat_maps"][0]["with_labels"] == {}
+    text = Path("s.toml").read_text().replace("n_clusters = 3\n", "")
+    Path("s.toml").write_text(text)
+    refused = call("sweep", "s.toml", "--in-process", "-o", "other")
+    assert refused.exit_code == 2
+    assert "n_clusters has to be given in [dataset.plain]" in refused.stderr
