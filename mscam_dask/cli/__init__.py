@@ -119,6 +119,10 @@ def run(**options: Any) -> int:
     directory. Starts Dask workers on this computer unless --in-process or --scheduler says otherwise; the
     result is the same. Interrupt with Ctrl-C; `mscam-dask resume` continues.
     """
+    from mscam_dask.pipeline.lock import refuse_held
+
+    if options["output"] is not None:
+        refuse_held(options["output"].absolute())
     from mscam_dask.cli.run_file import run_file
 
     return run_file(**options)
@@ -135,6 +139,9 @@ def resume(**options: Any) -> int:
     result that the run would have had undisturbed. Options replace what ran the tasks. A run that
     has finished is left as it is.
     """
+    from mscam_dask.pipeline.lock import refuse_held
+
+    refuse_held(options["run_directory"].absolute())
     from mscam_dask.cli.run_file import resume_directory
 
     return resume_directory(**options)

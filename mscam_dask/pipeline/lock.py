@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 
-__all__ = ["LOCK_NAME", "LockHolder", "RunLock"]
+__all__ = ["LOCK_NAME", "LockHolder", "RunLock", "refuse_held"]
 
 LOCK_NAME = ".lock"
 """File of a run directory; it stays when the run has ended."""
@@ -102,6 +102,34 @@ class RunLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def refuse_held(directory: Path) -> None:
+    """Refuse a run directory that another driver holds, before anything large is imported.
+
+    Parameters
+    ----------
+    directory
+        May be missing; nothing in it is changed. The lock still has to be taken afterwards.
+
+    Raises
+    ------
+    TemporaryFailure
+        Saying who holds it.
+    """
+    import fcntl
+
+    try:
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            raise TemporaryFailure(_held(directory)) from error
+    finally:
+        os.close(descriptor)
 
 
 def _write(descriptor: int) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from mscam_dask.data.store_writer import full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.pipeline.lock import refuse_held
 from mscam_dask.pipeline.record import RunRecord, decode_record, encode_record
 from mscam_dask.pipeline.run_directory import RunDirectory
 
@@ -109,6 +110,34 @@ def test_a_directory_that_is_held_is_left_alone(tmp_path: Path, overwrite: bool)
         claim(path, overwrite=overwrite)
     assert (path / "labels.csv").read_text() == "old"
     claim(path, overwrite=True)
+
+
+SECOND = """
+import sys
+from mscam_dask.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    heavy = {"numpy", "sklearn", "zarr", "distributed"} & set(sys.modules)
+    print(end.code, sorted(heavy))
+"""
+
+
+@pytest.mark.parametrize("command", ["run x.toml -o", "resume"])
+def test_a_second_command_is_refused_before_anything_large_is_imported(
+    tmp_path: Path, command: str
+) -> None:
+    with RunDirectory.hold(tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", SECOND, *command.split(), str(tmp_path)],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert done.stdout == "75 []\n"
+    assert f"held by process {os.getpid()}" in done.stderr
+    refuse_held(tmp_path)
+    refuse_held(tmp_path / "absent")
 
 
 def test_the_lock_of_a_killed_driver_is_free(tmp_path: Path) -> None:
