@@ -158,6 +158,26 @@ def describe(path: Path) -> int:
 
 
 @main.command()
+@click.argument("directory", metavar="RUN_DIR", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="File to write; by default report.html in the run directory.",
+)
+@click.option("--open", "show_in_browser", is_flag=True, help="Open it in the browser.")
+@guarded
+def report(**options: Any) -> int:
+    """Write the report of a run: one HTML file that needs no network.
+
+    `mscam-dask run` writes one at its end; this makes it again, or for a run of an older version.
+    """
+    from mscam_dask.cli.report_run import report_run
+
+    return report_run(**options)
+
+
+@main.command()
 @guarded
 def doctor() -> int:
     """Check that pipelines can run here.

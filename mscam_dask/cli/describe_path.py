@@ -169,6 +169,7 @@ def _views(data: DataRecord, record: RunRecord) -> Table:
 
 def _files(directory: RunDirectory) -> list[str]:
     named = (
+        directory.report,
         directory.pipeline,
         directory.events,
         directory.labels,

@@ -119,5 +119,8 @@ def _summarise(outcome: RunOutcome) -> None:
     ]
     if record.metrics is not None:
         pairs.append(("Scores", f"{score_text(record.metrics)} (labels unseen by the fit)"))
-    pairs.append(("Results", f"{relative(directory.path)} (labels.csv, result.zarr, run.json)"))
+    what = "report.html, " if directory.report.is_file() else ""
+    pairs.append(
+        ("Results", f"{relative(directory.path)} ({what}labels.csv, result.zarr, run.json)")
+    )
     show(results_console(), "", fields(pairs))

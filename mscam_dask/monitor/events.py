@@ -21,7 +21,7 @@ class StepStarted:
     Attributes
     ----------
     step : str
-        "resume", "ingest", "validate", "start", "cluster", "evaluate" or "write".
+        "resume", "ingest", "validate", "start", "cluster", "evaluate", "write" or "report".
     """
 
     step: str

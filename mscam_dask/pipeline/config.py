@@ -22,20 +22,22 @@ from mscam_dask.pipeline.settings import (
     ExecutionTable,
     Method,
     OutputTable,
+    ReportTable,
     Settings,
 )
 
 __all__ = ["read_config"]
 
-_TableT = TypeVar("_TableT", DataTable, ExecutionTable, EvaluateTable, OutputTable)
+_TableT = TypeVar("_TableT", DataTable, ExecutionTable, EvaluateTable, ReportTable, OutputTable)
 
 _KINDS: dict[str, type[msgspec.Struct]] = {
     "data": DataTable,
     "execution": ExecutionTable,
     "evaluate": EvaluateTable,
+    "report": ReportTable,
     "output": OutputTable,
 }
-_TABLES = ("data", "cluster", "execution", "evaluate", "output")
+_TABLES = ("data", "cluster", "execution", "evaluate", "report", "output")
 
 # Parameters of the estimators that a pipeline says elsewhere, or that only Python can give.
 _NOT_IN_CLUSTER = {
@@ -79,6 +81,7 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
     data = _table(document, "data", DataTable, problems)
     execution = _table(document, "execution", ExecutionTable, problems)
     evaluate = _table(document, "evaluate", EvaluateTable, problems)
+    report = _table(document, "report", ReportTable, problems)
     output = _table(document, "output", OutputTable, problems)
     cluster = _cluster(document, problems)
     if data is not None:
@@ -91,6 +94,7 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
     assert cluster is not None
     assert execution is not None
     assert evaluate is not None
+    assert report is not None
     assert output is not None
     return Settings(
         name=Path(path).stem,
@@ -98,6 +102,7 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
         cluster=cluster,
         execution=_with_paths(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),
         evaluate=evaluate,
+        report=report,
         output=_with_paths(document, "output", output, ("directory",)),
     )
 

@@ -1,4 +1,4 @@
-"""One run of a pipeline: ingest, validate, start, cluster, evaluate, write."""
+"""One run of a pipeline: ingest, validate, start, cluster, evaluate, write, report."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from mscam_dask.pipeline.record import (
     software_versions,
 )
 from mscam_dask.pipeline.redaction import without_credentials
+from mscam_dask.pipeline.report import report_step
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
 from mscam_dask.pipeline.signals import Interruption
@@ -215,9 +216,13 @@ class _Run:
         self._end("finished", 0 if solution.status.reached else EXIT_NOT_CONVERGED)
         with contextlib.suppress(OSError):  # what stays behind is removed with the next run here
             self.directory.remove(self.directory.checkpoints)
+        if self._settings.report.enabled:
+            report_step(self.directory, self._tell)
 
     def failed(self, error: BaseException) -> None:
         """Say in run.json how the run ended, if that can be written."""
+        if self.record.state == "finished":
+            return  # the results are there; only the report was cut short
         interrupted = isinstance(error, KeyboardInterrupt)
         exit_code = error.exit_code if isinstance(error, MscamError) else 1
         message = f"stopped by {self._signal}" if interrupted else str(error)

@@ -8,6 +8,7 @@
         data.zarr/      what was clustered, unless the pipeline named a store
         checkpoints/    see `mscam_dask.data.checkpoint`; removed when the run has finished
         result.zarr/    see `mscam_dask.data.results`
+        report.html     see `mscam_dask.pipeline.report`
         .lock           see `mscam_dask.pipeline.lock`
 
 Every file but events.jsonl is written aside, synced and renamed, so it is whole or not there.
@@ -35,7 +36,10 @@ __all__ = ["RunDirectory"]
 _RECORD = "run.json"
 _FIRST_PARTIAL = re.compile(rf"\.{re.escape(_RECORD)}\.[0-9a-f]{{8}}\.partial")
 _PARTIAL = re.compile(r"\.[a-z]+\.[a-z]+\.[0-9a-f]{8}\.(partial|old)")
-_OWN = ("pipeline.toml", "events.jsonl", "labels.csv", "data.zarr", "result.zarr", "checkpoints")
+_OWN = (
+    *("pipeline.toml", "events.jsonl", "labels.csv", "data.zarr", "result.zarr", "report.html"),
+    "checkpoints",
+)
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,11 @@ class RunDirectory:
     def result(self) -> Path:
         """Store of the result."""
         return self.path / "result.zarr"
+
+    @property
+    def report(self) -> Path:
+        """The report."""
+        return self.path / "report.html"
 
     @classmethod
     @contextmanager

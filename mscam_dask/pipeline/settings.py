@@ -14,6 +14,7 @@ __all__ = [
     "ExecutionTable",
     "Method",
     "OutputTable",
+    "ReportTable",
     "Settings",
 ]
 
@@ -138,6 +139,12 @@ class EvaluateTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     enabled: bool = True
 
 
+class ReportTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[report]: whether the run directory gets a report.html."""
+
+    enabled: bool = True
+
+
 class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[output]: the run directory; by default runs/<pipeline>-<time> where the command runs."""
 
@@ -158,4 +165,5 @@ class Settings(Struct, frozen=True, kw_only=True):
     cluster: ClusterTable
     execution: ExecutionTable = ExecutionTable()
     evaluate: EvaluateTable = EvaluateTable()
+    report: ReportTable = ReportTable()
     output: OutputTable = OutputTable()

@@ -24,6 +24,7 @@ def settings_text(settings: Settings) -> str:
         "cluster": {"method": settings.cluster.method, **settings.cluster.parameters},
         "execution": msgspec.to_builtins(settings.execution),
         "evaluate": msgspec.to_builtins(settings.evaluate),
+        "report": msgspec.to_builtins(settings.report),
         "output": msgspec.to_builtins(settings.output),
     }
     return toml_text(tables)

@@ -128,7 +128,7 @@ def test_describe_shows_a_run_that_ended_well_or_not(here: Path, call: Call) -> 
         "ACC 1.0000",
         "view_1",
         "numpy",
-        "pipeline.toml, events.jsonl, labels.csv, result.zarr, data.zarr",
+        "report.html, pipeline.toml, events.jsonl, labels.csv, result.zarr, data.zarr",
     ):
         assert part in text
     call("run", "tiny.toml", "--in-process", "-o", "bad", "--set", "cluster.n_clusters=61")

@@ -43,7 +43,7 @@ def test_the_end_says_components_status_scores_and_where_results_are(
         ("ARI", "adjusted_rand_index"),
     ):
         assert f"{short} {record['metrics'][name]:.4f}" in text
-    assert "Results out (labels.csv, result.zarr, run.json)" in text
+    assert "Results out (report.html, labels.csv, result.zarr, run.json)" in text
 
 
 def test_progress_goes_to_standard_error_one_line_an_iteration(here: Path, call: Call) -> None:

@@ -46,6 +46,7 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
         "labels.csv",
         "data.zarr",
         "result.zarr",
+        "report.html",
     }
 
     record = json.loads((root / "run.json").read_text())
@@ -105,7 +106,7 @@ def test_steps_begin_and_end_in_order(pipeline: Write, tmp_path: Path) -> None:
         for event in events
         if isinstance(event, StepStarted | StepEnded)
     ]
-    steps_in_order = ("ingest", "validate", "cluster", "evaluate", "write")
+    steps_in_order = ("ingest", "validate", "cluster", "evaluate", "write", "report")
     assert marks == [
         (kind, step) for step in steps_in_order for kind in ("StepStarted", "StepEnded")
     ]

@@ -1,0 +1,27 @@
+"""`mscam-dask report`: the report of a run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mscam_dask.cli.terminal import fields, relative, results_console, show
+from mscam_dask.errors import TemporaryFailure
+from mscam_dask.pipeline.report import write_report
+from mscam_dask.pipeline.run_directory import RunDirectory
+
+__all__ = ["report_run"]
+
+
+def report_run(directory: Path, *, output: Path | None, show_in_browser: bool) -> int:
+    """Write the report, and open it where that was asked; the exit code."""
+    file = write_report(RunDirectory(directory.absolute()), output)
+    size = f"{file.stat().st_size / 2**20:.1f} MiB"
+    show(results_console(), fields([("Report", f"{relative(file)} ({size})")]))
+    if show_in_browser:
+        import webbrowser
+
+        if not webbrowser.open(file.as_uri()):
+            raise TemporaryFailure(
+                f"no browser could be started here; open {file.as_uri()} in one."
+            )
+    return 0

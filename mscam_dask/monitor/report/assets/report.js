@@ -1,0 +1,247 @@
+"use strict";
+(() => {
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const holder = document.getElementById("payload");
+  const data = holder ? JSON.parse(holder.textContent) : { plots: {}, names: [], between: [] };
+  const tip = document.getElementById("tip");
+
+  // ---- tooltips ------------------------------------------------------------------------------
+  function say(text, x, y) {
+    tip.textContent = text;
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect();
+    const left = Math.min(x + 14, innerWidth - box.width - 8);
+    const top = y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18;
+    tip.style.left = `${Math.max(4, left)}px`;
+    tip.style.top = `${Math.max(4, top)}px`;
+  }
+  const hush = () => { tip.hidden = true; };
+  const middle = (element) => {
+    const box = element.getBoundingClientRect();
+    return [box.left + box.width / 2, box.top + box.height / 2];
+  };
+  document.addEventListener("pointermove", (event) => {
+    const told = event.target.closest("[data-tip]");
+    if (told) say(told.dataset.tip, event.clientX, event.clientY);
+    else if (!event.target.closest("svg.scatter, svg.matrix")) hush();
+  });
+  document.addEventListener("focusin", (event) => {
+    const told = event.target.closest("button[data-tip]");
+    if (told && told.matches(":focus-visible")) say(told.dataset.tip, ...middle(told));
+  });
+  document.addEventListener("focusout", hush);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") { hush(); ring(-1); } });
+
+  const moves = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  function onArrows(svg, step) {
+    svg.addEventListener("keydown", (event) => {
+      const edge = event.key === "Home" ? -Infinity : event.key === "End" ? Infinity : undefined;
+      const by = edge ?? moves[event.key];
+      if (by === undefined) return;
+      event.preventDefault();
+      step(by, event.key);
+    });
+  }
+  const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+
+  // ---- line charts ---------------------------------------------------------------------------
+  for (const svg of all("svg.steps")) {
+    let at = -1;
+    const clear = () => all(".on", svg).forEach((mark) => mark.classList.remove("on"));
+    onArrows(svg, (by) => {
+      const marks = all(".line:not(.off) .step", svg);
+      if (!marks.length) return;
+      at = clamp(at + by, 0, marks.length - 1);
+      clear();
+      marks[at].classList.add("on");
+      say(marks[at].dataset.tip, ...middle(marks[at]));
+    });
+    svg.addEventListener("pointermove", (event) => {
+      const spot = inside(svg, event);
+      let best = null, least = 900;
+      for (const mark of all(".line:not(.off) .step", svg)) {
+        const off = (mark.cx.baseVal.value - spot.x) ** 2 + (mark.cy.baseVal.value - spot.y) ** 2;
+        if (off < least) { least = off; best = mark; }
+      }
+      clear();
+      if (!best) return;
+      best.classList.add("on");
+      say(best.dataset.tip, event.clientX, event.clientY);
+      event.stopPropagation();
+    });
+    svg.addEventListener("pointerleave", () => { clear(); hush(); });
+    svg.addEventListener("blur", clear);
+  }
+  for (const button of all("[data-toggle]")) {
+    button.addEventListener("click", () => {
+      const shown = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", shown);
+      const many = all("svg.steps").filter((svg) => all(".line", svg).length > 1);
+      for (const svg of many)
+        for (const line of all(`[data-line="${button.dataset.toggle}"]`, svg)) line.classList.toggle("off", !shown);
+    });
+  }
+
+  function inside(svg, event) {
+    const at = new DOMPoint(event.clientX, event.clientY);
+    return at.matrixTransform(svg.getScreenCTM().inverse());
+  }
+
+  // ---- samples: the same one in every plot -----------------------------------------------------
+  const plots = all("svg.scatter").map((svg) => ({
+    svg, ring: svg.querySelector(".ring"), planes: data.plots[svg.dataset.plot].planes, plane: 0,
+  }));
+  let picked = null;
+
+  function about(point) {
+    const parts = [`sample ${data.names[point]}`, `cluster ${data.clusters[point]}`];
+    if (data.labels.length) parts.push(`label ${data.labels[point]}`);
+    if (data.ratios.length) parts.push(`distance ratio ${data.ratios[point]} (next: cluster ${data.next[point]})`);
+    return parts.join(" · ");
+  }
+  function ring(point) {
+    for (const plot of plots) {
+      const places = plot.planes[plot.plane];
+      plot.ring.setAttribute("cx", point < 0 ? -50 : places[2 * point]);
+      plot.ring.setAttribute("cy", point < 0 ? -50 : places[2 * point + 1]);
+    }
+    for (const button of all(".show")) {
+      const on = point >= 0 && Number(button.dataset.show) === point;
+      button.setAttribute("aria-pressed", on);
+      button.closest("tr").classList.toggle("on", on);
+    }
+  }
+  for (const plot of plots) {
+    let at = -1;
+    plot.svg.addEventListener("pointermove", (event) => {
+      const spot = inside(plot.svg, event);
+      const places = plot.planes[plot.plane];
+      let best = -1, least = 1600;
+      for (let point = 0; point < data.names.length; point++) {
+        if (picked !== null && data.clusters[point] !== picked) continue;
+        const off = (places[2 * point] - spot.x) ** 2 + (places[2 * point + 1] - spot.y) ** 2;
+        if (off < least) { least = off; best = point; }
+      }
+      at = best;
+      ring(best);
+      if (best < 0) hush(); else say(about(best), event.clientX, event.clientY);
+    });
+    plot.svg.addEventListener("pointerleave", () => { ring(-1); hush(); });
+    onArrows(plot.svg, (by) => {
+      at = clamp(at + by, 0, data.names.length - 1);
+      while (picked !== null && data.clusters[at] !== picked && at > 0 && at < data.names.length - 1) at += Math.sign(by);
+      ring(at);
+      say(about(at), ...middle(plot.ring));
+    });
+    plot.svg.addEventListener("blur", () => { ring(-1); });
+  }
+  for (const button of all(".show"))
+    button.addEventListener("click", () => {
+      ring(button.getAttribute("aria-pressed") === "true" ? -1 : Number(button.dataset.show));
+    });
+
+  // ---- one cluster alone -----------------------------------------------------------------------
+  for (const button of all("[data-pick]"))
+    button.addEventListener("click", () => {
+      const cluster = Number(button.dataset.pick);
+      picked = picked === cluster ? null : cluster;
+      for (const other of all("[data-pick]")) other.setAttribute("aria-pressed", Number(other.dataset.pick) === picked);
+      for (const mark of all("svg.scatter [data-cluster]"))
+        mark.classList.toggle("away", picked !== null && Number(mark.dataset.cluster) !== picked);
+    });
+
+  // ---- axes of an embedding --------------------------------------------------------------------
+  for (const choice of all("[data-planes]"))
+    choice.addEventListener("change", () => {
+      const plot = plots.find((one) => one.svg.dataset.plot === choice.dataset.planes);
+      plot.plane = Number(choice.value);
+      const places = plot.planes[plot.plane];
+      const paths = new Map();
+      data.clusters.forEach((cluster, point) => {
+        const spot = [places[2 * point], places[2 * point + 1]];
+        if (!paths.has(cluster)) paths.set(cluster, []);
+        paths.get(cluster).push(spot);
+      });
+      for (const path of all("path.dots", plot.svg))
+        path.setAttribute("d", paths.get(Number(path.dataset.cluster)).map(([x, y]) => `M${x} ${y}h0`).join(""));
+      const half = (values) => values.sort((a, b) => a - b)[values.length >> 1];
+      for (const text of all("text.number", plot.svg)) {
+        const spots = paths.get(Number(text.dataset.cluster));
+        text.setAttribute("x", half(spots.map((spot) => spot[0])));
+        text.setAttribute("y", half(spots.map((spot) => spot[1])));
+      }
+      ring(-1);
+    });
+
+  // ---- blocks of the matrix --------------------------------------------------------------------
+  const matrix = document.querySelector("svg.matrix");
+  if (matrix && data.between.length) {
+    const sizes = data.sizes, total = sizes.reduce((a, b) => a + b, 0);
+    const edges = [0];
+    for (const size of sizes) edges.push(edges[edges.length - 1] + (1000 * size) / total);
+    const block = matrix.querySelector(".block");
+    let row = 0, column = 0;
+    const show = (x, y) => {
+      block.setAttribute("x", edges[column]);
+      block.setAttribute("y", edges[row]);
+      block.setAttribute("width", edges[column + 1] - edges[column]);
+      block.setAttribute("height", edges[row + 1] - edges[row]);
+      const weight = data.between[row][column];
+      const text = row === column ? `within cluster ${row} (${sizes[row]} samples): weight ${weight}` : `between clusters ${row} and ${column}: weight ${weight}`;
+      say(text, ...(x === undefined ? middle(block) : [x, y]));
+    };
+    const found = (value) => edges.findIndex((edge) => edge > value) - 1;
+    matrix.addEventListener("pointermove", (event) => {
+      const spot = inside(matrix, event);
+      if (spot.x < 0 || spot.y < 0 || spot.x >= 1000 || spot.y >= 1000) { hush(); return; }
+      row = found(spot.y);
+      column = found(spot.x);
+      show(event.clientX, event.clientY);
+    });
+    const leave = () => { block.setAttribute("width", 0); block.setAttribute("height", 0); hush(); };
+    matrix.addEventListener("pointerleave", leave);
+    matrix.addEventListener("blur", leave);
+    onArrows(matrix, (by, key) => {
+      const last = sizes.length - 1;
+      if (key === "ArrowUp" || key === "ArrowDown") row = clamp(row + by, 0, last);
+      else column = clamp(column + by, 0, last);
+      show();
+    });
+  }
+
+  // ---- tables ----------------------------------------------------------------------------------
+  for (const table of all("table.sortable")) {
+    const body = table.tBodies[0];
+    all("thead th", table).forEach((head, index) => {
+      const button = head.querySelector("button");
+      if (!button) return;
+      button.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") === "ascending";
+        for (const other of all("th[aria-sort]", table)) other.setAttribute("aria-sort", "none");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const key = (line) => line.cells[index].dataset.v;
+        const order = (a, b) => {
+          const [x, y] = [key(a), key(b)];
+          const both = x !== "" && y !== "" && !isNaN(x) && !isNaN(y);
+          return both ? x - y : x.localeCompare(y, undefined, { numeric: true });
+        };
+        const lines = [...body.rows].sort(order);
+        body.append(...(down ? lines.reverse() : lines));
+      });
+    });
+  }
+  for (const input of all("[data-search]")) {
+    const body = document.getElementById(input.dataset.search).tBodies[0];
+    const counter = document.querySelector(`[data-count="${input.dataset.search}"]`);
+    input.addEventListener("input", () => {
+      const wanted = input.value.trim().toLowerCase();
+      let shown = 0;
+      for (const line of body.rows) {
+        const told = all("[data-v]", line).map((cell) => cell.dataset.v).join(" ").toLowerCase();
+        line.hidden = !told.includes(wanted);
+        shown += !line.hidden;
+      }
+      counter.textContent = wanted ? `${shown} of ${body.rows.length} shown` : "";
+    });
+  }
+})();

@@ -1,0 +1,237 @@
+"""Line charts: values to places on a canvas, ticks and tooltips."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mscam_dask.monitor.report.wording import count, number
+
+__all__ = [
+    "HEIGHT",
+    "WIDTH",
+    "Axes",
+    "Line",
+    "LineChart",
+    "Mark",
+    "Tick",
+    "line_chart",
+    "ticks",
+]
+
+WIDTH, HEIGHT = 360, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 14, 34
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point of a line: its place and what its tooltip says."""
+
+    x: float
+    y: float
+    tip: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A tick of an axis: its place and its text."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: a name, its style (0, 1, ...) and its points; a gap where a value is missing."""
+
+    name: str
+    style: int
+    marks: tuple[Mark, ...]
+    path: str
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """A chart, ready to be drawn.
+
+    Attributes
+    ----------
+    key
+        Unique on the page.
+    title, caption
+    x_title
+    lines
+    x_ticks, y_ticks
+    level
+        A line across at a value that was asked for; None without one.
+    """
+
+    key: str
+    title: str
+    caption: str
+    x_title: str
+    lines: tuple[Line, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    level: Tick | None
+    left: float = _LEFT
+    right: float = WIDTH - _RIGHT
+    top: float = _TOP
+    bottom: float = HEIGHT - _BOTTOM
+
+    @property
+    def n_points(self) -> int:
+        """Points on all lines."""
+        return sum(len(line.marks) for line in self.lines)
+
+
+def ticks(low: float, high: float, wanted: int = 5, *, whole: bool = False) -> list[float]:
+    """Round numbers from at most `low` to at least `high`, about as many as wanted.
+
+    Examples
+    --------
+    >>> ticks(0.13, 0.94), ticks(1, 4, whole=True)
+    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [1.0, 2.0, 3.0, 4.0])
+    """
+    if high - low <= 1e-9 * abs(high):
+        high = low + (1.0 if whole else (abs(low) or 1.0) / 10)
+    raw = (high - low) / wanted
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * base for base in (1, 2, 5, 10) if power * base >= raw * (1 - 1e-9))
+    step = max(step, 1.0) if whole else step
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
+    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten around positive numbers; finer steps within two decades or less."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    last = max(last, first + 1)
+    if last - first > 2:
+        every = math.ceil((last - first) / 5)
+        n_steps = math.ceil((last - first) / every)
+        return [10.0 ** (first + index * every) for index in range(n_steps + 1)]
+    if last - first == 1 and high < 3 * low:
+        return [value for value in ticks(low, high, 4) if value > 0]
+    steps = [base * 10.0**power for power in range(first, last + 1) for base in (1, 2, 5)]
+    inner = [step for step in steps if low * 0.99 <= step <= high * 1.01]
+    below = max(step for step in steps if step <= low * 1.0000001)
+    above = min(step for step in steps if step >= high * 0.9999999)
+    return sorted({below, *inner, above})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """What a chart shows and how.
+
+    Attributes
+    ----------
+    x, y
+        Titles; the tooltip says both.
+    log
+        Whether y is logarithmic; what is not positive is a gap.
+    whole
+        Whether y counts.
+    level
+        Name and value of a line across.
+    """
+
+    x: str
+    y: str
+    log: bool = False
+    whole: bool = False
+    level: tuple[str, float] | None = None
+
+
+def line_chart(
+    key: str,
+    lines: Sequence[tuple[str, int, Sequence[float]]],
+    axes: Axes,
+    *,
+    title: str,
+    caption: str = "",
+) -> LineChart | None:
+    """Lay a chart out.
+
+    Parameters
+    ----------
+    key
+    lines
+        Name, style and values of each line; the first value is iteration 0.
+    axes
+    title, caption
+
+    Returns
+    -------
+    LineChart or None
+        None where there is nothing to show.
+    """
+    shown = [value for _, _, values in lines for value in values if _usable(value, axes)]
+    length = max((len(values) for _, _, values in lines), default=0)
+    if not shown:
+        return None
+    extended = [*shown, axes.level[1]] if axes.level else shown
+    y_values = (
+        log_ticks(min(extended), max(extended))
+        if axes.log
+        else ticks(min(extended), max(extended), whole=axes.whole)
+    )
+    y_scale = _Scale(y_values[0], y_values[-1], HEIGHT - _BOTTOM, _TOP, log=axes.log)
+    x_values = [value for value in ticks(0, max(length - 1, 1), whole=True) if value <= length - 1]
+    x_scale = _Scale(0, max(length - 1, 1), _LEFT + 6, WIDTH - _RIGHT - 6, log=False)
+    return LineChart(
+        key=key,
+        title=title,
+        caption=caption,
+        x_title=axes.x,
+        lines=tuple(
+            _line(name, style, values, (x_scale, y_scale), axes) for name, style, values in lines
+        ),
+        x_ticks=tuple(Tick(x_scale(value), count(int(value))) for value in x_values),
+        y_ticks=tuple(Tick(y_scale(value), number(value)) for value in y_values),
+        level=Tick(y_scale(axes.level[1]), axes.level[0]) if axes.level else None,
+    )
+
+
+def _usable(value: float, axes: Axes) -> bool:
+    return math.isfinite(value) and (value > 0 or not axes.log)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool
+
+    def __call__(self, value: float) -> float:
+        low, high = self.low, self.high
+        if self.log:
+            value, low, high = math.log(value), math.log(low), math.log(high)
+        return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
+
+
+def _line(
+    name: str,
+    style: int,
+    values: Sequence[float],
+    scales: tuple[_Scale, _Scale],
+    axes: Axes,
+) -> Line:
+    marks: list[Mark] = []
+    path: list[str] = []
+    pen = "M"
+    for index, value in enumerate(values):
+        if not _usable(value, axes):
+            pen = "M"
+            continue
+        x, y = scales[0](index), scales[1](value)
+        said = count(int(value)) if axes.whole else number(value)
+        prefix = f"{name}, " if name else ""
+        marks.append(Mark(x, y, f"{prefix}{axes.x} {index}: {axes.y} {said}"))
+        path.append(f"{pen}{x:g} {y:g}")
+        pen = "L"
+    return Line(name, style, tuple(marks), "".join(path))

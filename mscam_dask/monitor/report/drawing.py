@@ -1,0 +1,102 @@
+"""Which samples the pictures show, and the graph among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["DRAW_LIMIT", "DRAW_SEED", "Drawing", "contracted_graph", "draw_samples"]
+
+DRAW_LIMIT = 2000
+"""Samples drawn at random; the least certain, and one of each cluster, come on top."""
+
+DRAW_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """The samples that are shown.
+
+    Attributes
+    ----------
+    rows : (m,) int64
+        In the order of clusters, then of samples.
+    n_random
+        How many of them a random draw took; all when m = n.
+    """
+
+    rows: NDArray[np.int64]
+    n_random: int
+
+
+def draw_samples(
+    labels: NDArray[np.int64], listed: NDArray[np.int64], *, limit: int = DRAW_LIMIT
+) -> Drawing:
+    """Choose the samples to show: all, or a random draw and the ones that must be seen.
+
+    Parameters
+    ----------
+    labels : (n,)
+    listed : (l,)
+        Rows that are shown in any case.
+    limit
+        Of the random draw; clusters it leaves out get their first sample each, at most so many.
+    """
+    n_samples = len(labels)
+    if n_samples <= limit:
+        chosen, n_random = np.arange(n_samples), n_samples
+    else:
+        rng = np.random.default_rng(DRAW_SEED)
+        random = rng.choice(n_samples, size=limit, replace=False)
+        first = np.unique(labels, return_index=True)[1]
+        missing = first[~np.isin(labels[first], labels[random])][:limit]
+        chosen, n_random = np.unique(np.concatenate((random, listed, missing))), limit
+    return Drawing(chosen[np.lexsort((chosen, labels[chosen]))].astype(np.int64), n_random)
+
+
+def contracted_graph(
+    graph: csr_array[np.float64], rows: NDArray[np.int64]
+) -> csr_array[np.float64]:
+    """The graph among some samples, each standing for the samples nearest to it in the graph.
+
+    Parameters
+    ----------
+    graph : (n, n) CSR
+    rows : (m,)
+
+    Returns
+    -------
+    (m, m) CSR
+        Symmetric, no diagonal: the total weight between the samples that two stand for. With
+        all samples, (A + Aᵀ)/2 itself. Connected components stay connected.
+
+    Notes
+    -----
+    Nearest is the fewest edges away; a sample that no drawn one can reach is left out.
+    """
+    from scipy.sparse import coo_array, csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    symmetric: csr_array[np.float64] = csr_array(0.5 * graph + 0.5 * graph.T)
+    size = len(rows)
+    if size == symmetric.shape[0]:
+        nearest = np.empty(size, dtype=np.int64)
+        nearest[rows] = np.arange(size)
+    else:
+        position = np.full(symmetric.shape[0] + 1, -1)
+        position[rows] = np.arange(size)
+        _, _, sources = dijkstra(
+            symmetric, indices=rows, min_only=True, unweighted=True, return_predecessors=True
+        )
+        nearest = position[np.where(sources < 0, -1, sources)]
+    entries = symmetric.tocoo()
+    start, end = nearest[entries.coords[0]], nearest[entries.coords[1]]
+    kept = (start >= 0) & (end >= 0) & (start != end)
+    pairs = (entries.data[kept], (start[kept], end[kept]))
+    return csr_array(coo_array(pairs, shape=(size, size)))

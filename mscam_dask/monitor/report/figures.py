@@ -1,0 +1,162 @@
+"""The pictures of a run's report, from its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.results import StoredResult
+from mscam_dask.monitor.report.block_matrix import BlockMatrix, block_matrix
+from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
+from mscam_dask.monitor.report.drawing import DRAW_SEED, Drawing, contracted_graph
+from mscam_dask.monitor.report.layout import cluster_layout
+from mscam_dask.monitor.report.png import png_url
+from mscam_dask.monitor.report.scatter import (
+    EdgePath,
+    Scatter,
+    edge_paths,
+    principal_planes,
+    scatter,
+)
+from mscam_dask.monitor.report.wording import sentence
+
+__all__ = [
+    "MatrixFigure",
+    "ViewFigure",
+    "convergence_charts",
+    "graph_figure",
+    "matrix_figure",
+    "view_figures",
+]
+
+_VIEW_LIMIT = 12
+_NAMED_BLOCKS = 30
+_TIP_BLOCKS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixFigure:
+    """The block matrix: its picture, lines and numbers.
+
+    Attributes
+    ----------
+    matrix
+    url
+        Of the picture.
+    lines
+        Where clusters meet, from 0 to 1; empty with too many of them.
+    middles
+        (cluster, place) of the numbers along the sides.
+    between
+        Rounded weights between clusters, for tooltips; empty with too many of them.
+    """
+
+    matrix: BlockMatrix
+    url: str
+    lines: tuple[float, ...]
+    middles: tuple[tuple[int, float], ...]
+    between: list[list[float]]
+
+
+def matrix_figure(result: StoredResult) -> MatrixFigure:
+    """Return the consensus graph as a block matrix."""
+    matrix = block_matrix(result.consensus_graph, result.labels)
+    edges = matrix.edges
+    n_clusters = len(edges) - 1
+    widths = np.diff(edges)
+    middles = [
+        (cluster, float(edges[cluster] + widths[cluster] / 2))
+        for cluster in range(n_clusters)
+        if widths[cluster] > 0.025 and n_clusters <= _NAMED_BLOCKS
+    ]
+    few = n_clusters <= _TIP_BLOCKS
+    return MatrixFigure(
+        matrix=matrix,
+        url=png_url(matrix.levels, _ramp()),
+        lines=tuple(edges[1:-1].tolist()) if few else (),
+        middles=tuple(middles),
+        between=np.round(matrix.between, 3).tolist() if few else [],
+    )
+
+
+def _ramp() -> NDArray[np.uint8]:
+    """White to dark blue, even in lightness, so that it also prints in grey."""
+    stops = np.array([[255, 255, 255], [158, 202, 225], [49, 130, 189], [8, 48, 107]])
+    at = np.linspace(0, len(stops) - 1, 256)
+    channels = [np.interp(at, np.arange(len(stops)), column) for column in stops.T]
+    return np.asarray(np.rint(np.column_stack(channels)), dtype=np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphFigure:
+    """The graph in the plane."""
+
+    plot: Scatter
+    edges: tuple[EdgePath, ...]
+    n_edges_drawn: int
+    n_edges: int
+
+
+def graph_figure(result: StoredResult, drawing: Drawing) -> GraphFigure:
+    """Return the consensus graph among the drawn samples, by springs."""
+    graph = contracted_graph(result.consensus_graph, drawing.rows)
+    labels = result.labels[drawing.rows]
+    places = cluster_layout(graph, labels, rng=np.random.default_rng(DRAW_SEED))
+    plot = scatter([places], labels, ("",))
+    paths, n_drawn, n_edges = edge_paths(graph, plot, labels)
+    return GraphFigure(plot, paths, n_drawn, n_edges)
+
+
+@dataclass(frozen=True, eq=False)
+class ViewFigure:
+    """A view's embedding: the name of the view and the plot."""
+
+    key: str
+    name: str
+    plot: Scatter
+
+
+def view_figures(result: StoredResult, drawing: Drawing) -> tuple[tuple[ViewFigure, ...], int]:
+    """Return the embeddings of the first views, and how many views have one."""
+    labels = result.labels[drawing.rows]
+    figures = []
+    for index, (name, values) in enumerate(result.view_embeddings.items()):
+        if index == _VIEW_LIMIT:
+            break
+        planes, names = principal_planes(values[drawing.rows], labels)
+        figures.append(ViewFigure(f"view{index}", name, scatter(planes, labels, names)))
+    return tuple(figures), len(result.view_embeddings)
+
+
+def convergence_charts(result: StoredResult, n_clusters: int) -> tuple[LineChart, ...]:
+    """Return the course of the outer iterations."""
+    history = result.history
+    single = (
+        ("n_connected_components", "Connected components", "components", False, True),
+        ("graph_weight", "Graph weight \u03bb", "\u03bb", True, False),
+        ("score", "Label-free score", "nats", False, False),
+    )
+    by_view = (
+        ("view_score", "Score of each view", "nats", False),
+        ("primal_residual", "Primal residual", "residual", True),
+        ("dual_residual", "Dual residual", "residual", True),
+    )
+    charts = []
+    for name, title, unit, log, whole in single:
+        if name in history:
+            level = ("asked for", float(n_clusters)) if whole else None
+            axes = Axes(x="iteration", y=unit, log=log, whole=whole, level=level)
+            values = [float(value) for value in history[name].values]
+            caption = sentence(str(history[name].attrs.get("long_name", "")))
+            charts.append(line_chart(name, [("", 0, values)], axes, title=title, caption=caption))
+    views = [str(view) for view in history["view"].values][:_VIEW_LIMIT]
+    for name, title, unit, log in by_view:
+        if name in history:
+            table = np.asarray(history[name].values, dtype=np.float64)
+            lines = [(view, i, table[:, i].tolist()) for i, view in enumerate(views)]
+            caption = sentence(str(history[name].attrs.get("long_name", "")))
+            axes = Axes(x="iteration", y=unit, log=log)
+            charts.append(line_chart(name, lines, axes, title=title, caption=caption))
+    return tuple(chart for chart in charts if chart is not None)

@@ -1,0 +1,109 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+
+__all__ = ["count", "moment", "number", "percent", "plural", "sentence", "time_span"]
+
+_NONE = "\u2013"
+_THIN = "\u202f"  # narrow no-break space
+
+
+def count(value: int) -> str:
+    """Return a whole number in groups of three digits.
+
+    Examples
+    --------
+    >>> count(70000).replace(chr(0x202F), "_")
+    '70_000'
+    """
+    return f"{value:,}".replace(",", _THIN)
+
+
+def plural(value: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    Examples
+    --------
+    >>> plural(1, "view"), plural(2, "view")
+    ('1 view', '2 views')
+    """
+    return f"{count(value)} {noun}" + ("" if value == 1 else "s")
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number with so many significant digits; a dash for what is not finite.
+
+    Examples
+    --------
+    >>> number(0.28561), number(1234.5678), number(float("nan")), number(2.5e-7, 2)
+    ('0.2856', '1235', '–', '2.5 × 10⁻⁷')
+    >>> number(1e-5)
+    '10⁻⁵'
+    """
+    if value is None or not math.isfinite(value):
+        return _NONE
+    if value != 0 and not 1e-4 <= abs(value) < 10**6:
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        mantissa = mantissa.replace("-", "\u2212")
+        return f"10{raised}" if mantissa == "1" else f"{mantissa} \u00d7 10{raised}"
+    text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+    return text.replace("-", "\u2212")
+
+
+def percent(value: float, digits: int = 1) -> str:
+    r"""Return a share as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.2234)
+    '22.3\\xa0%'
+    """
+    return f"{100 * value:.{digits}f}\u00a0%"
+
+
+def moment(text: str | None) -> str:
+    """Return an ISO 8601 time as people write it.
+
+    Examples
+    --------
+    >>> moment("2026-11-21T02:48:03+00:00")
+    '21 Nov 2026, 02:48 UTC'
+    """
+    if text is None:
+        return _NONE
+    time = dt.datetime.fromisoformat(text)
+    zone = "UTC" if time.utcoffset() == dt.timedelta(0) else time.strftime("%z")
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    return f"{time.day} {months[time.month - 1]} {time.year}, {time:%H:%M} {zone}".rstrip()
+
+
+def time_span(seconds: float) -> str:
+    """Return a duration.
+
+    Examples
+    --------
+    >>> time_span(0.314), time_span(18.65), time_span(754), time_span(7384)
+    ('0.31 s', '18.7 s', '12 min 34 s', '2 h 3 min')
+    """
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min"
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital letter in front and a full stop behind; nothing stays so."""
+    text = text.strip()
+    if not text:
+        return ""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")

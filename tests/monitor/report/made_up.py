@@ -1,0 +1,156 @@
+"""Results that no fit made: quick to build at any size, with names from nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+
+from mscam_dask.data.history import history_dataset
+from mscam_dask.data.results import StoredResult
+from mscam_dask.model.records import OuterRecord, ViewRecord
+from mscam_dask.model.status import Status
+from mscam_dask.monitor.report.content import FileLink, RunContent
+
+VIEWS = ("pixels", "edges")
+
+
+def block_graph(labels: NDArray[np.int64], n_neighbors: int = 4) -> csr_array[np.float64]:
+    """Each sample leans on the next ones of its cluster, with equal weights."""
+    order = np.argsort(labels, kind="stable")
+    sizes = np.bincount(labels)
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    place = np.arange(len(labels)) - np.repeat(starts, sizes)
+    size = np.repeat(sizes, sizes)
+    rows, columns = [], []
+    for step in range(1, n_neighbors + 1):
+        rows.append(order)
+        columns.append(order[np.repeat(starts, sizes) + (place + step) % size])
+    weights = np.full(n_neighbors * len(labels), 1 / n_neighbors)
+    pairs = (weights, (np.concatenate(rows), np.concatenate(columns)))
+    return csr_array(coo_array(pairs, shape=(len(labels), len(labels))))
+
+
+def made_up_result(
+    labels: NDArray[np.int64], *, views: Sequence[str] = VIEWS, n_iterations: int = 3
+) -> StoredResult:
+    """A result with these labels; every embedding is indicators and a little noise."""
+    rng = np.random.default_rng(5)
+    n_clusters = int(labels.max()) + 1
+    share = 1 / len(views)
+    records = [
+        OuterRecord(
+            iteration=index,
+            graph_weight=0.1 * 1.3**index,
+            n_connected_components=index + 1,
+            n_clusters=n_clusters,
+            score=1.0 + 0.1 * index,
+            eigengap=0.1,
+            views=tuple(
+                ViewRecord(
+                    view=view,
+                    primal_residual=1e-5,
+                    dual_residual=1e-3,
+                    inner_iterations=9,
+                    converged=True,
+                    objective=3.0,
+                    seconds=0.1,
+                )
+                for view in views
+            ),
+            view_scores=tuple(1.0 for _ in views),
+            seconds=0.5,
+        )
+        for index in range(n_iterations)
+    ]
+    return StoredResult(
+        labels=labels,
+        consensus_graph=block_graph(labels),
+        n_connected_components=n_clusters,
+        status=Status.CONTINUATION.name,
+        score=1.2,
+        n_neighbors=4,
+        view_embeddings={
+            view: np.eye(n_clusters)[labels] + 0.05 * rng.standard_normal((len(labels), n_clusters))
+            for view in views
+        },
+        view_contributions=dict.fromkeys(views, share),
+        history=history_dataset(records, list(views)),
+    )
+
+
+def made_up_content(
+    labels: NDArray[np.int64],
+    *,
+    views: Sequence[str] = VIEWS,
+    name: str = "made-up",
+    ids: Sequence[str] | None = None,
+    labels_true: NDArray[np.int64] | None = None,
+    label_names: Sequence[str] | None = None,
+) -> RunContent:
+    """The report's content for these labels."""
+    result = made_up_result(labels, views=views)
+    n_clusters = result.n_connected_components
+    setting = {"scale": "unit", "alpha": 10.0, "n_neighbors": 4}
+    tried = {**setting, "n_connected_components": 1, "score": 1.1}
+    scores = {
+        "accuracy": 0.9871,
+        "normalized_mutual_information": 0.9692,
+        "adjusted_rand_index": 0.9713,
+    }
+    return RunContent(
+        record={
+            "state": "finished",
+            "pipeline": name,
+            "method": "mscam",
+            "seed": 0,
+            "started": "2026-11-21T02:48:03+00:00",
+            "ended": "2026-11-21T02:48:21+00:00",
+            "executor": "in this process",
+            "sources": [{"source": f"{name}.npz", "n_bytes": 9, "sha256": "ab" * 32}],
+            "data": {
+                "store": "data.zarr",
+                "digest": "cd" * 32,
+                "n_samples": len(labels),
+                "views": [
+                    {
+                        "name": view,
+                        "metric": "features",
+                        "shape": [len(labels), 7],
+                        "dtype": "float64",
+                        "digest": "ef" * 32,
+                    }
+                    for view in views
+                ],
+                "n_classes": None,
+                "has_sample_ids": ids is not None,
+                "notes": [f"View {views[0]!r}: 1 of 7 columns has one value only."],
+            },
+            "fit": {
+                "status": result.status,
+                "message": Status.CONTINUATION.message,
+                "reached": True,
+                "n_clusters": n_clusters,
+                "n_connected_components": n_clusters,
+                "n_outer_iterations": 3,
+                "score": result.score,
+                "setting": setting,
+                "settings_tried": [tried, {**tried, "scale": "standard", "score": 1.0}],
+                "view_contributions": result.view_contributions,
+                "cluster_sizes": np.bincount(labels).tolist(),
+            },
+            "metrics": scores if labels_true is not None else None,
+            "seconds": {"ingest": 0.2, "cluster": 18.2, "total": 18.7},
+            "versions": {"mscam_dask": "0.1.0", "python": "3.13.1"},
+            "blas": [],
+            "error": None,
+        },
+        result=result,
+        settings_text="[data]\nsource = 'made-up.npz'\n",
+        sample_ids=ids,
+        labels_true=labels_true,
+        label_names=label_names,
+        files=(FileLink(name="run.json", href="run.json", what="the record"),),
+    )

@@ -1,0 +1,203 @@
+"""The page of a run in a real browser: it responds, and nothing from data gets to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from mscam_dask.monitor.report.content import RunContent
+from mscam_dask.monitor.report.page import run_page
+from tests.browser import Browser
+from tests.monitor.report.made_up import made_up_content
+
+HOSTILE = "<script>alert(1)</script>"
+
+Open = Callable[[RunContent], str]
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Open:
+    def show(content: RunContent) -> str:
+        path = tmp_path / "report.html"
+        path.write_text(run_page(content), encoding="utf-8")
+        browser.open(path.as_uri())
+        return path.as_uri()
+
+    return show
+
+
+def content(**options: Any) -> RunContent:
+    labels = np.random.default_rng(0).permutation(np.arange(240) % 4)
+    return made_up_content(labels, labels_true=labels, **options)
+
+
+def hover(browser: Browser, selector: str, x: int = 0, y: int = 0) -> None:
+    element = browser.driver.find_element(By.CSS_SELECTOR, selector)
+    browser.run(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center'}})")
+    ActionChains(browser.driver).move_to_element_with_offset(element, x, y).perform()
+
+
+def tip(browser: Browser) -> str:
+    return str(
+        browser.run("const t = document.getElementById('tip');return t.hidden ? '' : t.textContent")
+    )
+
+
+def test_it_opens_in_silence_and_asks_for_nothing(browser: Browser, open_page: Open) -> None:
+    address = open_page(content())
+    assert browser.complaints() == []
+    assert [url for url in browser.requests() if not url.startswith("data:")] == [address]
+    browser.screenshot("report")
+
+
+def test_names_from_data_do_nothing(browser: Browser, open_page: Open) -> None:
+    ids = [f"{HOSTILE}{row}" for row in range(240)]
+    open_page(
+        content(
+            views=(HOSTILE, "b"),
+            name=HOSTILE,
+            ids=ids,
+            label_names=[HOSTILE, "<img src=x onerror=alert(2)>", "c", "d"],
+        )
+    )
+    assert browser.complaints() == []  # an alert would also make every later call fail
+    assert browser.run("return document.scripts.length") == 2
+    assert browser.run("return document.images.length") == 0
+    assert HOSTILE in browser.text
+    hover(browser, "svg.scatter[data-plot=view0]")
+    browser.run("document.querySelector('.show').click()")
+    assert browser.complaints() == []
+
+
+def test_a_sample_under_the_pointer_is_ringed_in_every_plot(
+    browser: Browser, open_page: Open
+) -> None:
+    open_page(content())
+    browser.run(
+        "const s = document.querySelector('svg.scatter[data-plot=graph]');"
+        "s.scrollIntoView({block: 'center'});"
+        "const d = JSON.parse(document.getElementById('payload').textContent).plots.graph.planes[0];"
+        "const p = new DOMPoint(d[0], d[1]).matrixTransform(s.getScreenCTM());"
+        "s.dispatchEvent(new PointerEvent('pointermove',"
+        " {clientX: p.x, clientY: p.y, bubbles: true}))"
+    )
+    assert "cluster 0 · label" in tip(browser)
+    rings = browser.run(
+        "return [...document.querySelectorAll('.ring')].map(r => r.cx.baseVal.value)"
+    )
+    assert len(rings) == 3
+    assert all(x > 0 for x in rings)
+
+
+def test_one_cluster_alone(browser: Browser, open_page: Open) -> None:
+    open_page(content())
+    browser.run("document.querySelector('[data-pick=\"2\"]').click()")
+    away = "return document.querySelectorAll('path.dots.away').length"
+    assert browser.run(away) == 3 * 3  # three other clusters in three plots
+    browser.run("document.querySelector('[data-pick=\"2\"]').click()")
+    assert browser.run(away) == 0
+
+
+def test_other_axes(browser: Browser, open_page: Open) -> None:
+    open_page(content())
+    path = "return document.querySelector('[data-plot=view0] path.dots').getAttribute('d')"
+    before = browser.run(path)
+    browser.run(
+        "const s = document.querySelector('select[data-planes=view0]'); s.value = '1';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    after = browser.run(path)
+    assert after != before
+    assert after.count("M") == before.count("M") == 60
+
+
+def test_charts_the_matrix_and_cells_answer(browser: Browser, open_page: Open) -> None:
+    open_page(content())
+    hover(browser, "svg.lines .step")
+    assert "iteration 0: components 1" in tip(browser)
+    hover(browser, "svg.matrix", -150, -150)
+    assert "cluster" in tip(browser)
+    hover(browser, ".confusion td.match")
+    assert "60 of 60 samples" in tip(browser)
+    browser.run("document.querySelector('[data-toggle=\"1\"]').click()")
+    assert browser.run("return document.querySelectorAll('.line.off').length") == 3
+
+
+def test_everything_is_reached_by_keyboard(browser: Browser, open_page: Open) -> None:
+    open_page(content())
+    reached: list[str] = []
+    for _ in range(300):
+        ActionChains(browser.driver).send_keys(Keys.TAB).perform()
+        kind = browser.run(
+            "const e = document.activeElement; return e === document.body ? '' :"
+            " e.tagName.toLowerCase() + '.' + (e.getAttribute('class') || e.dataset.search || '')"
+        )
+        if not kind:
+            break
+        reached.append(kind)
+    assert reached[0] == "a.skip"
+    for kind in ("svg.matrix", "svg.scatter", "svg.lines steps", "input.least", "pre."):
+        assert kind in reached, (kind, sorted(set(reached)))
+    for selector, said in (
+        ("svg.matrix", "within cluster"),
+        ("svg.scatter", "sample"),
+        ("svg.lines", "iteration"),
+    ):
+        browser.run(f"document.querySelector('{selector}').focus()")
+        ActionChains(browser.driver).send_keys(Keys.ARROW_DOWN).perform()
+        ActionChains(browser.driver).send_keys(Keys.ARROW_RIGHT).perform()
+        assert said in tip(browser) or "between clusters" in tip(browser)
+    unnamed = browser.run(
+        "return [...document.querySelectorAll('svg[tabindex], button, input, select')].filter("
+        "e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label'))).length"
+    )
+    assert unnamed == 0
+
+
+def test_the_table_sorts_and_is_searched(browser: Browser, open_page: Open) -> None:
+    open_page(content())
+    first = "return document.querySelector('#least tbody tr:not([hidden]) td').textContent"
+    press = "document.querySelectorAll('#least thead button')[1].click()"
+    browser.run(press)
+    assert browser.run(first) == "0"
+    browser.run(press)
+    assert browser.run(first) == "3"
+    browser.run(
+        "const i = document.querySelector('[data-search]'); i.value = '17';"
+        "i.dispatchEvent(new Event('input'))"
+    )
+    shown = browser.run("return document.querySelectorAll('#least tbody tr:not([hidden])').length")
+    assert 0 < shown < 200
+    assert f"{shown} of 200 shown" in browser.text
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_runs_over_the_side(browser: Browser, open_page: Open, width: int) -> None:
+    open_page(content(name="a-rather-long-name-of-a-pipeline-" * 3))
+    browser.resize(width, 900)
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    browser.screenshot(f"report-{width}")
+
+
+def test_print(browser: Browser, open_page: Open) -> None:
+    open_page(content())
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    hidden = browser.run(
+        "return ['nav', '.tools', '.show'].map("
+        "s => getComputedStyle(document.querySelector(s)).display)"
+    )
+    assert set(hidden) == {"none"}
+    rows = browser.run(
+        "return [...document.querySelectorAll('#least tbody tr')].filter("
+        "r => getComputedStyle(r).display !== 'none').length"
+    )
+    assert rows == 40
+    printed = browser.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    assert len(printed["data"]) > 20_000

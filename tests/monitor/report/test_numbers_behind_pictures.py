@@ -1,0 +1,284 @@
+"""What the pictures of a report are made of, from their definitions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from mscam_dask.monitor.report.block_matrix import block_matrix, cluster_order
+from mscam_dask.monitor.report.certainty import embedding_certainty
+from mscam_dask.monitor.report.charts import Axes, line_chart, log_ticks, ticks
+from mscam_dask.monitor.report.drawing import contracted_graph, draw_samples
+from mscam_dask.monitor.report.layout import cluster_layout, pack_circles
+from mscam_dask.monitor.report.png import encode_png
+from mscam_dask.monitor.report.scatter import principal_planes, scatter
+from mscam_dask.monitor.report.tables import confusion, size_bars
+from tests.monitor.report.made_up import block_graph
+
+NO_ROWS = np.empty(0, dtype=np.int64)
+
+
+def some_labels(n_samples: int, n_clusters: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    rng = np.random.default_rng(n_samples)
+    return rng.permutation(np.arange(n_samples) % n_clusters).astype(np.int64)
+
+
+# ---- certainty -------------------------------------------------------------------------------
+
+
+def test_the_ratio_is_own_distance_over_next_distance_over_all_views() -> None:
+    rng = np.random.default_rng(1)
+    labels = some_labels(40, 3)
+    embeddings = {"a": rng.standard_normal((40, 2)), "b": 7 * rng.standard_normal((40, 5))}
+    shares = {"a": 0.3, "b": 0.7}
+    found = embedding_certainty(embeddings, shares, labels)
+    assert found is not None
+    for row in range(40):
+        squared = np.zeros(3)
+        for name, values in embeddings.items():
+            for cluster in range(3):
+                centre = values[labels == cluster].mean(axis=0)
+                total = ((values - values.mean(axis=0)) ** 2).sum() / 40
+                squared[cluster] += shares[name] * ((values[row] - centre) ** 2).sum() / total
+        others = [cluster for cluster in range(3) if cluster != labels[row]]
+        following = min(others, key=lambda cluster: squared[cluster])
+        assert found.next_cluster[row] == following
+        expected = math.sqrt(squared[labels[row]] / squared[following])
+        assert found.distance_ratio[row] == pytest.approx(expected)
+
+
+def test_a_sample_half_way_has_ratio_one_and_is_listed_first() -> None:
+    values = np.array([[0.0], [0.0], [0.0], [2.0], [4.0], [4.0], [4.0], [2.0]])
+    labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    found = embedding_certainty({"only": values}, {"only": 1.0}, labels)
+    assert found is not None
+    assert found.least_certain(2).tolist() == [3, 7]
+    assert found.distance_ratio[3] == pytest.approx(1)
+    assert found.distance_ratio[0] == pytest.approx(0.5 / 3.5)
+    assert len(found.least_certain(100)) == 8
+
+
+def test_nothing_to_compare_is_none() -> None:
+    labels = np.zeros(5, dtype=np.int64)
+    assert embedding_certainty({}, {}, np.arange(5)) is None
+    assert embedding_certainty({"a": np.ones((5, 2))}, {"a": 1.0}, labels) is None
+
+
+# ---- what is drawn ---------------------------------------------------------------------------
+
+
+def test_all_samples_are_drawn_when_there_are_few() -> None:
+    labels = some_labels(30, 4)
+    drawing = draw_samples(labels, NO_ROWS, limit=30)
+    assert sorted(drawing.rows) == list(range(30))
+    assert (np.diff(labels[drawing.rows]) >= 0).all()
+    assert drawing.n_random == 30
+
+
+def test_a_draw_holds_the_listed_samples_and_one_of_each_cluster() -> None:
+    labels = some_labels(500, 5)
+    labels[17] = 5  # a cluster of one
+    listed = np.array([3, 99])
+    drawing = draw_samples(labels, listed, limit=50)
+    assert {3, 17, 99} <= set(drawing.rows.tolist())
+    assert drawing.n_random == 50
+    assert 50 <= len(drawing.rows) <= 53
+    assert (draw_samples(labels, listed, limit=50).rows == drawing.rows).all()
+
+
+def test_contraction_keeps_components_and_the_weight_between_territories() -> None:
+    labels = some_labels(300, 6)
+    graph = block_graph(labels)
+    drawing = draw_samples(labels, NO_ROWS, limit=60)
+    contracted = contracted_graph(graph, drawing.rows)
+    n_components, component = connected_components(contracted, directed=False)
+    assert n_components == 6
+    assert len({*zip(component.tolist(), labels[drawing.rows].tolist(), strict=True)}) == 6
+    assert abs(contracted - contracted.T).max() < 1e-12
+    assert contracted.diagonal().max() == 0
+    assert contracted.sum() <= graph.sum() + 1e-9
+
+
+def test_contraction_of_a_path_graph_by_hand() -> None:
+    # 0 - 1 - 2 - 3 - 4: 1 is nearest to 0 and 3 to 4; 2 is as near to both.
+    steps = np.zeros((5, 5))
+    for start, weight in enumerate((1.0, 2.0, 3.0, 4.0)):
+        steps[start, start + 1] = weight
+    contracted = contracted_graph(csr_array(steps), np.array([0, 4]))
+    assert contracted[0, 1] in (1.0, 1.5)  # half of the edge 1-2 or of 2-3
+    whole = contracted_graph(csr_array(steps), np.arange(5)).toarray()
+    assert np.allclose(whole, (steps + steps.T) / 2)
+
+
+# ---- the block matrix ------------------------------------------------------------------------
+
+
+def test_clusters_lie_side_by_side_and_each_sample_once() -> None:
+    labels = some_labels(90, 4)
+    order = cluster_order(block_graph(labels), labels)
+    assert sorted(order) == list(range(90))
+    assert (np.diff(labels[order]) >= 0).all()
+
+
+def test_pixels_outside_the_blocks_are_empty_and_weights_are_counted() -> None:
+    labels = some_labels(1200, 3)
+    graph = block_graph(labels)
+    matrix = block_matrix(graph, labels)
+    assert matrix.levels.shape == (480, 480)
+    assert matrix.samples_per_pixel == 2.5
+    corners = (matrix.edges * 480).round().astype(int)
+    outside = matrix.levels.copy()
+    for start, stop in itertools.pairwise(corners):
+        outside[start:stop, start:stop] = 0
+    assert outside.max() == 0
+    assert matrix.levels.max() == 255
+    assert matrix.weight_across == 0
+    assert np.trace(matrix.between) == pytest.approx(graph.sum())
+
+
+def test_weight_between_clusters_is_said() -> None:
+    matrix = block_matrix(csr_array(np.ones((4, 4)) - np.eye(4)), np.array([0, 0, 1, 1]))
+    assert matrix.weight_across == pytest.approx(8 / 12)
+
+
+def test_a_picture_decodes_to_its_levels() -> None:
+    levels = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    content = encode_png(levels, np.zeros((12, 3), dtype=np.uint8))
+    at, chunks = 8, {}
+    while at < len(content):
+        length, kind = struct.unpack(">I4s", content[at : at + 8])
+        body = content[at + 8 : at + 8 + length]
+        (check,) = struct.unpack(">I", content[at + 8 + length : at + 12 + length])
+        assert check == zlib.crc32(kind + body)
+        chunks[kind] = body
+        at += 12 + length
+    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), dtype=np.uint8).reshape(3, 5)
+    assert (rows[:, 0] == 0).all()
+    assert (rows[:, 1:] == levels).all()
+    assert struct.unpack(">II", chunks[b"IHDR"][:8]) == (4, 3)
+
+
+# ---- the plane -------------------------------------------------------------------------------
+
+
+@given(radii=st.lists(st.floats(0.5, 20.0), min_size=1, max_size=25))
+def test_packed_circles_do_not_overlap(radii: list[float]) -> None:
+    sizes = np.array(radii)
+    centres = pack_circles(sizes)
+    for first, second in itertools.combinations(range(len(sizes)), 2):
+        distance = np.hypot(*(centres[first] - centres[second]))
+        assert distance >= (1 - 1e-9) * (sizes[first] + sizes[second])
+    reach = np.hypot(*centres.T) + sizes
+    assert reach.max() <= 4 * np.sqrt((sizes**2).sum())
+
+
+@pytest.mark.parametrize("n_samples", [1, 2, 3, 5, 90, 900])
+def test_every_node_has_a_place_in_the_square_near_its_cluster(n_samples: int) -> None:
+    labels = np.sort(some_labels(n_samples, min(2, n_samples)))
+    graph = contracted_graph(block_graph(labels, 2), np.arange(n_samples))
+    places = cluster_layout(graph, labels, rng=np.random.default_rng(0))
+    assert places.shape == (n_samples, 2)
+    assert np.isfinite(places).all()
+    assert (places >= -1e-9).all()
+    assert (places <= 1 + 1e-9).all()
+    again = cluster_layout(graph, labels, rng=np.random.default_rng(0))
+    assert (places == again).all()
+    if n_samples >= 90:
+        centres = np.stack([places[labels == cluster].mean(axis=0) for cluster in (0, 1)])
+        nearest = np.linalg.norm(places[:, None] - centres, axis=2).argmin(axis=1)
+        assert (nearest == labels).mean() > 0.95
+
+
+def test_tight_clusters_are_enlarged_and_said_to_be() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 20)
+    tight = np.eye(4)[labels] + 1e-3 * rng.standard_normal((80, 4))
+    planes, names = principal_planes(tight, labels)
+    assert names[-1] == "axes 1 and 2, true to scale"
+    times = int(names[0].rpartition(" ")[2])
+    assert times > 10
+    for cluster in range(4):
+        large, true = (plane[labels == cluster] for plane in (planes[0], planes[-1]))
+        assert np.allclose(large.mean(axis=0), true.mean(axis=0))
+        assert np.allclose(large - large.mean(axis=0), times * (true - true.mean(axis=0)))
+    loose, plain = principal_planes(rng.standard_normal((80, 4)), labels)
+    assert plain == ("axes 1 and 2", "axes 3 and 4")
+    assert len(loose) == 2
+
+
+def test_one_column_still_makes_a_plane() -> None:
+    planes, names = principal_planes(np.arange(6.0)[:, None], np.zeros(6, dtype=np.int64))
+    assert planes[0].shape == (6, 2)
+    plot = scatter(planes, np.zeros(6, dtype=np.int64), names)
+    assert plot.dots[0].path.count("M") == 6
+    assert len(plot.planes[0]) == 12
+
+
+# ---- charts ----------------------------------------------------------------------------------
+
+
+@given(low=st.floats(-1e6, 1e6), span=st.floats(1e-3, 1e6))
+def test_ticks_enclose_what_they_measure(low: float, span: float) -> None:
+    values = ticks(low, low + span)
+    slack = 1e-6 * (values[1] - values[0])
+    assert values[0] <= low + slack
+    assert values[-1] >= low + span - slack
+    assert 2 <= len(values) <= 9
+
+
+@given(exponent=st.floats(-12, 6), decades=st.floats(0, 14))
+def test_log_ticks_enclose_what_they_measure(exponent: float, decades: float) -> None:
+    low, high = 10**exponent, 10 ** (exponent + decades)
+    values = log_ticks(low, high)
+    assert values == sorted(set(values))
+    assert values[0] <= low * 1.01
+    assert values[-1] >= high * 0.99
+    assert 2 <= len(values) <= 9
+
+
+def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:
+    axes = Axes(x="iteration", y="nats")
+    chart = line_chart("a", [("v", 0, [1.0, math.nan, 3.0, 4.0])], axes, title="A")
+    assert chart is not None
+    assert chart.lines[0].path.count("M") == 2
+    assert [mark.tip for mark in chart.lines[0].marks] == [
+        f"v, iteration {at}: nats {value}" for at, value in ((0, 1), (2, 3), (3, 4))
+    ]
+    assert line_chart("a", [("v", 0, [math.nan])], axes, title="A") is None
+
+
+# ---- tables ----------------------------------------------------------------------------------
+
+
+def test_columns_follow_the_best_assignment() -> None:
+    truth = np.array([0, 0, 0, 1, 1, 1, 1])
+    labels = np.array([1, 1, 2, 0, 0, 0, 2])
+    table = confusion(truth, labels, ["<b>", "two"])
+    assert table.clusters == (1, 0, 2)
+    (first, total, cells), second = table.rows
+    assert (first, total) == ("<b>", "3")
+    assert [cell.text for cell in cells] == ["2", "", "1"]
+    assert [cell.is_match for cell in cells] == [True, False, False]
+    assert [cell.text for cell in second[2]] == ["", "3", "1"]
+    assert table.cut == ""
+
+
+def test_large_tables_are_cut_and_say_so() -> None:
+    labels = np.arange(300) % 100
+    table = confusion(labels, labels, None)
+    assert len(table.rows) == 40
+    assert len(table.clusters) == 40
+    assert "40 largest of 100 labels" in table.cut
+    assert "180 samples" in table.cut
+    bars, cut = size_bars(labels)
+    assert len(bars) == 60
+    assert "60 largest of 100" in cut

@@ -1,0 +1,120 @@
+"""The page of a run: what it says, what it leaves out and says so, and what cannot get in."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from mscam_dask.monitor.report.page import run_page
+from tests.monitor.report.made_up import made_up_content
+
+HOSTILE = "</title></script><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{7*7}}"
+
+
+class Seen(HTMLParser):
+    """Elements, their attributes, and the text between them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def some_labels(n_samples: int, n_clusters: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.random.default_rng(0).permutation(np.arange(n_samples) % n_clusters)
+
+
+def test_the_first_screen_says_what_was_asked_and_what_came_out() -> None:
+    labels = some_labels(90, 3)
+    page = run_page(made_up_content(labels, labels_true=labels))
+    first = page[page.index('id="result"') : page.index('id="graph"')]
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", first))
+    for part in ("90", "made-up", "3 found 3 asked", "0.987", "0.969", "0.971", "18.7 s"):
+        assert part in text, part
+    assert "The consensus graph reached exactly" in text
+    assert "MSCAM, 3 clusters, seed 0" in text
+
+
+def test_nothing_is_loaded_from_anywhere() -> None:
+    seen = Seen(run_page(made_up_content(some_labels(40, 2))))
+    for tag, attributes in seen.elements:
+        for name in ("src", "href", "srcset", "action", "poster", "data"):
+            value = attributes.get(name) or ""
+            local = value.startswith(("#", "data:")) or value == "run.json"
+            assert local or not value, (tag, name, value[:60])
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert "style" not in attributes, tag
+    (policy,) = (
+        attributes["content"] or ""
+        for _, attributes in seen.elements
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_names_that_came_from_data_are_text() -> None:
+    labels = some_labels(30, 2)
+    content = made_up_content(
+        labels,
+        views=(HOSTILE, "b"),
+        name=HOSTILE,
+        ids=[f"{HOSTILE}{row}" for row in range(30)],
+        labels_true=labels,
+        label_names=[HOSTILE, "other"],
+    )
+    page = run_page(content)
+    plain = Seen(
+        run_page(
+            made_up_content(labels, ids=[*"abcdefghijklmnopqrstuvwxyzABCD"], labels_true=labels)
+        )
+    )
+    seen = Seen(page)
+    assert [tag for tag, _ in seen.elements] == [tag for tag, _ in plain.elements]
+    assert "49" not in "".join(seen.text[:30])
+    assert any(HOSTILE in text for text in seen.text)
+    payload = page.split('id="payload">')[1].split("</script>")[0]
+    assert json.loads(payload)["names"][0].startswith("</title>")
+
+
+def test_a_page_does_not_grow_with_the_samples_or_clusters() -> None:
+    sizes = {}
+    for n_samples, n_clusters in ((4000, 8), (12_000, 8), (12_000, 300)):
+        page = run_page(made_up_content(some_labels(n_samples, n_clusters)))
+        sizes[n_samples, n_clusters] = len(page)
+        assert "of 12\u202f000 samples" in page or n_samples == 4000
+    assert sizes[12_000, 8] < 1.1 * sizes[4000, 8]
+    assert sizes[12_000, 300] < 2.5e6
+
+
+@pytest.mark.parametrize("case", ["one cluster", "no embeddings", "no iterations", "many views"])
+def test_edges(case: str) -> None:
+    labels = some_labels(20, 1 if case == "one cluster" else 2)
+    views = tuple(f"v{index}" for index in range(14)) if case == "many views" else ("a", "b")
+    content = made_up_content(labels, views=views)
+    if case == "no embeddings":
+        content.result.view_embeddings.clear()
+    if case == "no iterations":
+        object.__setattr__(
+            content.result, "history", content.result.history.isel(outer_iteration=slice(0))
+        )
+    page = run_page(content)
+    expected = {
+        "one cluster": "one cluster only",
+        "no embeddings": "This run has no embeddings",
+        "no iterations": "No outer iteration was needed",
+        "many views": "The first 12 of 14 views",
+    }
+    assert expected[case] in page
