@@ -50,7 +50,7 @@ def cluster_layout(
     order = np.argsort(inverse, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(inverse))[:-1]) if len(names) else []
     radii = np.sqrt([len(group) for group in groups])
-    centres = pack_circles(radii * 1.1)
+    centres = pack_circles(0.92 * radii)  # few discs are filled to the rim
     places = np.empty((len(labels), 2))
     for group, radius, centre in zip(groups, radii, centres, strict=True):
         places[group] = centre + radius * _disc(graph[group][:, group], rng)

@@ -1,0 +1,21 @@
+"""How these pages become HTML: sphinx-build -W -n docs site."""
+
+from __future__ import annotations
+
+from mscam_dask import __version__
+
+project = "mscam_dask"
+author = "mscam_dask developers"
+release = __version__
+
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+exclude_patterns = ["site"]
+nitpicky = True
+
+html_theme = "furo"
+html_title = f"mscam_dask {__version__}"
+html_show_sourcelink = False
+html_copy_source = False

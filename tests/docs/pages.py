@@ -1,0 +1,67 @@
+"""Runs the examples of a documentation page, in their order, in a folder of the page's own.
+
+python blocks are executed, in one namespace for a page. toml blocks whose first line is a comment
+with a file name are saved under that name. Lines of console blocks that begin with a dollar sign,
+and bash blocks as a whole, are run by bash; they must exit with 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sybil import Example
+
+__all__ = ["run_page"]
+
+_COMMAND_LIMIT_S = 100
+
+
+def run_page(page: Path) -> int:
+    """Run a page's examples in the working directory; how many there were."""
+    from sybil import Sybil
+    from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+    languages = {"toml": _save, "console": _run_lines, "bash": _run_script}
+    parsers = [CodeBlockParser(name, run) for name, run in languages.items()]
+    sybil = Sybil(parsers=[PythonCodeBlockParser(doctest_optionflags=0), *parsers])
+    count = 0
+    for example in sybil.parse(page).examples():
+        example.evaluate()
+        count += 1
+    return count
+
+
+def _save(example: Example) -> None:
+    named = re.match(r"# (\S+\.toml)\n", example.parsed)
+    if named:
+        Path(named[1]).write_text(example.parsed, encoding="utf-8")
+
+
+def _run_lines(example: Example) -> None:
+    for line in example.parsed.splitlines():
+        if line.startswith("$ "):
+            _bash(line[2:])
+
+
+def _run_script(example: Example) -> None:
+    _bash(example.parsed)
+
+
+def _bash(script: str) -> None:
+    """Run a script in which `mscam-dask` is the one under test."""
+    done = subprocess.run(
+        ["bash", "-uc", f'mscam-dask() {{ "$PYTHON" -m mscam_dask.cli "$@"; }}\n{script}'],
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=_COMMAND_LIMIT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise AssertionError(f"{script}\nexit code {done.returncode}\n{done.stderr}{done.stdout}")

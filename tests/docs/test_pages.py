@@ -1,0 +1,53 @@
+"""The examples of the documentation do what they say, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import run_page
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+EXAMPLES = {
+    "quickstart": 7,
+    "own-data": 7,
+    "many-views-on-a-cluster": 5,
+    "nightly-pipeline": 5,
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
+    monkeypatch.chdir(tmp_path)
+    assert run_page(DOCS / f"{name}.md") == EXAMPLES[name]
+
+
+def test_an_example_that_is_wrong_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ mscam-dask describe absent\n```\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match="exit code 3"):
+        run_page(page)
+    page.write_text("```python\nassert 1 == 2\n```\n", encoding="utf-8")
+    with pytest.raises(AssertionError):
+        run_page(page)
+
+
+def test_the_pages_build_without_a_warning_and_links_lead_somewhere(tmp_path: Path) -> None:
+    pytest.importorskip("myst_parser", reason="pip install 'mscam-dask[docs]'")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "-n", "-q", "--keep-going", DOCS, tmp_path / "site"],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "quickstart.html").is_file()
