@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +33,7 @@ __all__ = [
 _DASHBOARD_PORT = 8787
 _CONNECT_TIMEOUT_S = 15.0
 _WORKERS_TIMEOUT_S = 60.0
+_LOST_TIMEOUT_S = 2.0
 
 _CONFIG = {"distributed.scheduler.no-workers-timeout": f"{_WORKERS_TIMEOUT_S:g}s"}
 
@@ -180,14 +181,13 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
     check_handshake(execution)
     with ExitStack() as stack:
         try:
-            client = stack.enter_context(
-                Client(  # type: ignore[no-untyped-call]
-                    address,
-                    security=_security(execution),
-                    timeout=_CONNECT_TIMEOUT_S,
-                    set_as_default=False,
-                )
+            client = Client(  # type: ignore[no-untyped-call]
+                address,
+                security=_security(execution),
+                timeout=_CONNECT_TIMEOUT_S,
+                set_as_default=False,
             )
+            stack.callback(_leave, client)
         except (OSError, RuntimeError, TimeoutError, ValueError) as error:
             raise ClusterError(
                 f"the scheduler {address} does not answer as a Dask scheduler should: {error}. "
@@ -199,6 +199,15 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
             description=f"the cluster at {address}",
             dashboard=_dashboard_of(client),
         )
+
+
+def _leave(client: Client) -> None:
+    """Close a client, soon also when its scheduler is gone and it is looking for it."""
+    if client.status == "running":
+        client.close()  # type: ignore[no-untyped-call]
+        return
+    with suppress(TimeoutError, OSError):  # the error that is on its way says what happened
+        client.close(timeout=_LOST_TIMEOUT_S)  # type: ignore[no-untyped-call]
 
 
 def _security(execution: ExecutionTable) -> Security | None:

@@ -24,7 +24,7 @@ from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
 from tests.synthetic import gaussian_views
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(110)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 Array = NDArray[np.float64]
 Estimator = type[MSCAM] | type[MSCAN]

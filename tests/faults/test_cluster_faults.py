@@ -21,6 +21,7 @@ from distributed import Client
 from numpy.testing import assert_array_equal
 
 from mscam_dask import MSCAM
+from mscam_dask.data.results import read_result
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.errors import (
     ClusterError,
@@ -30,6 +31,10 @@ from mscam_dask.errors import (
 )
 from mscam_dask.model.records import FitStarted, OuterRecord
 from mscam_dask.pipeline.cluster import open_cluster
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.document import Override
+from mscam_dask.pipeline.resume import resume_run
+from mscam_dask.pipeline.run import run_pipeline
 from mscam_dask.pipeline.settings import ExecutionTable
 from tests.clusters import local_client, scheduler_process, worker_process
 from tests.synthetic import gaussian_views
@@ -125,7 +130,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(two_workers: Client) -> N
 def test_twenty_workers_killed_in_the_middle_of_twenty_fits(
     two_workers: Client, record_property: Callable[[str, object], None]
 ) -> None:
-    views = views_of(2000)
+    views = views_of(800)
     expected = estimator(None).fit(views)
     undisturbed, disturbed = [], []
     for seed in range(20):
@@ -149,7 +154,8 @@ def test_a_worker_killed_every_two_seconds_for_a_minute() -> None:
     views = views_of(600)
     expected = estimator(None).fit(views)
     stop = threading.Event()
-    finished = errors = 0
+    finished = 0
+    errors: list[str] = []
     with local_client(2) as client:
 
         def killing() -> None:
@@ -168,13 +174,13 @@ def test_a_worker_killed_every_two_seconds_for_a_minute() -> None:
                 try:
                     assert_same_fit(estimator(client).fit(views), expected)
                     finished += 1
-                except ClusterError:
-                    errors += 1
+                except ClusterError as error:
+                    errors.append(type(error).__name__)
         finally:
             stop.set()
             killer.join()
-    figure(f"{finished} fits finished identical, {errors} ended with a typed error, none hung")
-    assert finished + errors >= 1
+    figure(f"{finished} fits finished identical; errors: {errors}; none hung")
+    assert finished or errors
 
 
 def _command(process: psutil.Process) -> list[str]:
@@ -195,7 +201,7 @@ def own_cluster(directory: Path, n_workers: int) -> Iterator[tuple[Any, list[Any
         yield scheduler, workers, address
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("moment", ["in an observer", "while waiting"])
 def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, moment: str) -> None:
     killed: list[float] = []
@@ -223,7 +229,42 @@ def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, mom
     figure(f"error {raised - killed[0]:.2f} s after the kill, closed {closed - killed[0]:.2f} s")
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(300)
+def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    names = ("a", "b", "c")
+    np.savez(tmp_path / "d.npz", allow_pickle=False, **dict(zip(names, views_of(300), strict=True)))
+    text = (
+        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 5\nselection = 'none'\n"
+        "max_outer_iter = 6\n[execution]\n"
+    )
+    (tmp_path / "here.toml").write_text(f"{text}in_process = true\n")
+    expected = run_pipeline(read_config(tmp_path / "here.toml"), tmp_path / "undisturbed")
+    with own_cluster(tmp_path, 2) as (scheduler, _, address):
+        (tmp_path / "there.toml").write_text(f"{text}scheduler = '{address}'\n")
+
+        def observe(event: object) -> None:
+            if isinstance(event, OuterRecord) and event.iteration == 2:
+                scheduler.kill()
+                scheduler.wait()
+
+        with pytest.raises(SchedulerLostError):
+            run_pipeline(
+                read_config(tmp_path / "there.toml"), tmp_path / "out", observers=[observe]
+            )
+    in_process = [
+        Override(("execution", "scheduler"), None, "the test"),
+        Override(("execution", "in_process"), True, "the test"),
+    ]
+    outcome = resume_run(tmp_path / "out", execution=in_process)
+    assert outcome.resumed
+    result, wanted = read_result(outcome.directory.result), read_result(expected.directory.result)
+    assert_array_equal(result.labels, wanted.labels)
+    assert_array_equal(result.consensus_graph.data, wanted.consensus_graph.data)
+    assert_array_equal(result.consensus_graph.indices, wanted.consensus_graph.indices)
+    assert result.score == wanted.score
+
+
+@pytest.mark.timeout(300)
 def test_all_workers_gone_is_a_typed_error_in_time(tmp_path: Path) -> None:
     with (
         own_cluster(tmp_path, 1) as (_, (worker,), address),
@@ -239,7 +280,7 @@ def test_all_workers_gone_is_a_typed_error_in_time(tmp_path: Path) -> None:
                 executor.gather([waiting])
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(300)
 def test_too_little_memory_is_refused_before_any_work() -> None:
     started: list[object] = []
     rows = np.random.default_rng(0).normal(size=(4000, 300))
@@ -256,7 +297,7 @@ def test_too_little_memory_is_refused_before_any_work() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_three_hundred_outer_iterations_on_one_cluster() -> None:
-    views = views_of(300)
+    views = views_of(120)
     worker_sizes: list[float] = []
     files: list[int] = []
     with local_client(2) as client:

@@ -20,7 +20,7 @@ from tests.clusters import scheduler_process, worker_process
 
 pytestmark = [
     pytest.mark.faults,
-    pytest.mark.timeout(60),  # a refusal is an answer, not a wait
+    pytest.mark.timeout(120),  # a refusal is an answer, not a wait
 ]
 
 
