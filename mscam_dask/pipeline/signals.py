@@ -20,7 +20,7 @@ EXIT_INTERRUPTED = 130
 """After Ctrl-C, as shells expect; after SIGTERM it is that of `TemporaryFailure`."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_DEADLINE_S = 8.0
+_DEADLINE_S = 5.0
 
 
 class Interruption:
@@ -29,7 +29,7 @@ class Interruption:
     Parameters
     ----------
     at_deadline : callable
-        Called, in another thread, when the process has not ended 8 s after the first signal
+        Called, in another thread, when the process has not ended 5 s after the first signal
         (a task of minutes may be running inside a library); the process then ends. A second
         signal ends it without that call.
 

@@ -72,7 +72,7 @@ def test_a_driver_told_to_end_leaves_a_run_that_goes_on(
                 break
         process.send_signal(number)
         rest = process.stderr.read()
-        # the deadline of the package is 8 s; what is over is the end of the interpreter
+        # the deadline of the package is 5 s; what is over is the end of the interpreter
         assert process.wait(timeout=10) == code
     assert f"mscam-dask resume {root} continues the run." in rest
     record = json.loads((root / "run.json").read_text())
