@@ -17,7 +17,7 @@ from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import judge, mean_score, spectrum_of
 from mscam_dask.engine.path import Course, PathState, embed_views, outer_iteration
 from mscam_dask.engine.selection import choose_setting
-from mscam_dask.engine.setup import Foundation, Prepared, anchor_space, lay_foundation, prepare
+from mscam_dask.engine.setup import Foundation, Prepared, lay_foundation, prepare
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
@@ -32,7 +32,6 @@ from mscam_dask.model.records import (
 )
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
-from mscam_dask.solvers.limit_step import limit_step
 from mscam_dask.solvers.rank_control import Decision, RankControl
 
 __all__ = ["Event", "Observer", "run_fit"]
@@ -102,7 +101,9 @@ def run_fit(
         saved = journal.load()
         asked = candidates if saved is None else (saved.parameters,)
         scales = tuple(dict.fromkeys(candidate.scale for candidate in asked))
-        foundation = lay_foundation(data, scales, executor)
+        foundation = lay_foundation(
+            data, scales, executor, exact_samples=candidates[0].exact_samples
+        )
         if saved is not None:
             foundation = dataclasses.replace(foundation, records=saved.prepared)
         _notify(
@@ -227,7 +228,7 @@ def _walk(
     while (
         decision is Decision.ACCEPT
         and state.iteration < parameters.max_outer_iter
-        and state.iteration - state.best.iteration <= parameters.patience
+        and state.iteration - state.best.iteration <= parameters.patience_for(prepared.n_samples)
     ):
         state, record, decision = outer_iteration(state, prepared, parameters, executor)
         course.history.append(record)
@@ -258,9 +259,15 @@ def _closed(labels: Any, status: Status, course: Course, executor: Executor) -> 
     prepared = course.prepared
     partitions = executor.submit(judge_tasks.single, labels, key="partitions/closed")
     (view_scores,) = judge(prepared, partitions, executor, key="closed")
-    anchors = anchor_space(prepared.views, course.parameters, executor, key="closed")
-    graph = executor.submit(limit_step, anchors, labels, course.n_neighbors, key="limit_step")
-    executor.release([anchors])
+    graph = executor.submit(
+        view_tasks.closed_graph,
+        list(prepared.views),
+        course.parameters.alpha,
+        labels,
+        course.n_neighbors,
+        list(prepared.blocks) if course.parameters.is_large(prepared.n_samples) else [],
+        key="limit_step",
+    )
     components = executor.submit(graph_tasks.components_of, graph, key="components/closed")
     return _Ending(graph, components, status, mean_score(view_scores), view_scores)
 
@@ -303,7 +310,9 @@ def _embeddings(
         return {}
     prepared, parameters = course.prepared, course.parameters
     weight = course.history[-1].graph_weight if course.history else parameters.graph_weight
-    spectrum = spectrum_of(ending.graph, None, prepared, parameters, executor, key="final")
+    spectrum = spectrum_of(
+        ending.graph, None, prepared, parameters, executor, key="final", closed=True
+    )
     results = embed_views(spectrum, weight, prepared, parameters, executor, key="final")
     handles = [
         executor.submit(view_tasks.embedding_of, result, key=f"view_embedding/{name}")

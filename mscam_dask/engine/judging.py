@@ -12,7 +12,10 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 
-__all__ = ["Best", "judge", "mean_score", "spectrum_of"]
+__all__ = ["Best", "judge", "mean_score", "n_cut", "spectrum_of"]
+
+# Enough rows of an embedding with c columns to place c centres.
+_CUT_SAMPLES = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,13 +45,22 @@ def judge(
     """Scores of each partition of a list, one per view, computed where the graphs are."""
     handles = [
         executor.submit(
-            judge_tasks.score_partitions, neutral, partitions, key=f"score/{key}/{name}"
+            judge_tasks.score_partitions,
+            neutral,
+            partitions,
+            prepared.n_judged,
+            key=f"score/{key}/{name}",
         )
         for neutral, name in zip(prepared.neutral, prepared.names, strict=True)
     ]
     by_view = executor.gather(handles)
     executor.release(handles)
     return list(zip(*by_view, strict=True))
+
+
+def n_cut(prepared: Prepared, parameters: Parameters) -> int:
+    """Samples of large data on which an embedding is cut; 0 for all."""
+    return _CUT_SAMPLES if parameters.is_large(prepared.n_samples) else 0
 
 
 def mean_score(view_scores: Sequence[float]) -> float:
@@ -64,14 +76,16 @@ def spectrum_of(
     executor: Executor,
     *,
     key: str,
+    closed: bool = False,
 ) -> Handle:
-    """Bottom 2c eigenpairs of a graph."""
-    n_pairs = min(2 * parameters.n_clusters, prepared.n_samples)
+    """Bottom 2c eigenpairs of a graph; the c null vectors of one with c components (`closed`)."""
+    n_pairs = min((1 if closed else 2) * parameters.n_clusters, prepared.n_samples)
     return executor.submit(
         graph_tasks.graph_spectrum,
         graph,
         previous,
         n_pairs,
         parameters.seed,
+        parameters.n_clusters if parameters.is_large(prepared.n_samples) else None,
         key=f"graph_spectrum/{key}",
     )

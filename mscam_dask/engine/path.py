@@ -10,7 +10,7 @@ import dataclasses
 import time
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import Best, judge, mean_score, spectrum_of
+from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
 from mscam_dask.engine.setup import Prepared, build_graph
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
@@ -111,6 +111,7 @@ def outer_iteration(
         spectrum,
         parameters.n_clusters,
         state.best.labels,
+        n_cut(prepared, parameters),
         key=f"cut_embedding/{key}",
     )
     scores = judge(prepared, cuts, executor, key=key)

@@ -9,21 +9,22 @@ import dataclasses
 
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.setup import row_ranges
+from mscam_dask.engine.setup import LARGE_RANK, SAMPLE, row_ranges
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.model.parameters import Parameters
 
 __all__ = ["MemoryPlan", "TaskMemory", "check_memory", "plan_memory"]
 
-_FLOAT = 8
-_INDEX = 8
 _GIB = 2.0**30
 
 # Interpreter and libraries of a worker before it holds any data.
 _BASE_BYTES = 200 * 2**20
 
-# Rows are streamed in blocks of this size (see solvers.view_basis), and transformed once.
-_STREAM_BYTES = 2 * 64 * 2**20
+# Rows are streamed in blocks of 8 MiB (see solvers.view_basis): as read, scaled, centred, projected.
+_STREAM_BYTES = 4 * 8 * 2**20
+
+# Products of a block of rows with all samples or a pool, their order, and differences.
+_SEARCH_BYTES = 32 * 2**20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,20 +53,21 @@ class MemoryPlan:
         Largest first.
     held_bytes : int
         Results that stay on the workers for the length of the fit, over all workers.
+    shared_bytes : int
+        Of these, what every worker may come to hold: the bases of all views.
     driver_bytes : int
         What comes back to the driver at the end: graph, labels, embeddings.
     """
 
     tasks: tuple[TaskMemory, ...]
     held_bytes: int
+    shared_bytes: int
     driver_bytes: int
 
     def worker_bytes(self, n_workers: int) -> int:
-        """Need of one worker with one thread: its share of what is held, and the largest task.
-
-        Every worker may come to hold the anchor space, so the share is taken of the rest.
-        """
-        return _BASE_BYTES + self.tasks[0].peak_bytes + -(-self.held_bytes // max(1, n_workers))
+        """Need of one worker with one thread: bases, its share of the rest, the largest task."""
+        own = -(-(self.held_bytes - self.shared_bytes) // max(1, n_workers))
+        return _BASE_BYTES + self.tasks[0].peak_bytes + self.shared_bytes + own
 
 
 def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
@@ -82,41 +84,61 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
     MemoryPlan
     """
     n, c = data.n_samples, parameters.n_clusters
-    n_pairs = min(2 * c, n)
+    large = parameters.is_large(n)
     n_candidates = parameters.candidates(n)
-    rows = max(stop - start for start, stop in row_ranges(n))
-    ranks = {source.name: min(source.shape) for source in data.views}
-    total_rank = sum(ranks.values())
+    ranks = {
+        source.name: min(*source.shape, LARGE_RANK) if large else min(source.shape)
+        for source in data.views
+    }
+    rank = sum(ranks.values())
     tasks = []
     for source in data.views:
-        d, r = source.shape[1], ranks[source.name]
-        stream = min(_STREAM_BYTES, 2 * _FLOAT * n * d)
-        square = 0 if source.metric == "features" and d <= n else 3 * n * n
-        factor = square + d * d * (d <= n) * 3 + 3 * n * r
-        tasks += [
-            TaskMemory(f"prepare {source.name}", _FLOAT * factor + stream),
-            TaskMemory(f"neutral graphs of {source.name}", _FLOAT * 3 * n * d + stream),
-            TaskMemory(
-                f"sub-solve {source.name}",
-                _FLOAT * (n * r + 3 * n * (r + n_pairs) + 4 * n * n_pairs + 4 * (r + n_pairs) ** 2),
-            ),
-        ]
-    edges = _FLOAT * rows * n_candidates
+        tasks += _view_tasks(source.shape, source.metric, ranks[source.name], parameters, n)
+        tasks = [dataclasses.replace(t, task=t.task.format(view=source.name)) for t in tasks]
+    edges = n * n_candidates
+    rows = max(stop - start for start, stop in row_ranges(n))
+    found = 12 * edges if large else 0
+    search = _SEARCH_BYTES + (4 * 8000 * rank + n * rank // 4 if large else 0)
+    graph = 12 * n * _degree(parameters)
     tasks += [
-        TaskMemory("stack anchors", _FLOAT * 2 * n * total_rank),
-        TaskMemory(
-            "anchor candidates",
-            _FLOAT * 2 * n * total_rank + 6 * edges + min(_STREAM_BYTES, 2 * _FLOAT * n * rows),
-        ),
-        TaskMemory(
-            "graph spectrum", _FLOAT * 8 * n * n_pairs + 6 * _INDEX * n * _degree(parameters)
-        ),
+        TaskMemory("candidates", search + found + 60 * rows * n_candidates),
+        TaskMemory("graph spectrum", 8 * 6 * n * 3 * c + 5 * graph),
+        TaskMemory("graph", 5 * graph + 48 * n * parameters.n_neighbors),
+        TaskMemory("limit step", 4 * n * rank + 5 * graph + _SEARCH_BYTES),
+        TaskMemory("cuts", 8 * n * (4 * c + 8)),
     ]
-    held = _FLOAT * n * total_rank * 2 + (_FLOAT + _INDEX) * n * n_candidates
-    held += sum(2 * _INDEX * 2 * n * _degree(parameters) for _ in data.views)
-    driver = (_FLOAT + _INDEX) * n * _degree(parameters) + _FLOAT * n * c * len(data.views)
+    judged = SAMPLE if large else n
+    shared = 4 * n * rank * (1 if large else 2)  # two scalings are tried at most on all samples
+    held = shared + (12 if large else 16) * edges + 8 * edges + found
+    held += 4 * graph + 8 * n * 5 * c + len(data.views) * (4 * n * c + 320 * judged)
+    driver = graph + 8 * n * c * len(data.views) + 24 * n
     ordered = tuple(sorted(tasks, key=lambda task: -task.peak_bytes))
-    return MemoryPlan(ordered, held, driver)
+    return MemoryPlan(ordered, held, shared, driver)
+
+
+def _view_tasks(
+    shape: tuple[int, int], metric: str, rank: int, parameters: Parameters, n: int
+) -> list[TaskMemory]:
+    """Factoring, judging and solving one view."""
+    d = shape[1]
+    c = parameters.n_clusters
+    judged = SAMPLE if parameters.is_large(n) else n
+    stream = min(_STREAM_BYTES, 4 * 8 * n * d)
+    basis = 4 * n * rank
+    if metric == "features" and d <= n:
+        factor = basis + 4 * 8 * d * d + stream
+        neutral = 4 * judged * d + 600 * judged + stream + _SEARCH_BYTES
+    else:
+        factor = basis + 3 * 8 * n * n + 8 * n * min(shape) + stream
+        neutral = 3 * 8 * judged * (judged if metric != "features" else d) + 600 * judged + stream
+        neutral += _SEARCH_BYTES
+    subspace = 4 * n * (rank + 2 * c)
+    solve = subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + 6 * 8 * (rank + 2 * c) ** 2
+    return [
+        TaskMemory("prepare {view}", factor),
+        TaskMemory("neutral graphs of {view}", neutral),
+        TaskMemory("sub-solve {view}", solve),
+    ]
 
 
 def _degree(parameters: Parameters) -> int:

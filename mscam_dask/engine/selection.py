@@ -11,20 +11,19 @@ import time
 from collections.abc import Sequence
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import Best, judge, mean_score, spectrum_of
+from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
 from mscam_dask.engine.setup import (
     FirstGraph,
     Foundation,
     Prepared,
-    anchor_space,
     first_graph,
     prepare,
 )
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
+from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
-from mscam_dask.solvers.partition import merge_components
 
 __all__ = ["Start", "choose_setting"]
 
@@ -66,23 +65,17 @@ def choose_setting(
     -------
     Start, SelectionEnded
     """
+    if foundation.sample is not None:
+        return _choose_on_sample(foundation, foundation.sample, candidates, executor)
     began = time.perf_counter()
     records: list[SettingRecord] = []
     chosen, leader = 0, None
     for index, candidate in enumerate(candidates):
-        key = f"setting-{index}"
+        key = f"setting-{foundation.n_samples}-{index}"
         last = all(later.scale != candidate.scale for later in candidates[index + 1 :])
         prepared = prepare(foundation, candidate, executor, key=key, last=last)
         start = _start(prepared, candidate, executor, key=key)
-        records.append(
-            SettingRecord(
-                scale=candidate.scale,
-                alpha=candidate.alpha,
-                n_neighbors=start.first.n_neighbors,
-                n_connected_components=start.first.n_components,
-                score=start.best.score,
-            )
-        )
+        records.append(_record(start))
         # one setting beside the best is held at a time: anchors of all views are large
         if leader is None:
             leader = start
@@ -98,6 +91,40 @@ def choose_setting(
     return leader, ended
 
 
+def _choose_on_sample(
+    foundation: Foundation,
+    sample: Foundation,
+    candidates: Sequence[Parameters],
+    executor: Executor,
+) -> tuple[Start, SelectionEnded]:
+    """Large data: the setting that scores best on the sample, then the start of all of them."""
+    began = time.perf_counter()
+    settings: tuple[SettingRecord, ...] = ()
+    chosen = 0
+    if len(candidates) > 1:
+        tried, ended = choose_setting(sample, candidates, executor)
+        settings, chosen = ended.settings, ended.chosen
+        _forget(tried, executor)
+    parameters = candidates[chosen]
+    prepared = prepare(foundation, parameters, executor, key="all", last=True)
+    start = _start(prepared, parameters, executor, key="all")
+    if not settings:
+        settings = (_record(start),)
+    return start, SelectionEnded(
+        settings=settings, chosen=chosen, seconds=time.perf_counter() - began
+    )
+
+
+def _record(start: Start) -> SettingRecord:
+    return SettingRecord(
+        scale=start.parameters.scale,
+        alpha=start.parameters.alpha,
+        n_neighbors=start.first.n_neighbors,
+        n_connected_components=start.first.n_components,
+        score=start.best.score,
+    )
+
+
 def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str) -> Start:
     first = first_graph(prepared, parameters, executor, key=key)
     spectrum: Handle | None = None
@@ -105,16 +132,15 @@ def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, ke
         components = executor.submit(
             graph_tasks.components_of, first.graph, key=f"components/{key}"
         )
-        anchors = anchor_space(prepared.views, parameters, executor, key=f"{key}/merge")
         labels = executor.submit(
-            merge_components,
-            anchors,
+            view_tasks.merged_components,
+            list(prepared.views),
+            parameters.alpha,
             components,
             parameters.n_clusters,
             key=f"merge_components/{key}",
         )
         partitions = executor.submit(judge_tasks.single, labels, key=f"partitions/{key}")
-        executor.release([anchors])
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
         partitions = executor.submit(
@@ -122,6 +148,7 @@ def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, ke
             spectrum,
             parameters.n_clusters,
             parameters.seed,
+            n_cut(prepared, parameters),
             key=f"cut_embedding/{key}",
         )
     scores = judge(prepared, partitions, executor, key=key)

@@ -14,13 +14,14 @@ from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import PreparedRecord
-from mscam_dask.solvers.graph import anchor_candidates, assemble_graph
+from mscam_dask.solvers.graph import assemble_graph
 
 __all__ = [
+    "LARGE_RANK",
+    "SAMPLE",
     "FirstGraph",
     "Foundation",
     "Prepared",
-    "anchor_space",
     "build_graph",
     "first_graph",
     "lay_foundation",
@@ -31,6 +32,15 @@ __all__ = [
 # k of the neutral graphs: the same whatever k is tried, so that no setting is favoured.
 NEUTRAL_NEIGHBORS = 9
 
+
+# Samples of large data on which settings are tried and partitions judged.
+SAMPLE = 6000
+
+# Directions of a view of large data that are kept: see docs/decisions/0038.
+LARGE_RANK = 64
+
+# Tasks that search the cells of large data.
+_SEARCHES = 16
 
 _SMALLEST_BLOCK = 512
 _LARGEST_BLOCK = 8192
@@ -50,7 +60,13 @@ class Foundation:
     neutral : tuple of handles, one per view
         Neutral graphs.
     records : tuple of PreparedRecord
-        Of the views under the first usable scaling.
+        Of the views under the first usable scaling (of the sample, of large data).
+    data : MultiViewData or None
+        Large data: factored when the setting is known, by `prepare`.
+    sample : Foundation or None
+        Of a sample of large data, on which the setting is chosen.
+    n_judged : int
+        Samples of the neutral graphs, where these are not all.
     """
 
     names: tuple[str, ...]
@@ -58,6 +74,9 @@ class Foundation:
     factored: dict[Scale, tuple[Handle, ...]]
     neutral: tuple[Handle, ...]
     records: tuple[PreparedRecord, ...]
+    data: MultiViewData | None = None
+    sample: Foundation | None = None
+    n_judged: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +91,8 @@ class Prepared:
         Prepared views and neutral graphs.
     blocks : tuple of handles
         Anchor candidates, one per block of rows.
+    n_judged : int
+        Samples of the neutral graphs, where these are not all.
     """
 
     names: tuple[str, ...]
@@ -79,6 +100,7 @@ class Prepared:
     views: tuple[Handle, ...]
     neutral: tuple[Handle, ...]
     blocks: tuple[Handle, ...]
+    n_judged: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,12 +126,43 @@ def row_ranges(n_samples: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, n_samples)) for start in range(0, n_samples, size)]
 
 
-def lay_foundation(data: MultiViewData, scales: Sequence[Scale], executor: Executor) -> Foundation:
+def lay_foundation(
+    data: MultiViewData,
+    scales: Sequence[Scale],
+    executor: Executor,
+    *,
+    exact_samples: int | None = None,
+) -> Foundation:
     """Read every view, factor it under each scaling and build its neutral graphs.
 
     A scaling that makes all rows of a view equal (unit length, of a positive column) is left
-    out, unless it is the only one.
+    out, unless it is the only one. With more than `exact_samples` samples all this is done for
+    a seeded sample of them.
     """
+    if exact_samples is not None and data.n_samples > exact_samples:
+        sample = _foundation(_sample(data, executor), scales, executor)
+        return dataclasses.replace(
+            sample,
+            n_samples=data.n_samples,
+            data=data,
+            sample=sample,
+            n_judged=sample.n_samples,
+        )
+    return _foundation(data, scales, executor)
+
+
+def _sample(data: MultiViewData, executor: Executor) -> MultiViewData:
+    """A sample of the rows of every view, brought to the driver."""
+    handles = [
+        executor.submit(judge_tasks.sample_of, source, SAMPLE, key=f"sample/{source.name}")
+        for source in data.views
+    ]
+    views = tuple(executor.gather(handles))
+    executor.release(handles)
+    return MultiViewData(views)
+
+
+def _foundation(data: MultiViewData, scales: Sequence[Scale], executor: Executor) -> Foundation:
     names = data.view_names
     factored: dict[Scale, tuple[Handle, ...]] = {}
     refusals: list[DataError] = []
@@ -165,17 +218,19 @@ def prepare(
     data.
     """
     n = foundation.n_samples
+    if foundation.data is not None:
+        return _prepare_large(foundation, foundation.data, parameters, executor, key=key)
     views = [
         executor.submit(view_tasks.prepare, view, parameters.alpha, key=f"prepare/{key}/{name}")
         for view, name in zip(foundation.factored[parameters.scale], foundation.names, strict=True)
     ]
     if last:
         executor.release(foundation.factored[parameters.scale])
-    anchors = anchor_space(views, parameters, executor, key=key)
     blocks = [
         executor.submit(
-            anchor_candidates,
-            anchors,
+            view_tasks.candidates,
+            views,
+            parameters.alpha,
             parameters.candidates(n),
             start,
             stop,
@@ -183,19 +238,66 @@ def prepare(
         )
         for start, stop in row_ranges(n)
     ]
-    executor.release([anchors])
     return Prepared(foundation.names, n, tuple(views), foundation.neutral, tuple(blocks))
 
 
-def anchor_space(
-    views: Sequence[Handle], parameters: Parameters, executor: Executor, *, key: str
-) -> Handle:
-    """Anchor space of all views side by side, (n, Σr).
-
-    The largest array of a fit: made when it is needed, and given up by whoever asked for it.
-    """
-    return executor.submit(
-        view_tasks.stack_anchors, list(views), parameters.alpha, key=f"stack_anchors/{key}"
+def _prepare_large(
+    foundation: Foundation,
+    data: MultiViewData,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> Prepared:
+    """The same for large data: truncated bases, and candidates from cells."""
+    n, alpha = data.n_samples, parameters.alpha
+    n_candidates = parameters.candidates(n)
+    views = []
+    for source in data.views:
+        factored = executor.submit(
+            view_tasks.factor,
+            source,
+            parameters.scale,
+            LARGE_RANK,
+            key=f"factor/{key}/{source.name}",
+        )
+        views.append(
+            executor.submit(view_tasks.prepare, factored, alpha, key=f"prepare/{key}/{source.name}")
+        )
+        executor.release([factored])
+    cells = executor.submit(
+        view_tasks.cells, views, alpha, n_candidates, parameters.seed, key=f"cells/{key}"
+    )
+    found = [
+        executor.submit(
+            view_tasks.cell_neighbors,
+            views,
+            alpha,
+            cells,
+            n_candidates,
+            (part, _SEARCHES),
+            key=f"cell_neighbors/{key}/{part}",
+        )
+        for part in range(_SEARCHES)
+    ]
+    blocks = [
+        executor.submit(
+            view_tasks.candidates_of_rows,
+            found,
+            start,
+            stop,
+            key=f"anchor_candidates/{key}/{start}",
+        )
+        for start, stop in row_ranges(n)
+    ]
+    executor.release([cells, *found])
+    return Prepared(
+        foundation.names,
+        n,
+        tuple(views),
+        foundation.neutral,
+        tuple(blocks),
+        n_judged=foundation.n_judged,
     )
 
 

@@ -28,6 +28,7 @@ from mscam_dask.kernels.spectrum import bottom_eigenpairs
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.solution import Solution
 from mscam_dask.solvers.neutral import NeutralView
+from mscam_dask.solvers.partition import sampled_rows
 
 __all__ = ["SweepFit", "sweep_fits"]
 
@@ -101,7 +102,7 @@ def sweep_fits(
         return
     with executor:
         recording = _Recording(executor)
-        lay_foundation(data, tuple(scales), recording)
+        lay_foundation(data, tuple(scales), recording, exact_samples=settings[0].exact_samples)
         keys, handles = list(recording.handles), list(recording.handles.values())
         fits = [
             executor.submit(_fit, data, parameters, keys, handles, key=f"sweep_fit/{index}")
@@ -213,6 +214,9 @@ def _eigengap(solution: Solution, parameters: Parameters) -> float:
 
 
 def _mean_modularity(neutral: Sequence[NeutralView], labels: NDArray[np.int64]) -> float:
+    n_judged = neutral[0].graphs[0].shape[0]
+    if n_judged < len(labels):  # large data are judged on a sample
+        labels = labels[sampled_rows(len(labels), n_judged)]
     by_view = [
         float(np.mean([modularity(graph, labels) for graph in view.graphs])) for view in neutral
     ]

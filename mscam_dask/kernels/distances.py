@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
+from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
 
-__all__ = ["mean_squared_distance", "squared_distances", "squared_distances_on_edges"]
+__all__ = [
+    "distances_to",
+    "mean_squared_distance",
+    "squared_distances",
+    "squared_distances_on_edges",
+]
 
 # Differences of one block of edges: small enough to stay in the second-level cache.
 _BLOCK_BYTES = 1 << 20
@@ -55,13 +63,13 @@ def squared_distances(
 
 
 def squared_distances_on_edges(
-    embedding: NDArray[np.float64], indices: NDArray[np.int64], *, row_start: int = 0
+    embedding: NDArray[Any] | Coordinates, indices: NDArray[np.int64], *, row_start: int = 0
 ) -> NDArray[np.float64]:
     """d_il = ||embedding[row_start + i] - embedding[indices[i, l]]||^2, by exact differences.
 
     Parameters
     ----------
-    embedding : array of shape (n, r)
+    embedding : array of shape (n, r) or Coordinates
         Coordinates of all samples.
     indices : array of shape (m, K)
         Candidates of rows ``row_start .. row_start + m``; -1 marks an absent one.
@@ -82,11 +90,10 @@ def squared_distances_on_edges(
 
     Notes
     -----
-    3 m K r flops for m K present candidates; besides the result it holds two blocks of
-    about a megabyte.
+    3 m K r flops; besides the result it holds two blocks of about a megabyte. Columns kept
+    as float32 are subtracted and summed in float32: about six digits.
     """
-    n, r = embedding.shape
-    m, n_candidates = indices.shape
+    n, m = len(embedding), len(indices)
     if not 0 <= row_start <= n - m:
         raise DataError(
             f"edges of rows {row_start} to {row_start + m} were asked for, but the embedding "
@@ -97,28 +104,45 @@ def squared_distances_on_edges(
             f"candidate indices span {indices.min()} to {indices.max()}; allowed are 0 to "
             f"{n - 1}, and -1 for an absent candidate. Rebuild them for this embedding."
         )
-    result = np.full((m, n_candidates), np.inf)
-    present = np.flatnonzero(indices.ravel() >= 0)
-    step = max(1, _BLOCK_BYTES // (8 * max(1, r)))
-    for start in range(0, len(present), step):
-        edges = present[start : start + step]
-        differences = embedding[indices.ravel()[edges]]
-        differences -= embedding[row_start + edges // n_candidates]
-        result.ravel()[edges] = np.einsum("ij,ij->i", differences, differences)
+    result = distances_to(embedding, np.arange(row_start, row_start + m), indices)
+    result[indices < 0] = np.inf
     return result
 
 
-def mean_squared_distance(embedding: NDArray[np.float64]) -> float:
+def distances_to(
+    embedding: NDArray[Any] | Coordinates,
+    samples: NDArray[np.int64],
+    indices: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """||x_samples[i] - x_indices[i, l]||^2 by exact differences, (m, K); any value for index -1."""
+    m, n_candidates = indices.shape
+    result = np.zeros((m, n_candidates))
+    pairs = tuple(embedding.pairs()) if isinstance(embedding, Coordinates) else ((embedding, None),)
+    for slab, weights in pairs:
+        factors = None if weights is None else weights.astype(slab.dtype)
+        r = slab.shape[1]
+        step = max(1, _BLOCK_BYTES // max(1, slab.itemsize * r * n_candidates))
+        for start in range(0, m, step):
+            rows = slice(start, min(start + step, m))
+            # clip: what stands for an absent candidate is thrown away by the caller
+            ends = np.take(slab, indices[rows], axis=0, mode="clip")
+            ends -= slab[samples[rows], None, :]
+            weighted = ends if factors is None else ends * factors
+            result[rows] += np.einsum("ijk,ijk->ij", ends, weighted)
+    return result
+
+
+def mean_squared_distance(embedding: NDArray[Any] | Coordinates) -> float:
     """Mean of ||x_i - x_j||^2 over the ordered pairs i != j, from the moments.
 
     Parameters
     ----------
-    embedding : array of shape (n, r), n >= 2
+    embedding : array of shape (n, r) or Coordinates, n >= 2
 
     Returns
     -------
     float
-        2 / (n - 1) * sum_i ||x_i - mean||^2; O(n r) time and memory.
+        2 / (n - 1) * sum_i ||x_i - mean||^2, summed in float64; O(n r) time.
 
     Raises
     ------
@@ -131,8 +155,14 @@ def mean_squared_distance(embedding: NDArray[np.float64]) -> float:
             f"the mean distance between samples was asked for {n} sample(s); at least 2 are "
             "needed. Check the number of rows of the view."
         )
-    centered = embedding - embedding.mean(axis=0)
-    return float(2.0 * np.sum(centered * centered) / (n - 1))
+    total = 0.0
+    for slab, weights in as_coordinates(embedding).pairs():
+        mean = slab.mean(axis=0, dtype=np.float64)
+        step = max(1, _BLOCK_BYTES // (8 * max(1, slab.shape[1])))
+        for start in range(0, n, step):
+            centered = slab[start : start + step] - mean
+            total += float(np.einsum("ij,ij->j", centered, centered) @ weights)
+    return 2.0 * total / (n - 1)
 
 
 def _check_columns(rows: NDArray[np.float64], others: NDArray[np.float64]) -> None:

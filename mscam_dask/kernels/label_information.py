@@ -40,11 +40,13 @@ def label_information(affinity: csr_array[np.float64], labels: NDArray[np.int64]
     """
     n = len(labels)
     n_clusters = int(labels.max()) + 1
-    degrees: NDArray[np.float64] = np.asarray(affinity.sum(axis=1)).ravel()
+    degrees = np.asarray(affinity @ np.ones(n, dtype=affinity.dtype), dtype=np.float64)
     connected = degrees > 0
-    rows = np.repeat(np.arange(n), np.diff(affinity.indptr))
-    steps = affinity.data / degrees[rows]
-    cells = labels[rows] * n_clusters + labels[affinity.indices]
+    rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(affinity.indptr))
+    steps = affinity.data * (1.0 / np.where(connected, degrees, 1.0))[rows]
+    compact = labels.astype(np.int32)
+    cells = (compact * np.int32(n_clusters))[rows]
+    cells += compact[affinity.indices]
     walks = np.bincount(cells, weights=steps, minlength=n_clusters**2)
     sizes = np.bincount(labels, minlength=n_clusters)
     alone = np.bincount(labels[~connected], minlength=n_clusters)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.neighbors import NearestNeighbors
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.kernels.distances import squared_distances, squared_distances_on_edges
+from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
+from mscam_dask.kernels.distances import distances_to, squared_distances
 from mscam_dask.kernels.simplex import adaptive_neighbor_weights
 
 __all__ = ["nearest_candidates", "nearest_neighbors", "select_neighbors"]
@@ -15,7 +15,10 @@ __all__ = ["nearest_candidates", "nearest_neighbors", "select_neighbors"]
 # Neighbours asked for beyond K + self, so that rounding and ties at the boundary can
 # be seen; rows where they still decide are searched again without approximation.
 _PADDING = 8
-_BLOCK_BYTES = 1 << 26
+
+# Products of a block of rows with all samples: in the second-level cache where it can be.
+_BLOCK_BYTES = 1 << 20
+_FEWEST_ROWS = 64
 
 # A mean this small beside the largest coordinate costs no digit.
 _CENTERED = 1e-3
@@ -25,7 +28,7 @@ _TIE = 1e-9
 
 
 def nearest_candidates(
-    embedding: NDArray[np.float64],
+    embedding: NDArray[np.float64] | Coordinates,
     n_candidates: int,
     *,
     row_start: int = 0,
@@ -37,7 +40,7 @@ def nearest_candidates(
 
 
 def nearest_neighbors(
-    embedding: NDArray[np.float64],
+    embedding: NDArray[np.float64] | Coordinates,
     n_candidates: int,
     *,
     row_start: int = 0,
@@ -47,7 +50,7 @@ def nearest_neighbors(
 
     Parameters
     ----------
-    embedding : array of shape (n, r), r >= 1
+    embedding : array of shape (n, r), r >= 1, or Coordinates
         Coordinates of all samples, finite.
     n_candidates : int
         K, between 1 and n - 1.
@@ -71,76 +74,150 @@ def nearest_neighbors(
 
     Notes
     -----
-    scikit-learn's blocked brute force (2 m n r flops, memory of one block) proposes
+    Matrix products in float32, block of rows by block of rows (2 m n r flops), propose
     K + 1 + 8 neighbours; their distances are recomputed by exact differences. A row for
-    which the error bound of the matrix product cannot exclude a sample beyond them
-    (ties, duplicates) is searched again over all samples. Squared distances that differ by
-    less than 1e-9 of themselves count as tied there; where the bound is coarser than that,
+    which the error bound of the product cannot exclude a sample beyond them (ties,
+    duplicates) is searched again over all samples in float64. Squared distances that differ
+    by less than 1e-9 of themselves count as tied there; where the bound is coarser than that,
     exact differences decide.
     """
-    n = len(embedding)
+    points = as_coordinates(embedding)
+    n = len(points)
     stop = n if row_stop is None else row_stop
-    _check_search(embedding, n_candidates, row_start, stop)
+    _check_search(points, n_candidates, row_start, stop)
     if row_start == stop:
         return np.empty((0, n_candidates), dtype=np.int64), np.empty((0, n_candidates))
-    points = _centered(embedding)
     n_asked = min(n, n_candidates + 1 + _PADDING)
-    search = NearestNeighbors(n_neighbors=n_asked, algorithm="brute").fit(points)
-    found_distances, found = search.kneighbors(points[row_start:stop])
-    found = found.astype(np.int64, copy=False)
-    own = np.arange(row_start, stop, dtype=np.int64)[:, None]
-    exact = squared_distances_on_edges(embedding, found, row_start=row_start)
-    exact[found == own] = np.inf
-    order = np.lexsort((found, exact), axis=-1)[:, :n_candidates]
-    result = np.take_along_axis(found, order, axis=1)
-    distances = np.take_along_axis(exact, order, axis=1)
-    if n_asked == n:
-        return result, distances
-    # every sample not proposed is at least `reach` away
-    margin = _product_error(points, row_start, stop)
-    reach = found_distances[:, -1] ** 2 - margin
-    kth = distances[:, -1]
-    doubtful = np.flatnonzero(~(kth < reach))
-    # where the bound is far below the distance itself, what it cannot tell apart is a tie
-    tied = margin[doubtful] <= _TIE * kth[doubtful]
-    for rows, search_again in (
-        (doubtful[tied], _by_lowest_index),
-        (doubtful[~tied], _by_exact_differences),
-    ):
-        if rows.size:
-            again = search_again(points, rows + row_start, n_candidates, kth[rows], margin[rows])
-            result[rows], distances[rows] = _ordered(embedding, rows + row_start, again)
+    found, reach = _propose(points, n_asked, row_start, stop)
+    own = np.arange(row_start, stop, dtype=np.int64)
+    result, distances = _nearest_of(points, own, found, n_candidates)
+    if n_asked < n:
+        # every sample not proposed is at least `reach` away
+        doubtful = np.flatnonzero(~(distances[:, -1] < reach))
+        if doubtful.size:
+            again = _search_in_float64(points, own[doubtful], n_candidates, n_asked)
+            result[doubtful], distances[doubtful] = again
     return result, distances
 
 
-def _centered(embedding: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows around their mean, where the matrix product rounds least; no copy if they are so."""
-    mean = embedding.mean(axis=0)
-    largest = max(float(embedding.max()), -float(embedding.min()))
-    if np.abs(mean).max() <= _CENTERED * largest:
-        return np.ascontiguousarray(embedding)
-    return np.ascontiguousarray(embedding - mean)
+def _nearest_of(
+    points: Coordinates,
+    samples: NDArray[np.int64],
+    found: NDArray[np.int64],
+    n_candidates: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The K nearest of the samples found, by exact differences, without the sample itself."""
+    exact = distances_to(points, samples, found)
+    exact[found == samples[:, None]] = np.inf
+    order = np.lexsort((found, exact), axis=-1)[:, :n_candidates]
+    return np.take_along_axis(found, order, axis=1), np.take_along_axis(exact, order, axis=1)
+
+
+def _propose(
+    points: Coordinates, n_asked: int, start: int, stop: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The nearest (m, n_asked) samples by float32 products, itself among them, and a radius.
+
+    No sample that is missing is nearer than the radius (m,), whatever the rounding.
+    """
+    n = len(points)
+    slabs, norms, unit = _products_in_float32(points)
+    found = np.empty((stop - start, n_asked), dtype=np.int64)
+    reach = np.empty(stop - start)
+    step = max(_FEWEST_ROWS, _BLOCK_BYTES // (4 * n))
+    norms32 = norms.astype(np.float32)
+    for first in range(start, stop, step):
+        rows = slice(first, min(first + step, stop))
+        half = np.zeros((rows.stop - first, n), dtype=np.float32)
+        for slab, factors in slabs:
+            half -= (slab[rows] * factors) @ slab.T
+        half *= 2.0
+        half += norms32
+        here = slice(first - start, rows.stop - start)
+        if n_asked < n:
+            found[here] = np.argpartition(half, n_asked - 1, axis=1)[:, :n_asked]
+        else:
+            found[here] = np.arange(n)
+        farthest = np.take_along_axis(half, found[here], axis=1).max(axis=1)
+        reach[here] = farthest + norms[rows]
+    epsilon = (points.rank + 8) * float(np.finfo(np.float32).eps)
+    reach -= 2.0 * epsilon * (norms[start:stop] + norms.max())
+    return found, reach * unit
+
+
+def _products_in_float32(
+    points: Coordinates,
+) -> tuple[list[tuple[NDArray[np.float32], NDArray[np.float32]]], NDArray[np.float64], float]:
+    """Slabs around their mean, squared norms, and the unit of both; no copy where none is due."""
+    slabs = []
+    norms = np.zeros(len(points))
+    largest = max(
+        float(np.abs(slab).max(initial=0.0)) * float(np.sqrt(weights.max(initial=0.0)))
+        for slab, weights in points.pairs()
+    )
+    # a power of two: scaling by it is exact, and nothing over- or underflows
+    exponent = int(np.frexp(largest)[1])
+    for slab, weights in points.pairs():
+        mean = slab.mean(axis=0, dtype=np.float64)
+        magnitude = float(np.abs(slab).max(initial=0.0))
+        if slab.dtype == np.float32 and np.abs(mean).max(initial=0.0) <= _CENTERED * magnitude:
+            centered = slab
+        else:
+            centered = np.ldexp(slab - mean, -exponent).astype(np.float32)
+        shift = -2 * exponent if centered is slab else 0
+        factors = np.ldexp(weights, shift).astype(np.float32)
+        slabs.append((centered, factors))
+        norms += np.einsum(
+            "ij,ij,j->i", centered, centered, factors.astype(np.float64), dtype=np.float64
+        )
+    return slabs, norms, float(np.ldexp(1.0, 2 * exponent))
+
+
+def _search_in_float64(
+    points: Coordinates, samples: NDArray[np.int64], n_candidates: int, n_asked: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The search of some samples with products in float64, and without where those fail too."""
+    whole = points.stacked(slice(None))
+    whole -= whole.mean(axis=0)
+    found = np.empty((len(samples), n_asked), dtype=np.int64)
+    farthest = np.empty(len(samples))
+    step = max(1, _BLOCK_BYTES // (8 * len(whole)))
+    for start in range(0, len(samples), step):
+        rows = slice(start, min(start + step, len(samples)))
+        squared = squared_distances(whole[samples[rows]], whole)
+        found[rows] = np.argpartition(squared, n_asked - 1, axis=1)[:, :n_asked]
+        farthest[rows] = np.take_along_axis(squared, found[rows], axis=1).max(axis=1)
+    result, distances = _nearest_of(points, samples, found, n_candidates)
+    kth, margin = distances[:, -1], _product_error(whole, samples)
+    doubtful = ~(kth < farthest - margin)
+    # where the bound is far below the distance itself, what it cannot tell apart is a tie
+    tied = margin <= _TIE * kth
+    for which, search_again in (
+        (np.flatnonzero(doubtful & tied), _by_lowest_index),
+        (np.flatnonzero(doubtful & ~tied), _by_exact_differences),
+    ):
+        if which.size:
+            again = search_again(whole, samples[which], n_candidates, kth[which], margin[which])
+            result[which], distances[which] = _ordered(points, samples[which], again)
+    return result, distances
 
 
 def _ordered(
-    embedding: NDArray[np.float64], samples: NDArray[np.int64], neighbors: NDArray[np.int64]
+    points: Coordinates, samples: NDArray[np.int64], neighbors: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Neighbours of some samples sorted by (exact distance, index), and the distances."""
-    distances = np.empty(neighbors.shape)
-    for row, (sample, indices) in enumerate(zip(samples, neighbors, strict=True)):
-        differences = embedding[indices] - embedding[sample]
-        distances[row] = np.einsum("ij,ij->i", differences, differences)
+    distances = distances_to(points, samples, neighbors)
     order = np.lexsort((neighbors, distances), axis=-1)
     return np.take_along_axis(neighbors, order, axis=1), np.take_along_axis(
         distances, order, axis=1
     )
 
 
-def _product_error(points: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
-    """Bound on the rounding of ||x||^2 + ||y||^2 - 2 x.y, per row, for centred points."""
+def _product_error(points: NDArray[np.float64], samples: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Bound on the rounding of ||x||^2 + ||y||^2 - 2 x.y, per sample, for centred points."""
     squared_norms = np.einsum("ij,ij->i", points, points)
     unit = (points.shape[1] + 8) * np.finfo(np.float64).eps
-    bound: NDArray[np.float64] = 2.0 * unit * (squared_norms[start:stop] + squared_norms.max())
+    bound: NDArray[np.float64] = 2.0 * unit * (squared_norms[samples] + squared_norms.max())
     return bound
 
 
@@ -268,8 +345,8 @@ def select_neighbors(
     return chosen.astype(np.int64, copy=False), adaptive_neighbor_weights(nearest)
 
 
-def _check_search(embedding: NDArray[np.float64], n_candidates: int, start: int, stop: int) -> None:
-    n = len(embedding)
+def _check_search(points: Coordinates, n_candidates: int, start: int, stop: int) -> None:
+    n = len(points)
     if not 1 <= n_candidates <= n - 1:
         raise ConfigurationError(
             f"{n_candidates} neighbours were asked for among {n} samples; allowed is 1 to "
@@ -280,14 +357,18 @@ def _check_search(embedding: NDArray[np.float64], n_candidates: int, start: int,
             f"rows {start} to {stop} were asked for; allowed is within 0 to {n}. Check the "
             "row blocks."
         )
-    if embedding.ndim != 2 or embedding.shape[1] == 0:
+    if points.rank == 0:
         raise DataError(
-            f"the embedding has shape {embedding.shape}; allowed is (n, r) with r >= 1. "
+            f"the embedding has shape ({n}, 0); allowed is (n, r) with r >= 1. "
             "A view without any usable direction has no neighbours: drop it."
         )
-    bad = np.flatnonzero(~np.isfinite(embedding).all(axis=1))
-    if bad.size:
-        raise DataError(
-            f"{bad.size} of {n} rows of the embedding hold NaN or infinity (first rows: "
-            f"{bad[:5].tolist()}). Clean or rescale the view."
-        )
+    for slab in points.slabs:
+        # sums are finite where every value is, and cheaper to look at
+        if np.isfinite(slab.sum(dtype=np.float64)):
+            continue
+        bad = np.flatnonzero(~np.isfinite(slab).all(axis=1))
+        if bad.size:
+            raise DataError(
+                f"{bad.size} of {n} rows of the embedding hold NaN or infinity (first rows: "
+                f"{bad[:5].tolist()}). Clean or rescale the view."
+            )

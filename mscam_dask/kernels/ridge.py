@@ -8,6 +8,7 @@ Z = (X X^T + alpha I)^-1 X X^T equals Q diag(f) Q^T with f = s^2 / (s^2 + alpha)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -21,6 +22,8 @@ __all__ = [
     "basis_from_gram",
     "basis_from_kernel",
     "basis_from_rows",
+    "column_signs",
+    "inverse_root",
     "orient_columns",
     "orthonormalize_nearby",
     "ridge_gains",
@@ -33,6 +36,8 @@ _RANK_TOLERANCE = 1e-10
 # ||Q^T Q - I||_F from which Newton-Schulz is used, and at which it is done.
 _NEARLY, _ROUNDING = 1e-2, 1e-14
 
+_BLOCK_ENTRIES = 1 << 17
+
 
 @dataclass(frozen=True, slots=True)
 class Basis:
@@ -41,12 +46,13 @@ class Basis:
     Attributes
     ----------
     vectors : array of shape (n, r)
-        Q, orthonormal columns, each with its largest entry positive.
+        Q, orthonormal columns, each with its largest entry positive; float64, or float32 where
+        an engine keeps it so.
     singular_values_squared : array of shape (r,)
         s^2 > 0, descending.
     """
 
-    vectors: NDArray[np.float64]
+    vectors: NDArray[Any]
     singular_values_squared: NDArray[np.float64]
 
     @property
@@ -231,9 +237,13 @@ def orthonormalize_nearby(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
             error = float(np.linalg.norm(gram - identity))
     if error <= _NEARLY:
         return vectors
+    return np.asarray(vectors @ inverse_root(gram), dtype=np.float64)
+
+
+def inverse_root(gram: NDArray[np.float64]) -> NDArray[np.float64]:
+    """G^{-1/2} of a symmetric positive definite matrix (r, r)."""
     values, rotation = scipy.linalg.eigh(gram)
-    correction = (rotation / np.sqrt(values)) @ rotation.T
-    return np.asarray(vectors @ correction, dtype=np.float64)
+    return np.asarray((rotation / np.sqrt(values)) @ rotation.T, dtype=np.float64)
 
 
 def orient_columns(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -249,12 +259,34 @@ def orient_columns(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         A new array. Entries within 1e-8 of the largest count as largest, so rounding
         does not decide between two entries of opposite sign.
     """
+    return np.asarray(vectors * column_signs(vectors), dtype=np.float64)
+
+
+def column_signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """The signs (m,), 1 or -1, by which `orient_columns` multiplies the columns.
+
+    Notes
+    -----
+    One pass over the rows for the largest entries, a second until each is met.
+    """
+    n, m = vectors.shape
+    signs = np.ones(m)
     if vectors.size == 0:
-        return vectors.copy()
-    magnitude = np.abs(vectors)
-    first = np.argmax(magnitude >= (1 - 1e-8) * magnitude.max(axis=0), axis=0)
-    signs = np.where(vectors[first, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
-    return np.asarray(vectors * signs, dtype=np.float64)
+        return signs
+    tolerance = max(1e-8, 8 * float(np.finfo(vectors.dtype).eps))
+    largest = np.maximum(vectors.max(axis=0), -vectors.min(axis=0))
+    wanted = np.arange(m)
+    step = max(1, _BLOCK_ENTRIES // m)
+    for start in range(0, n, step):
+        block = vectors[start : start + step, wanted]
+        reached = np.abs(block) >= (1 - tolerance) * largest[wanted]
+        met = reached.any(axis=0)
+        first = block[np.argmax(reached, axis=0), np.arange(len(wanted))]
+        signs[wanted[met & (first < 0)]] = -1.0
+        wanted = wanted[~met]
+        if not wanted.size:
+            break
+    return signs
 
 
 def _leading_eigenpairs(

@@ -41,7 +41,7 @@ class Spectrum:
     n_matvecs : int
         Products of L with one vector; 0 from the dense solver.
     converged : bool
-        Whether `residual` is within what was asked for.
+        Whether `residual`, of the pairs that had to, is within what was asked for.
     """
 
     values: NDArray[np.float64]
@@ -51,12 +51,13 @@ class Spectrum:
     converged: bool
 
 
-def bottom_eigenpairs(
+def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be solved
     laplacian: csr_array[np.float64],
     n_pairs: int,
     *,
     warm_start: NDArray[np.float64] | None = None,
     null_weights: NDArray[np.float64] | None = None,
+    n_accurate: int | None = None,
     relative_tolerance: float = 1e-8,
     max_iterations: int = 100,
     rng: np.random.Generator,
@@ -76,6 +77,9 @@ def bottom_eigenpairs(
     null_weights : array of shape (n,), optional
         The null vector of L before it is cut into components: ones by default (L = D - W);
         sqrt(degree) for the normalised Laplacian.
+    n_accurate : int, optional
+        So many pairs must meet the tolerance, by default all; the others are the best found
+        beside them.
     relative_tolerance : float
         Asked for: residual <= relative_tolerance * (upper bound of the largest eigenvalue).
     max_iterations : int
@@ -144,7 +148,7 @@ def bottom_eigenpairs(
             null,
             warm_start,
             n_rest=n_rest,
-            goal=_Goal(bound, target, max_iterations),
+            goal=_Goal(bound, target, max_iterations, _accurate(n_accurate, n_null, n_rest)),
             rng=rng,
         )
     null_vectors = null[:, :n_null].toarray()
@@ -152,7 +156,8 @@ def bottom_eigenpairs(
     # beyond the null space an eigenvalue is positive, whatever rounding says
     positive = np.maximum(block.values[:n_rest], np.finfo(np.float64).tiny)
     values = np.concatenate((np.zeros(n_null), positive))
-    residual = float(block.residuals[:n_rest].max(initial=_residuals(scaled, null_vectors)))
+    counted = _accurate(n_accurate, n_null, n_rest)
+    residual = float(block.residuals[:counted].max(initial=_residuals(scaled, null_vectors)))
     return Spectrum(
         values=np.ldexp(values, exponent),
         vectors=vectors,
@@ -164,11 +169,19 @@ def bottom_eigenpairs(
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """Upper bound of the spectrum, residual norm asked for, and most rounds to spend on it."""
+    """Upper bound of the spectrum, residual norm, most rounds, and pairs that must meet it."""
 
     bound: float
     target: float
     max_rounds: int
+    n_accurate: int
+
+
+def _accurate(n_accurate: int | None, n_null: int, n_rest: int) -> int:
+    """Pairs beyond the null space that must meet the tolerance: at least one."""
+    if n_accurate is None:
+        return n_rest
+    return min(n_rest, max(1, n_accurate - n_null))
 
 
 def _null_basis(
@@ -224,7 +237,7 @@ def _filtered_block(
         permuted,
         null,
         start,
-        n_rest,
+        goal.n_accurate,
         bound=goal.bound,
         target=goal.target,
         max_rounds=goal.max_rounds,

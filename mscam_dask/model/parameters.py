@@ -12,6 +12,9 @@ from mscam_dask.errors import ConfigurationError
 
 __all__ = ["AdmmSettings", "Model", "Parameters", "Scale"]
 
+# An outer iteration costs a spectrum of the whole graph: see docs/decisions/0039.
+_LARGE_PATIENCE = 2
+
 Scale = Literal["standard", "unit", "minmax", "none"]
 Model = Literal["mscam", "mscan"]
 
@@ -123,6 +126,10 @@ class Parameters:
     n_candidates : int or None
         Candidate neighbours per sample kept from the anchor space; None means
         max(50, 4·n_neighbors), at most n − 1.
+    exact_samples : int
+        Up to so many samples every search is exhaustive and everything is judged on all of
+        them; above, neighbours are approximate, bases truncated, and the setting is chosen and
+        partitions are judged on a seeded sample.
     admm : AdmmSettings
         Inner solver of the views.
     seed : int
@@ -148,6 +155,7 @@ class Parameters:
     patience: int = 6
     smallest_gain: float = 0.1
     n_candidates: int | None = None
+    exact_samples: int = 20_000
     admm: AdmmSettings = AdmmSettings()
     seed: int = 0
 
@@ -158,6 +166,7 @@ class Parameters:
             ("n_neighbors", 1),
             ("max_outer_iter", 1),
             ("patience", 1),
+            ("exact_samples", 1),
         ):
             value = getattr(self, name)
             _require(_is_count(value, minimum), name, value, f"a whole number >= {minimum}")
@@ -193,5 +202,15 @@ class Parameters:
 
     def candidates(self, n_samples: int) -> int:
         """Anchor-space candidates per sample for a data set of `n_samples`."""
-        wanted = self.n_candidates or max(50, 4 * self.n_neighbors)
-        return min(wanted, n_samples - 1)
+        usual = max(50, 4 * self.n_neighbors)
+        if self.is_large(n_samples):
+            usual = max(30, 2 * self.n_neighbors + 2)
+        return min(self.n_candidates or usual, n_samples - 1)
+
+    def is_large(self, n_samples: int) -> bool:
+        """Whether a data set of `n_samples` is beyond exhaustive search."""
+        return n_samples > self.exact_samples
+
+    def patience_for(self, n_samples: int) -> int:
+        """Outer iterations without a better partition after which the path ends."""
+        return min(self.patience, _LARGE_PATIENCE) if self.is_large(n_samples) else self.patience

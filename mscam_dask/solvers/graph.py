@@ -11,11 +11,13 @@ candidates of a row are its nearest neighbours in the anchor space, found once; 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import squared_distances_on_edges
 from mscam_dask.kernels.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
@@ -39,14 +41,14 @@ class Candidates:
     ----------
     row_start : int
         First row of the block.
-    indices : (m, K) int64
+    indices : (m, K) int64 or int32
         Candidate neighbours; −1 where absent.
     squared_distances : (m, K)
         mean_v ω_v ‖z_i − z_j‖²; 0 where absent.
     """
 
     row_start: int
-    indices: NDArray[np.int64]
+    indices: NDArray[Any]
     squared_distances: NDArray[np.float64]
 
 
@@ -74,13 +76,13 @@ def projected_weight(n_samples: int, n_clusters: int) -> float:
 
 
 def anchor_candidates(
-    anchors: NDArray[np.float64], n_candidates: int, row_start: int, row_stop: int
+    anchors: NDArray[np.float64] | Coordinates, n_candidates: int, row_start: int, row_stop: int
 ) -> Candidates:
     """Nearest neighbours of a block of rows in the anchor space of all views.
 
     Parameters
     ----------
-    anchors : (n, Σr)
+    anchors : (n, Σr) or Coordinates
         Anchor coordinates of the views side by side, divided by √V.
     n_candidates : int
     row_start, row_stop : int

@@ -8,31 +8,50 @@ that are themselves disconnected; their pieces are joined by their shortest edge
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from mscam_dask.kernels.distances import squared_distances
+from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
+from mscam_dask.kernels.distances import distances_to, squared_distances
 from mscam_dask.kernels.laplacian import connected_components
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
-from mscam_dask.solvers.graph import Graph
+from mscam_dask.solvers.graph import Candidates, Graph
 
 __all__ = ["limit_step"]
 
 _BLOCK_BYTES = 64 * 2**20
 
+# Up to so many members a cluster is searched exhaustively.
+_EXACT_MEMBERS = 4096
 
-def limit_step(anchors: NDArray[np.float64], labels: NDArray[np.int64], n_neighbors: int) -> Graph:
+# Bridges are looked for between at most so many samples on either side.
+_LARGEST_PIECE = 20_000
+
+
+def limit_step(
+    anchors: NDArray[np.float64] | Coordinates,
+    labels: NDArray[np.int64],
+    n_neighbors: int,
+    *,
+    candidates: Sequence[Candidates] = (),
+) -> Graph:
     """The consensus graph whose components are exactly the given clusters.
 
     Parameters
     ----------
-    anchors : (n, Σr)
+    anchors : (n, Σr) or Coordinates
         Anchor space of all views.
     labels : (n,) int64
         Clusters 0 … c−1, none empty.
     n_neighbors : int
         k; clusters of at most k samples use all their other members.
+    candidates : sequence of Candidates
+        Blocks of candidate edges of all rows, where clusters are too large to be searched:
+        rows of a cluster of more than 4096 choose among theirs, and among 4096 evenly spaced
+        members where fewer than k + 1 of them are in the cluster.
 
     Returns
     -------
@@ -41,9 +60,11 @@ def limit_step(anchors: NDArray[np.float64], labels: NDArray[np.int64], n_neighb
 
     Notes
     -----
-    Exact search inside each cluster: Σ |cluster|² Σr flops, memory of one block of rows.
+    Exact search inside each cluster, Σ |cluster|² Σr flops; linear in n with `candidates`.
+    Memory of one cluster's points and a block of rows.
     """
     n = len(labels)
+    points = as_coordinates(anchors)
     rows: list[NDArray[np.int64]] = []
     columns: list[NDArray[np.int64]] = []
     values: list[NDArray[np.float64]] = []
@@ -51,7 +72,10 @@ def limit_step(anchors: NDArray[np.float64], labels: NDArray[np.int64], n_neighb
         members = np.flatnonzero(labels == cluster)
         if len(members) < 2:
             continue
-        inside = _connected_rows(anchors[members], n_neighbors).tocoo()
+        if candidates and len(members) > _EXACT_MEMBERS:
+            inside = _rows_on_candidates(points, members, candidates, n_neighbors).tocoo()
+        else:
+            inside = _connected_rows(points.take(members), n_neighbors).tocoo()
         rows.append(members[inside.row])
         columns.append(members[inside.col])
         values.append(inside.data)
@@ -64,12 +88,75 @@ def limit_step(anchors: NDArray[np.float64], labels: NDArray[np.int64], n_neighb
     return Graph(affinity, count, components)
 
 
-def _connected_rows(points: NDArray[np.float64], n_neighbors: int) -> csr_array[np.float64]:
+def _connected_rows(points: Coordinates, n_neighbors: int) -> csr_array[np.float64]:
     """Adaptive-neighbour rows among `points` (m, r), joined into one component."""
     m = len(points)
     k = min(n_neighbors, m - 1)
     indices, distances = nearest_neighbors(points, min(k + 1, m - 1))
-    chosen, weights = select_neighbors(indices, distances, k)
+    return _joined(points, *select_neighbors(indices, distances, k))
+
+
+def _rows_on_candidates(
+    points: Coordinates,
+    members: NDArray[np.int64],
+    candidates: Sequence[Candidates],
+    n_neighbors: int,
+) -> csr_array[np.float64]:
+    """The same for a large cluster, from candidate edges that stay inside it."""
+    n = len(points)
+    position = np.full(n + 1, -1, dtype=np.int64)  # the last for absent candidates
+    position[members] = np.arange(len(members))
+    inside = points.take(members)
+    # evenly spaced members that any row may fall back to
+    pool = np.arange(0, len(members), -(-len(members) // _EXACT_MEMBERS))
+    pooled = inside.stacked(pool, np.float32).astype(np.float64)
+    chosen = np.empty((len(members), n_neighbors), dtype=np.int64)
+    weights = np.empty((len(members), n_neighbors))
+    for block in candidates:
+        stop = block.row_start + len(block.indices)
+        mine = members[np.searchsorted(members, block.row_start) : np.searchsorted(members, stop)]
+        rows = position[mine]
+        indices = position[block.indices[mine - block.row_start]]
+        distances = np.where(indices >= 0, block.squared_distances[mine - block.row_start], np.inf)
+        short = np.flatnonzero(np.count_nonzero(indices >= 0, axis=1) <= n_neighbors)
+        enough = np.setdiff1d(np.arange(len(mine)), short)
+        chosen[rows[enough]], weights[rows[enough]] = select_neighbors(
+            indices[enough], distances[enough], n_neighbors
+        )
+        if short.size:
+            found = _with_pool(inside, rows[short], indices[short], (pool, pooled), n_neighbors)
+            chosen[rows[short]], weights[rows[short]] = select_neighbors(*found, n_neighbors)
+    return _joined(inside, chosen, weights)
+
+
+def _with_pool(
+    points: Coordinates,
+    rows: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    pool: tuple[NDArray[np.int64], NDArray[np.float64]],
+    n_neighbors: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Candidates of some rows together with the nearest of a pool; each neighbour once."""
+    members, pooled = pool
+    nearest = np.empty((len(rows), n_neighbors + 2), dtype=np.int64)
+    block = max(1, _BLOCK_BYTES // (8 * len(members)))
+    for start in range(0, len(rows), block):
+        part = slice(start, start + block)
+        squared = squared_distances(points.stacked(rows[part]), pooled)
+        nearest[part] = members[
+            np.argpartition(squared, n_neighbors + 1, axis=1)[:, : n_neighbors + 2]
+        ]
+    joined = np.sort(np.concatenate([indices, nearest], axis=1), axis=1)
+    joined[:, 1:][joined[:, 1:] == joined[:, :-1]] = -1
+    joined[joined == rows[:, None]] = -1
+    distances = distances_to(points, rows, joined)
+    return joined, np.where(joined >= 0, distances, np.inf)
+
+
+def _joined(
+    points: Coordinates, chosen: NDArray[np.int64], weights: NDArray[np.float64]
+) -> csr_array[np.float64]:
+    """Rows with bridges between the pieces they fall into."""
     count, pieces = _pieces(chosen, weights)
     extra: dict[int, list[int]] = {}
     while count > 1:
@@ -87,15 +174,19 @@ def _pieces(
     return connected_components(_with_bridges(indices, weights, {}))
 
 
-def _shortest_bridge(points: NDArray[np.float64], pieces: NDArray[np.int64]) -> tuple[int, int]:
+def _shortest_bridge(points: Coordinates, pieces: NDArray[np.int64]) -> tuple[int, int]:
     """The closest pair between the smallest piece and the rest; (inside, outside)."""
     smallest = int(np.argmin(np.bincount(pieces)))
     inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
+    # of very large pieces evenly spaced samples
+    inside = inside[:: -(-len(inside) // _LARGEST_PIECE)]
+    outside = outside[:: -(-len(outside) // _LARGEST_PIECE)]
+    others = points.stacked(outside)
     best = (np.inf, -1, -1)
     block = max(1, _BLOCK_BYTES // (8 * len(outside)))
     for start in range(0, len(inside), block):
         part = inside[start : start + block]
-        distances = squared_distances(points[part], points[outside])
+        distances = squared_distances(points.stacked(part), others)
         flat = int(np.argmin(distances))
         row, column = divmod(flat, len(outside))
         candidate = (float(distances[row, column]), int(part[row]), int(outside[column]))

@@ -10,6 +10,7 @@ under learning cannot raise its own mark.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,13 @@ from scipy.sparse import csr_array
 from mscam_dask.kernels.label_information import label_information
 from mscam_dask.kernels.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
-from mscam_dask.kernels.scaling import ColumnMoments, fit_transform_from_moments, harmless_exponent
+from mscam_dask.kernels.scaling import (
+    RowTransform,
+    fit_transform_from_moments,
+    harmless_exponent,
+)
 from mscam_dask.model.parameters import Scale
-from mscam_dask.solvers.view_basis import RowReader, ViewShape, row_blocks
+from mscam_dask.solvers.view_basis import RowReader, ViewShape, column_moments, row_blocks
 
 __all__ = ["NeutralView", "neutral_graphs", "view_score"]
 
@@ -34,7 +39,13 @@ class NeutralView:
     graphs: tuple[csr_array[np.float64], ...]
 
 
-def neutral_graphs(read: RowReader, shape: ViewShape, n_neighbors: int) -> NeutralView:
+def neutral_graphs(
+    read: RowReader,
+    shape: ViewShape,
+    n_neighbors: int,
+    *,
+    dtype: type[np.floating[Any]] = np.float64,
+) -> NeutralView:
     """Adaptive-neighbour graphs, Eq. (29), of one raw view.
 
     Parameters
@@ -45,6 +56,8 @@ def neutral_graphs(read: RowReader, shape: ViewShape, n_neighbors: int) -> Neutr
         views one.
     n_neighbors : int
         k, at most n − 1.
+    dtype : {numpy.float64, numpy.float32}
+        Of the rows that are searched and of the graphs' weights.
 
     Returns
     -------
@@ -52,21 +65,24 @@ def neutral_graphs(read: RowReader, shape: ViewShape, n_neighbors: int) -> Neutr
 
     Notes
     -----
-    Exact search: n² d flops per graph; the view is held in memory once.
+    Exact search: n² d flops per graph; the transformed view is held in memory once.
     """
     n = shape.n_samples
-    rows = np.empty((n, shape.n_features))
-    for start, stop in row_blocks(n, shape.n_features):
-        rows[start:stop] = read(start, stop)
     if shape.metric != "features":
-        return NeutralView((_graph_from_distances(_pair_distances(rows, shape), n_neighbors),))
-    moments = ColumnMoments.from_rows(rows)
-    return NeutralView(
-        tuple(
-            _graph_from_rows(fit_transform_from_moments(scale, moments).apply(rows), n_neighbors)
+        rows = np.empty((n, n))
+        for start, stop in row_blocks(n, n):
+            rows[start:stop] = read(start, stop)
+        graphs = [_graph_from_distances(_pair_distances(rows, shape), n_neighbors)]
+    else:
+        moments = column_moments(read, shape)
+        graphs = [
+            _graph_from_rows(
+                _transformed(read, shape, fit_transform_from_moments(scale, moments), dtype),
+                n_neighbors,
+            )
             for scale in _SCALES
-        )
-    )
+        ]
+    return NeutralView(tuple(csr_array(graph.astype(dtype)) for graph in graphs))
 
 
 def view_score(view: NeutralView, labels: NDArray[np.int64]) -> float:
@@ -74,7 +90,16 @@ def view_score(view: NeutralView, labels: NDArray[np.int64]) -> float:
     return max(label_information(graph, labels) for graph in view.graphs)
 
 
-def _graph_from_rows(rows: NDArray[np.float64], n_neighbors: int) -> csr_array[np.float64]:
+def _transformed(
+    read: RowReader, shape: ViewShape, transform: RowTransform, dtype: type[np.floating[Any]]
+) -> NDArray[Any]:
+    rows = np.empty((shape.n_samples, shape.n_features), dtype=dtype)
+    for start, stop in row_blocks(shape.n_samples, shape.n_features):
+        rows[start:stop] = transform.apply(read(start, stop))
+    return rows
+
+
+def _graph_from_rows(rows: NDArray[Any], n_neighbors: int) -> csr_array[np.float64]:
     wanted = min(n_neighbors + 1, len(rows) - 1)
     indices, distances = nearest_neighbors(rows, wanted)
     return _graph(indices, distances, n_neighbors)

@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
+
 __all__ = [
     "canonical_labels",
     "cut_embedding",
+    "extend_cut",
     "merge_components",
+    "sampled_rows",
+    "spread_rows",
 ]
 
 # Enough to find the best minimum but once in a thousand times where half of all starts do.
@@ -76,6 +81,45 @@ def cut_embedding(
     return cuts
 
 
+def sampled_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
+    """Ascending rows of a sample without replacement, seeded by the two numbers alone."""
+    rng = np.random.default_rng((n_samples, n_wanted))
+    return np.sort(rng.choice(n_samples, min(n_wanted, n_samples), replace=False)).astype(np.int64)
+
+
+def spread_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
+    """At most `n_wanted` evenly spaced rows."""
+    return np.arange(0, n_samples, -(-n_samples // n_wanted), dtype=np.int64)
+
+
+def extend_cut(
+    vectors: NDArray[np.float64], rows: NDArray[np.int64], labels: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """A cut of some rows of an embedding, extended to all by the nearest mean direction.
+
+    Parameters
+    ----------
+    vectors : (n, c)
+    rows : (m,) int64
+        Rows that were cut.
+    labels : (m,) int64
+        Their clusters 0 … c−1, none empty.
+
+    Returns
+    -------
+    (n,) int64
+        No cluster is empty. One pass over the rows.
+    """
+    c = vectors.shape[1]
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = vectors / np.where(lengths > 0, lengths, 1.0)
+    sums = np.zeros((c, c))
+    np.add.at(sums, labels, unit[rows])
+    means = sums / np.bincount(labels, minlength=c)[:, None]
+    nearest = np.argmin(np.sum(means**2, axis=1) - 2.0 * (unit @ means.T), axis=1)
+    return canonical_labels(_fill_empty(unit, nearest.astype(np.int64), c))
+
+
 def _random_starts(rows: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
     """Best of several k-means++ starts by the within-cluster sum of squares."""
     c = rows.shape[1]
@@ -121,13 +165,13 @@ def _fill_empty(
 
 
 def merge_components(
-    anchors: NDArray[np.float64], components: NDArray[np.int64], n_clusters: int
+    anchors: NDArray[np.float64] | Coordinates, components: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
     """Ward agglomeration of graph components down to c clusters.
 
     Parameters
     ----------
-    anchors : (n, Σr)
+    anchors : (n, Σr) or Coordinates
         Anchor space of all views.
     components : (n,) int64
         More than c components.
@@ -145,9 +189,7 @@ def merge_components(
     one of whole components.
     """
     sizes = np.bincount(components).astype(np.float64)
-    centroids = np.stack(
-        [np.bincount(components, weights=column) / sizes for column in anchors.T], axis=1
-    )
+    centroids = as_coordinates(anchors).means(components, sizes)
     merged = np.arange(len(sizes))
     members = [np.array([i]) for i in range(len(sizes))]
     alive = np.ones(len(sizes), dtype=bool)

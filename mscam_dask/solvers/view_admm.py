@@ -17,6 +17,7 @@ of by Eq. (22); the metric ridge τ bounds P.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -24,8 +25,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.errors import DataError
-from mscam_dask.kernels.ridge import Basis
-from mscam_dask.kernels.stiefel import polar_factor, stiefel_quadratic
+from mscam_dask.kernels.ridge import Basis, inverse_root
+from mscam_dask.kernels.stiefel import polar_factor, power_steps
 from mscam_dask.model.parameters import AdmmSettings
 
 __all__ = [
@@ -42,7 +43,10 @@ __all__ = [
 ]
 
 # Directions of V_m outside span(Q) shorter than this are rounding, not new directions.
-_NEW_DIRECTION = 1e-6
+_NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
+
+# LH is formed for so many columns of H at a time.
+_SLAB_COLUMNS = 64
 
 # A few descent steps per inner iteration: the W-step need not be exact for ADMM to converge.
 _STIEFEL_ITERATIONS = 5
@@ -55,7 +59,7 @@ class ReducedProblem:
     Attributes
     ----------
     subspace : (n, h)
-        H, orthonormal columns.
+        H, orthonormal columns, of the type the basis is kept in.
     squared_singular_values : (h,)
         s², zero on the directions added for the graph.
     laplacian : (h, h)
@@ -66,7 +70,7 @@ class ReducedProblem:
         α, τ and the weight λ of tr(WᵀLW).
     """
 
-    subspace: NDArray[np.float64]
+    subspace: NDArray[Any]
     squared_singular_values: NDArray[np.float64]
     laplacian: NDArray[np.float64]
     laplacian_bound: float
@@ -110,13 +114,13 @@ class ViewSolution:
     Attributes
     ----------
     embedding : (n, c)
-        F = ZᵀP, the projected samples.
+        F = ZᵀP, the projected samples, of the type the basis is kept in.
     objective : float
     state : ReducedState
     converged : bool
     """
 
-    embedding: NDArray[np.float64]
+    embedding: NDArray[Any]
     objective: float
     state: ReducedState
     converged: bool
@@ -156,31 +160,52 @@ def reduced_problem(
 
     Notes
     -----
-    O(nnz(L) h + n h²) flops, 2·n·h floats. The projection off span(Q) is done twice, which
-    makes H orthonormal to rounding.
+    O(nnz(L) h + n h²) flops, n·h floats and a slab, of the type Q is kept in. The projection
+    off span(Q) is repeated, which makes H orthonormal to rounding of that type.
     """
     s2 = basis.singular_values_squared
     gains = s2 / (s2 + alpha)
-    used = gains >= min(smallest_gain, 0.5 * float(gains[0]))
-    s2 = s2[used]
-    q = basis.vectors[:, used]
-    rest = graph_vectors - q @ (q.T @ graph_vectors)
-    rest -= q @ (q.T @ rest)
-    left, lengths, _ = scipy.linalg.svd(rest, full_matrices=False)
-    added = left[:, lengths > _NEW_DIRECTION]
-    subspace = np.hstack([q, added])
-    del q, rest, left  # as large as the subspace
-    restricted = np.asarray(subspace.T @ (laplacian @ subspace), dtype=np.float64)
-    restricted = 0.5 * (restricted + restricted.T)
+    # gains descend with s²: the directions used come first
+    rank = int(np.count_nonzero(gains >= min(smallest_gain, 0.5 * float(gains[0]))))
+    q = basis.vectors[:, :rank]
+    added = _directions_outside(q, graph_vectors)
+    subspace = np.concatenate([q, added], axis=1)
     return ReducedProblem(
         subspace=subspace,
-        squared_singular_values=np.concatenate([s2, np.zeros(added.shape[1])]),
-        laplacian=restricted,
+        squared_singular_values=np.concatenate([s2[:rank], np.zeros(added.shape[1])]),
+        laplacian=_restricted(laplacian, subspace),
         laplacian_bound=_largest_eigenvalue_bound(laplacian),
         alpha=alpha,
         metric_ridge=metric_ridge,
         graph_weight=graph_weight,
     )
+
+
+def _directions_outside(q: NDArray[Any], vectors: NDArray[np.float64]) -> NDArray[Any]:
+    """Orthonormal basis (n, ≤ m) of what `vectors` (n, m) span beyond orthonormal columns `q`."""
+    vectors = vectors.astype(q.dtype, copy=False)
+    # few columns: in float64, or their Gram matrix would see rounding as directions
+    rest = np.asarray(vectors - q @ (q.T @ vectors), dtype=np.float64)
+    squared, rotation = np.linalg.eigh(rest.T @ rest)
+    lengths = np.sqrt(np.maximum(squared, 0.0))
+    new = lengths > _NEW_DIRECTION[q.dtype]
+    added = rest @ (rotation[:, new] / lengths[new])
+    # short directions lost digits to the first projection; two more find them again
+    for _ in range(2):
+        added -= q @ (q.T @ added.astype(q.dtype, copy=False))
+        added = added @ inverse_root(added.T @ added)
+    return np.asarray(added, dtype=q.dtype)
+
+
+def _restricted(laplacian: csr_array[np.float64], subspace: NDArray[Any]) -> NDArray[np.float64]:
+    """L̂ = HᵀLH, by slabs of columns: LH as a whole would be as large as H."""
+    matrix = laplacian.astype(subspace.dtype)
+    h = subspace.shape[1]
+    restricted = np.empty((h, h))
+    for start in range(0, h, _SLAB_COLUMNS):
+        slab = slice(start, min(start + _SLAB_COLUMNS, h))
+        restricted[:, slab] = subspace.T @ (matrix @ np.ascontiguousarray(subspace[:, slab]))
+    return 0.5 * (restricted + restricted.T)
 
 
 def _largest_eigenvalue_bound(laplacian: csr_array[np.float64]) -> float:
@@ -221,7 +246,8 @@ def initial_state(
             f"the reduced space has {h} dimensions, fewer than n_clusters={c}; "
             "ask for fewer clusters"
         )
-    w = polar_factor(problem.subspace.T @ start)
+    basis = problem.subspace
+    w = polar_factor(np.asarray(basis.T @ start.astype(basis.dtype, copy=False), dtype=np.float64))
     zero = np.zeros_like(w)
     return ReducedState(w, w, w, zero, (zero, zero), penalty, 0, np.inf, np.inf)
 
@@ -236,15 +262,16 @@ def step(problem: ReducedProblem, state: ReducedState, penalty_growth: float) ->
     """
     s2, alpha, mu = problem.squared_singular_values, problem.alpha, state.penalty
     c = state.w.shape[1]
-    identity = np.eye(c)
     # Z-step, Eq. (16) with α: K Ĉ = diag(s²) + p bᵀ, K = diag(s² + α) + (μ/2) p pᵀ.
     b = 0.5 * (mu * state.w + state.y)
     inverse_diagonal = 1.0 / (s2 + alpha)
     gains = s2 * inverse_diagonal
     left = state.p * inverse_diagonal[:, None]
-    small = (2.0 / mu) * identity + state.p.T @ left
-    x = np.linalg.solve(small, left.T)
-    right = b @ (identity - x @ state.p).T - s2[:, None] * x.T
+    small = state.p.T @ left
+    small.flat[:: c + 1] += 2.0 / mu
+    x = _solved(small, left.T)
+    remainder = np.eye(c) - x @ state.p
+    right = b @ remainder.T - s2[:, None] * x.T
     # P-step: (Ĉ Ĉᵀ + (2τ/μ) I) p = Ĉ (w + y/μ).
     p = _solve_metric_factor(
         gains, left, right, target=state.w + state.y / mu, ridge=2.0 * problem.metric_ridge / mu
@@ -253,25 +280,41 @@ def step(problem: ReducedProblem, state: ReducedState, penalty_growth: float) ->
     f = gains[:, None] * p + right @ (left.T @ p)
     # W-step: min tr(wᵀL̂w) − 2η tr(wᵀ(f − y/μ)) on the Stiefel manifold, η = μ/2λ.
     linear = (mu * f - state.y) / (2.0 * problem.graph_weight)
-    w = stiefel_quadratic(
+    w = power_steps(
         problem.laplacian,
         linear,
         state.w,
-        max_iterations=_STIEFEL_ITERATIONS,
+        n_steps=_STIEFEL_ITERATIONS,
         largest_eigenvalue=problem.laplacian_bound,
-    ).point
-    scale = np.sqrt(c)
+    )
+    gap = w - f
     return ReducedState(
         w=w,
         p=p,
         f=f,
-        y=state.y + mu * (w - f),
+        y=state.y + mu * gap,
         core=(left, right),
         penalty=mu * penalty_growth,
         iteration=state.iteration + 1,
-        primal_residual=float(np.linalg.norm(w - f) / scale),
-        dual_residual=float(np.linalg.norm(f - state.f) / scale),
+        primal_residual=_root_mean_square(gap),
+        dual_residual=_root_mean_square(f - state.f),
     )
+
+
+def _root_mean_square(columns: NDArray[np.float64]) -> float:
+    """‖·‖_F / √c."""
+    return float(np.sqrt(np.vdot(columns, columns) / columns.shape[1]))
+
+
+def _solved(matrix: NDArray[np.float64], rhs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """matrix⁻¹ rhs of a small system, by LAPACK itself: wrappers would cost more than the work."""
+    _, _, solution, failed = scipy.linalg.lapack.dgesv(matrix, rhs)
+    if failed or not np.isfinite(solution).all():
+        raise DataError(
+            "a small linear system of the metric learning is singular: the penalty or a view's "
+            "values are beyond what float64 can hold. Check the view's scale"
+        )
+    return np.asarray(solution, dtype=np.float64)
 
 
 def _solve_metric_factor(
@@ -291,10 +334,13 @@ def _solve_metric_factor(
         return np.asarray(scipy.linalg.lstsq(core.T, target)[0], dtype=np.float64)
     diagonal = gains**2 + ridge
     # ĈĈᵀ = diag(gains²) + U M Uᵀ with U = [gains∘right, left], M = [[0, I], [I, gram]].
-    u = np.hstack([gains[:, None] * right, left])
+    u = np.concatenate([gains[:, None] * right, left], axis=1)
     scaled = u / diagonal[:, None]
-    middle_inverse = np.block([[-gram, np.eye(c)], [np.eye(c), np.zeros((c, c))]])
-    correction = np.linalg.solve(middle_inverse + u.T @ scaled, scaled.T @ rhs)
+    middle = u.T @ scaled  # + M⁻¹ = [[−gram, I], [I, 0]]
+    middle[:c, :c] -= gram
+    middle[:c, c:].flat[:: c + 1] += 1.0
+    middle[c:, :c].flat[:: c + 1] += 1.0
+    correction = _solved(middle, scaled.T @ rhs)
     solution: NDArray[np.float64] = rhs / diagonal[:, None] - scaled @ correction
     return solution
 
@@ -358,8 +404,9 @@ def solve_view(
     state = initial_state(problem, start, settings.penalty)
     while state.iteration < settings.max_iterations and not is_converged(state, settings.tolerance):
         state = step(problem, state, settings.penalty_growth)
+    embedding = problem.subspace @ state.f.astype(problem.subspace.dtype, copy=False)
     return ViewSolution(
-        embedding=problem.subspace @ state.f,
+        embedding=np.asarray(embedding),
         objective=objective(problem, state),
         state=state,
         converged=is_converged(state, settings.tolerance),

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
+from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import mean_squared_distance
 from mscam_dask.kernels.ridge import (
     Basis,
     anchor_coordinates,
     basis_from_gram,
     basis_from_kernel,
-    orient_columns,
-    orthonormalize_nearby,
+    column_signs,
+    inverse_root,
     ridge_gains,
 )
 from mscam_dask.kernels.scaling import (
@@ -41,6 +42,7 @@ __all__ = [
     "PreparedView",
     "RowReader",
     "ViewShape",
+    "column_moments",
     "factor_view",
     "prepare_view",
     "row_blocks",
@@ -56,8 +58,13 @@ Metric = Literal["features", "distance", "kernel"]
 # leading one in squared distances, whatever α.
 GAIN_TOLERANCE = 1e-2
 
-# Rows are streamed in blocks of about this size.
-_BLOCK_BYTES = 64 * 2**20
+# s²_min / s²_max above which a Gram matrix gives Q to the precision it is kept in.
+_WELL_CONDITIONED: dict[Any, float] = {np.float32: 1e-7, np.float64: 1.0}
+
+# Rows are streamed in blocks of at most this size: a chunk of a store. A quarter of a smaller
+# view, so that the blocks of small data are small beside it.
+_BLOCK_BYTES = 8 * 2**20
+_SMALLEST_BLOCK_BYTES = 2**20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -155,15 +162,30 @@ class PreparedView:
         """√ω f∘Q, (n, r): mean squared distance over pairs is one."""
         return anchor_coordinates(self.basis, alpha) * float(np.sqrt(self.weight))
 
+    def coordinates(self, alpha: float) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Q (n, r) and the weights ω f² (r,) of its columns: the same distances, no copy."""
+        gains = ridge_gains(self.basis.singular_values_squared, alpha)
+        return self.basis.vectors, self.weight * gains**2
+
 
 def row_blocks(n_samples: int, n_columns: int) -> Iterator[tuple[int, int]]:
-    """Row ranges of about 64 MiB that depend on the shape alone."""
-    size = max(1, _BLOCK_BYTES // (8 * max(1, n_columns)))
+    """Row ranges of at most 8 MiB that depend on the shape alone."""
+    quarter = 8 * n_samples * n_columns // 4
+    block_bytes = min(_BLOCK_BYTES, max(_SMALLEST_BLOCK_BYTES, quarter))
+    size = max(1, block_bytes // (8 * max(1, n_columns)))
     for start in range(0, n_samples, size):
         yield start, min(start + size, n_samples)
 
 
-def factor_view(read: RowReader, shape: ViewShape, *, scale: Scale, name: str) -> FactoredView:
+def factor_view(
+    read: RowReader,
+    shape: ViewShape,
+    *,
+    scale: Scale,
+    name: str,
+    dtype: type[np.floating[Any]] = np.float64,
+    max_rank: int | None = None,
+) -> FactoredView:
     """Scale and centre a view and find its singular directions.
 
     Parameters
@@ -175,6 +197,10 @@ def factor_view(read: RowReader, shape: ViewShape, *, scale: Scale, name: str) -
         are used as they are, both centred in feature space.
     name : str
         For messages.
+    dtype : {numpy.float64, numpy.float32}
+        Of Q as it is kept; all that leads to it is float64.
+    max_rank : int, optional
+        Most directions kept, those of largest s². The unit of s² stays its mean over all.
 
     Returns
     -------
@@ -187,13 +213,15 @@ def factor_view(read: RowReader, shape: ViewShape, *, scale: Scale, name: str) -
 
     Notes
     -----
-    Three passes over the rows (moments, Gram matrix, basis): 2 n d r + n d² flops, peak
-    memory n·r + d² floats and one block; the n×n side is used when d > n.
+    Three passes over the rows (moments, Gram matrix, basis), a fourth where small directions
+    need correction: 2 n d r + n d² flops, peak memory n·r + d² floats and a few blocks; the n×n
+    side is used when d > n.
     """
     if shape.metric != "features":
         basis, encoder = _factor_kernel(read, shape)
+        all_s2 = basis.singular_values_squared
     else:
-        transform = _fit_transform(read, shape, scale)
+        transform = fit_transform_from_moments(scale, column_moments(read, shape))
 
         def blocks() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
             for start, stop in row_blocks(shape.n_samples, shape.n_features):
@@ -201,17 +229,19 @@ def factor_view(read: RowReader, shape: ViewShape, *, scale: Scale, name: str) -
 
         tall = shape.n_features <= shape.n_samples
         factor = _factor_by_columns if tall else _factor_by_rows
-        basis, offset, loadings = factor(blocks, shape)
+        basis, offset, loadings, all_s2 = factor(blocks, shape, _Kept(dtype, max_rank))
         encoder = Encoder("features", transform, 0, 1.0, offset, loadings)
-    real = basis.singular_values_squared > _rounding_floor(encoder.offset, shape)
-    if not real.any():
+    rank = int(np.count_nonzero(all_s2 > _rounding_floor(encoder.offset, shape)))
+    if rank == 0:
         raise DataError(
             f"all rows of view {name!r} are equal after scale={scale!r}: it cannot tell samples "
             "apart. Leave it out or choose another scale"
         )
-    s2 = basis.singular_values_squared[real]
-    encoder = dataclasses.replace(encoder, loadings=encoder.loadings[:, real])
-    return FactoredView(Basis(basis.vectors[:, real], s2 / s2.mean()), encoder)
+    unit = float(all_s2[:rank].mean())
+    rank = min(rank, max_rank or rank)
+    encoder = dataclasses.replace(encoder, loadings=encoder.loadings[:, :rank])
+    vectors = basis.vectors[:, :rank].astype(dtype, copy=False)
+    return FactoredView(Basis(vectors, all_s2[:rank] / unit), encoder)
 
 
 def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:
@@ -235,15 +265,14 @@ def prepare_view(view: FactoredView, *, alpha: float) -> PreparedView:
     -------
     PreparedView
     """
-    gains = ridge_gains(view.basis.singular_values_squared, alpha)
-    keep = gains > GAIN_TOLERANCE * gains[0]
-    kept = view.basis
-    if not keep.all():
-        kept = Basis(
-            np.ascontiguousarray(kept.vectors[:, keep]), kept.singular_values_squared[keep]
-        )
-    weight = 1.0 / mean_squared_distance(anchor_coordinates(kept, alpha))
-    loadings = view.encoder.loadings[:, keep] * (np.sqrt(weight) * gains[keep])
+    s2 = view.basis.singular_values_squared
+    gains = ridge_gains(s2, alpha)
+    rank = int(np.count_nonzero(gains > GAIN_TOLERANCE * gains[0]))
+    # s² descends, and so do the gains: what is kept is a slice, not a copy
+    kept = Basis(view.basis.vectors[:, :rank], s2[:rank])
+    gains = gains[:rank]
+    weight = 1.0 / mean_squared_distance(Coordinates((kept.vectors,), (gains**2,)))
+    loadings = view.encoder.loadings[:, :rank] * (np.sqrt(weight) * gains)
     encoder = dataclasses.replace(view.encoder, loadings=np.ascontiguousarray(loadings))
     return PreparedView(kept, weight, view.effective_rank, encoder)
 
@@ -263,35 +292,68 @@ def scaled_gram(
     return np.asarray(gram, dtype=np.float64)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is kept of a basis: its type, and at most how many directions."""
+
+    dtype: type[np.floating[Any]]
+    max_rank: int | None
+
+
 _Blocks = Callable[[], Iterator[tuple[int, int, NDArray[np.float64]]]]
 
 
 def _factor_by_columns(
-    blocks: _Blocks, shape: ViewShape
-) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64]]:
-    """Basis, mean row (d,) and loadings (d, r) through XᵀX, for d ≤ n."""
-    n, d = shape.n_samples, shape.n_features
-    offset = _mean_row(blocks, shape)
-    gram = np.zeros((d, d))
-    for _, _, rows in blocks():
-        centered = rows - offset
-        gram += centered.T @ centered
-    directions, s2 = basis_from_gram(gram)
-    loadings = directions / np.sqrt(s2)
-    vectors = np.empty((n, len(s2)))
+    blocks: _Blocks, shape: ViewShape, kept: _Kept
+) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Basis, mean row (d,), loadings (d, r) and every s² through XᵀX, for d ≤ n."""
+    n, dtype = shape.n_samples, kept.dtype
+    offset, gram = _mean_and_gram(blocks, shape)
+    directions, all_s2 = basis_from_gram(gram)
+    s2 = all_s2[: kept.max_rank]
+    loadings = directions[:, : len(s2)] / np.sqrt(s2)
+    if s2.size and s2[-1] < _WELL_CONDITIONED[dtype] * s2[0]:
+        # a Gram matrix knows small directions least: the last digits of orthonormality
+        overlap = np.zeros((len(s2), len(s2)))
+        for _, _, rows in blocks():
+            part = (rows - offset) @ loadings
+            overlap += part.T @ part
+        loadings = loadings @ inverse_root(overlap)
+    vectors = np.empty((n, len(s2)), dtype=dtype)
     for start, stop, rows in blocks():
         vectors[start:stop] = (rows - offset) @ loadings
-    if s2.size == 0:
-        return Basis(vectors, s2), offset, loadings
-    vectors = orthonormalize_nearby(vectors)
-    oriented = orient_columns(vectors)
-    loadings *= np.sign(np.sum(oriented * vectors, axis=0))
-    return Basis(oriented, s2), offset, loadings
+    signs = column_signs(vectors)
+    vectors *= signs.astype(dtype)
+    return Basis(vectors, s2), offset, loadings * signs, all_s2
+
+
+def _mean_and_gram(
+    blocks: _Blocks, shape: ViewShape
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean row (d,) and Gram matrix (d, d) of the centred rows, in one pass.
+
+    Rows are shifted by the mean of the first block, so that what is left to correct is small.
+    """
+    d = shape.n_features
+    gram, total, shift = np.zeros((d, d)), np.zeros(d), np.zeros(d)
+    for start, _, rows in blocks():
+        if start == 0:
+            shift = rows.mean(axis=0)
+        shifted = rows - shift
+        total += shifted.sum(axis=0)
+        gram += shifted.T @ shifted
+    rest = total / shape.n_samples
+    correction = shape.n_samples * np.outer(rest, rest)
+    if not np.isfinite(gram).all() or not np.isfinite(correction).all():
+        return shift + rest, np.full(
+            (d, d), np.nan
+        )  # refused, with a message, by what decomposes it
+    return shift + rest, gram - correction
 
 
 def _factor_by_rows(
-    blocks: _Blocks, shape: ViewShape
-) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64]]:
+    blocks: _Blocks, shape: ViewShape, kept: _Kept
+) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """The same through X Xᵀ, for d > n."""
     n = shape.n_samples
     offset = _mean_row(blocks, shape)
@@ -307,7 +369,9 @@ def _factor_by_rows(
     for start, stop, rows in blocks():
         loadings += (rows - offset).T @ basis.vectors[start:stop]
     loadings /= basis.singular_values_squared
-    return basis, offset, loadings
+    vectors = basis.vectors.astype(kept.dtype, copy=False)
+    s2 = basis.singular_values_squared
+    return Basis(vectors, s2), offset, loadings, s2
 
 
 def _factor_kernel(read: RowReader, shape: ViewShape) -> tuple[Basis, Encoder]:
@@ -339,10 +403,11 @@ def _mean_row(blocks: _Blocks, shape: ViewShape) -> NDArray[np.float64]:
     return total / shape.n_samples
 
 
-def _fit_transform(read: RowReader, shape: ViewShape, scale: Scale) -> RowTransform:
+def column_moments(read: RowReader, shape: ViewShape) -> ColumnMoments:
+    """Moments of the columns of a view, merged block by block in order."""
     moments: ColumnMoments | None = None
     for start, stop in row_blocks(shape.n_samples, shape.n_features):
         block = ColumnMoments.from_rows(read(start, stop))
         moments = block if moments is None else moments.merge(block)
     assert moments is not None, "a view without rows passed validation"
-    return fit_transform_from_moments(scale, moments)
+    return moments

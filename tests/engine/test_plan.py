@@ -46,7 +46,9 @@ def plan(n: int, dims: tuple[int, ...], metric: Metric = "features", **settings:
         ShapeOnly(f"v{i}", (n, n if metric != "features" else d), metric)
         for i, d in enumerate(dims)
     )
-    return plan_memory(MultiViewData(views), Parameters(**{"n_clusters": 5, **settings}))
+    # one regime: beyond it the plan of large data is another, and smaller, one
+    every = {"n_clusters": 5, "exact_samples": 10**9, **settings}
+    return plan_memory(MultiViewData(views), Parameters(**every))
 
 
 def sizes(of: MemoryPlan) -> tuple[int, int, int, int]:
@@ -117,6 +119,19 @@ def test_every_view_has_its_tasks() -> None:
 @pytest.mark.parametrize("metric", ["distance", "kernel"])
 def test_pair_views_count_their_square(metric: Metric) -> None:
     assert plan(10_000, (1,), metric).tasks[0].peak_bytes >= 3 * 8 * 10_000**2
+
+
+@given(shapes, st.integers(1, 10**5))
+def test_large_data_grow_with_samples_too(shape: tuple[int, tuple[int, ...]], more: int) -> None:
+    n, dims = shape
+    small, large = (sizes(plan(size, dims, exact_samples=1)) for size in (n, n + more))
+    assert all(b >= a for a, b in zip(small, large, strict=True))
+
+
+def test_a_million_samples_fit_two_workers_of_eight_gib() -> None:
+    of = plan(10**6, (100, 200, 64), n_clusters=10, exact_samples=20_000, n_neighbors=20)
+    assert of.worker_bytes(2) < 8 * GIB
+    assert of.driver_bytes < 2 * GIB
 
 
 def test_feature_views_need_no_square_of_the_samples() -> None:

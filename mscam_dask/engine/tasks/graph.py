@@ -32,6 +32,9 @@ __all__ = [
 # Residual of the eigenpairs over the largest eigenvalue: far below any gap a cut relies on.
 _SPECTRUM_TOLERANCE = 1e-6
 
+# The cut of a large graph is settled long before: see docs/decisions/0039.
+_LARGE_TOLERANCE = 1e-4
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphSpectrum:
@@ -54,16 +57,24 @@ class WarmStart:
 
 
 def graph_spectrum(
-    graph: Graph, previous: GraphSpectrum | WarmStart | None, n_pairs: int, seed: int
+    graph: Graph,
+    previous: GraphSpectrum | WarmStart | None,
+    n_pairs: int,
+    seed: int,
+    n_accurate: int | None = None,
 ) -> GraphSpectrum:
-    """Laplacian and bottom eigenpairs of a graph, started from the previous ones."""
+    """Laplacian and bottom eigenpairs of a graph, started from the previous ones.
+
+    With `n_accurate` (large data) so many pairs are accurate to 1e-4, the others a by-product.
+    """
     matrix = laplacian(graph.affinity)
     start = None if previous is None else previous.vectors
     spectrum = bottom_eigenpairs(
         matrix,
         n_pairs,
         warm_start=start,
-        relative_tolerance=_SPECTRUM_TOLERANCE,
+        n_accurate=n_accurate,
+        relative_tolerance=_SPECTRUM_TOLERANCE if n_accurate is None else _LARGE_TOLERANCE,
         rng=np.random.default_rng(seed),
     )
     return GraphSpectrum(matrix, spectrum)

@@ -5,31 +5,67 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_score
-from mscam_dask.solvers.partition import cut_embedding
+from mscam_dask.solvers.partition import cut_embedding, extend_cut, sampled_rows, spread_rows
+from mscam_dask.solvers.view_basis import row_blocks
 
-__all__ = ["first_cuts", "neutral_view", "next_cuts", "pick", "score_partitions", "single"]
+__all__ = [
+    "first_cuts",
+    "neutral_view",
+    "next_cuts",
+    "pick",
+    "sample_of",
+    "score_partitions",
+    "single",
+]
+
+
+def sample_of(source: RowSource, n_wanted: int) -> ArrayRows:
+    """Seeded sample of the rows of a view (and of the columns of a pairwise one), in memory."""
+    rows = sampled_rows(source.shape[0], n_wanted)
+    columns = slice(None) if source.metric == "features" else rows
+    parts = []
+    for start, stop in row_blocks(*source.shape):
+        inside = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)]
+        if inside.size:
+            parts.append(source.read(start, stop)[inside - start][:, columns])
+    return ArrayRows(np.concatenate(parts), source.name, source.metric)
 
 
 def neutral_view(source: RowSource, n_neighbors: int) -> NeutralView:
     """Read one view and build its neutral graphs."""
-    return neutral_graphs(source.read, view_shape(source), n_neighbors)
+    return neutral_graphs(source.read, view_shape(source), n_neighbors, dtype=np.float32)
 
 
-def first_cuts(spectrum: GraphSpectrum, n_clusters: int, seed: int) -> list[NDArray[np.int64]]:
-    """Partitions cut from the bottom eigenvectors of a graph that nothing is known of yet."""
+def first_cuts(
+    spectrum: GraphSpectrum, n_clusters: int, seed: int, n_cut: int = 0
+) -> list[NDArray[np.int64]]:
+    """Partitions cut from the bottom eigenvectors of a graph that nothing is known of yet.
+
+    With `n_cut` the cut is made on so many evenly spaced samples, and extended to all.
+    """
     rng = np.random.default_rng(seed)
-    return cut_embedding(spectrum.spectrum.vectors[:, :n_clusters], rng=rng)
+    vectors = spectrum.spectrum.vectors[:, :n_clusters]
+    if not n_cut:
+        return cut_embedding(vectors, rng=rng)
+    rows = spread_rows(len(vectors), n_cut)
+    return [extend_cut(vectors, rows, cut) for cut in cut_embedding(vectors[rows], rng=rng)]
 
 
 def next_cuts(
-    spectrum: GraphSpectrum, n_clusters: int, best: NDArray[np.int64]
+    spectrum: GraphSpectrum, n_clusters: int, best: NDArray[np.int64], n_cut: int = 0
 ) -> list[NDArray[np.int64]]:
     """Partitions cut from a graph's eigenvectors, also starting from the best so far."""
-    return cut_embedding(spectrum.spectrum.vectors[:, :n_clusters], known=best)
+    vectors = spectrum.spectrum.vectors[:, :n_clusters]
+    if not n_cut:
+        return cut_embedding(vectors, known=best)
+    rows = spread_rows(len(vectors), n_cut)
+    cuts = cut_embedding(vectors[rows], known=best[rows])
+    return [extend_cut(vectors, rows, cut) for cut in cuts]
 
 
 def pick(partitions: list[NDArray[np.int64]], index: int) -> NDArray[np.int64]:
@@ -37,9 +73,14 @@ def pick(partitions: list[NDArray[np.int64]], index: int) -> NDArray[np.int64]:
     return partitions[index]
 
 
-def score_partitions(view: NeutralView, partitions: list[NDArray[np.int64]]) -> list[float]:
-    """Modularity of each partition on one view's neutral graphs."""
-    return [view_score(view, labels) for labels in partitions]
+def score_partitions(
+    view: NeutralView, partitions: list[NDArray[np.int64]], n_judged: int = 0
+) -> list[float]:
+    """Score of each partition on one view's neutral graphs, of `n_judged` samples if not all."""
+    if not n_judged:
+        return [view_score(view, labels) for labels in partitions]
+    rows = sampled_rows(len(partitions[0]), n_judged)
+    return [view_score(view, labels[rows]) for labels in partitions]
 
 
 def single(labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
+from mscam_dask.kernels.cells import Cells, find_cells, neighbors_in_cells
+from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import mean_squared_distance
 from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import PreparedRecord, ViewRecord
-from mscam_dask.solvers.graph import Candidates, projected_distances, projected_weight
+from mscam_dask.solvers.graph import (
+    Candidates,
+    Graph,
+    anchor_candidates,
+    projected_distances,
+    projected_weight,
+)
+from mscam_dask.solvers.limit_step import limit_step
+from mscam_dask.solvers.partition import merge_components
 from mscam_dask.solvers.self_representation import smooth_self_representation
 from mscam_dask.solvers.view_admm import reduced_problem, solve_view
 from mscam_dask.solvers.view_basis import (
@@ -28,13 +39,19 @@ from mscam_dask.solvers.view_basis import (
 __all__ = [
     "TimedView",
     "ViewResult",
+    "anchor_space",
+    "candidates",
+    "candidates_of_rows",
+    "cell_neighbors",
+    "cells",
+    "closed_graph",
     "embedding_of",
     "encoder_of",
     "factor",
+    "merged_components",
     "prepare",
     "prepared_record",
     "projected",
-    "stack_anchors",
     "sub_solve",
     "view_record",
     "view_shape",
@@ -53,7 +70,7 @@ class TimedView:
 class ViewResult:
     """One view's embedding and what is to be told about the sub-solve."""
 
-    embedding: NDArray[np.float64]
+    embedding: NDArray[Any]
     record: ViewRecord
 
 
@@ -62,10 +79,17 @@ def view_shape(source: RowSource) -> ViewShape:
     return ViewShape(source.shape[0], source.shape[1], source.metric)
 
 
-def factor(source: RowSource, scale: Scale) -> TimedView:
+def factor(source: RowSource, scale: Scale, max_rank: int | None = None) -> TimedView:
     """Read one view, scale and factor it."""
     started = time.perf_counter()
-    view = factor_view(source.read, view_shape(source), scale=scale, name=source.name)
+    view = factor_view(
+        source.read,
+        view_shape(source),
+        scale=scale,
+        name=source.name,
+        dtype=np.float32,
+        max_rank=max_rank,
+    )
     return TimedView(view, time.perf_counter() - started)
 
 
@@ -87,16 +111,75 @@ def prepare(timed: TimedView, alpha: float) -> PreparedView:
     return prepare_view(timed.view, alpha=alpha)
 
 
-def stack_anchors(views: list[PreparedView], alpha: float) -> NDArray[np.float64]:
-    """Anchor space of all views: (n, Σr), mean squared distance over pairs equal to one."""
-    ranks = [view.basis.rank for view in views]
-    stacked = np.empty((len(views[0].basis.vectors), sum(ranks)))
-    start = 0
-    for view, rank in zip(views, ranks, strict=True):
-        stacked[:, start : start + rank] = view.anchors(alpha)
-        start += rank
-    stacked /= np.sqrt(len(views))
-    return stacked
+def anchor_space(views: list[PreparedView], alpha: float) -> Coordinates:
+    """Anchor space of all views, Σr columns: mean squared distance over pairs equal to one."""
+    parts = [view.coordinates(alpha) for view in views]
+    return Coordinates(
+        tuple(vectors for vectors, _ in parts),
+        tuple(weights / len(views) for _, weights in parts),
+    )
+
+
+def candidates(
+    views: list[PreparedView], alpha: float, n_candidates: int, start: int, stop: int
+) -> Candidates:
+    """Nearest neighbours of a block of rows in the anchor space."""
+    return anchor_candidates(anchor_space(views, alpha), n_candidates, start, stop)
+
+
+def cells(views: list[PreparedView], alpha: float, n_candidates: int, seed: int) -> Cells:
+    """Cells of the anchor space of large data."""
+    rng = np.random.default_rng(seed)
+    return find_cells(anchor_space(views, alpha), n_candidates=n_candidates, rng=rng)
+
+
+def cell_neighbors(
+    views: list[PreparedView],
+    alpha: float,
+    found: Cells,
+    n_candidates: int,
+    part: tuple[int, int],
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    """Approximate neighbours of the samples in one part of the cells: (which, of how many)."""
+    which, of = part
+    first, last = which * len(found) // of, (which + 1) * len(found) // of
+    return neighbors_in_cells(
+        anchor_space(views, alpha), found, n_candidates, first=first, last=last
+    )
+
+
+def candidates_of_rows(
+    parts: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]],
+    start: int,
+    stop: int,
+) -> Candidates:
+    """Candidates of a block of rows, out of what was found cell by cell."""
+    n_candidates = parts[0][1].shape[1]
+    indices = np.empty((stop - start, n_candidates), dtype=np.int32)
+    distances = np.empty((stop - start, n_candidates))
+    for samples, neighbors, squared in parts:
+        inside = np.flatnonzero((samples >= start) & (samples < stop))
+        indices[samples[inside] - start] = neighbors[inside]
+        distances[samples[inside] - start] = squared[inside]
+    return Candidates(start, indices, distances)
+
+
+def merged_components(
+    views: list[PreparedView], alpha: float, components: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Components of a graph, merged down to the clusters asked for."""
+    return merge_components(anchor_space(views, alpha), components, n_clusters)
+
+
+def closed_graph(
+    views: list[PreparedView],
+    alpha: float,
+    labels: NDArray[np.int64],
+    n_neighbors: int,
+    blocks: list[Candidates],
+) -> Graph:
+    """The limit step around a partition; large clusters choose among their candidates."""
+    return limit_step(anchor_space(views, alpha), labels, n_neighbors, candidates=blocks)
 
 
 def sub_solve(
@@ -152,7 +235,7 @@ def sub_solve(
 
 def embedding_of(result: ViewResult) -> NDArray[np.float64]:
     """F_v (n, c), or C_v (n, r) for MSCAN."""
-    return result.embedding
+    return np.asarray(result.embedding, dtype=np.float64)
 
 
 def view_record(result: ViewResult) -> ViewRecord:

@@ -1,0 +1,121 @@
+"""The path of large data, on data small enough to compare with the exhaustive one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.engine import setup
+from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.kernels import cells
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.solution import Solution
+from mscam_dask.model.status import Status
+from mscam_dask.solvers import limit_step
+from mscam_dask.solvers.graph import anchor_candidates
+from tests.clusters import local_client
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+
+@pytest.fixture(autouse=True)
+def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "SAMPLE", 250)
+    monkeypatch.setattr(setup, "_SMALLEST_BLOCK", 200)
+
+
+@pytest.fixture
+def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in worker processes, which would not see it."""
+    monkeypatch.setattr(cells, "_CELL_POINTS", 50)
+    monkeypatch.setattr(limit_step, "_EXACT_MEMBERS", 100)
+
+
+def fit(
+    views: Any, executor: Executor | None = None, *, exact_samples: int = 400, **settings: Any
+) -> Solution:
+    parameters = [
+        Parameters(
+            n_clusters=4,
+            scale=scale,  # type: ignore[arg-type]
+            alpha=alpha,
+            exact_samples=exact_samples,
+            **settings,
+        )
+        for scale, alpha in (("unit", 10.0), ("standard", 1.0))
+    ]
+    return run_fit(as_multi_view(views), parameters, executor or SerialExecutor())
+
+
+def data(spread: float = 1.6) -> tuple[list[Any], Any]:
+    return gaussian_views(2, n_samples=1200, n_clusters=4, spread=spread, dims=(6, 20))
+
+
+def bits(solution: Solution) -> list[bytes]:
+    graph = solution.consensus_graph
+    return [array.tobytes() for array in (solution.labels, graph.data, graph.indices)]
+
+
+@pytest.mark.usefixtures("small_cells")
+@pytest.mark.parametrize("spread", [2.0, 0.9])
+def test_partition_is_that_of_the_exhaustive_path(spread: float) -> None:
+    views, labels = data(spread)
+    large, exact = fit(views), fit(views, exact_samples=5000)
+    assert_partition_and_graph_agree(large, n_clusters=4)
+    assert len(large.settings) == 2
+    true_score = adjusted_rand_score(labels, exact.labels)
+    assert adjusted_rand_score(labels, large.labels) > true_score - 0.05
+    assert true_score > 0.6
+
+
+def test_threads_and_workers_give_the_same_bits() -> None:
+    views, _ = data(0.9)
+    expected = bits(fit(views, max_outer_iter=2))
+    assert bits(fit(views, ThreadExecutor(3), max_outer_iter=2)) == expected
+    with local_client(2) as client:
+        assert bits(fit(views, DaskExecutor(client), max_outer_iter=2)) == expected
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_arrays_dask_collections_and_stores_give_the_same_bits(tmp_path: Path) -> None:
+    views, _ = data(1.5)
+    expected = bits(fit(views, max_outer_iter=1))
+    chunked = [da.from_array(view, chunks=(137, -1)) for view in views]  # type: ignore[no-untyped-call]
+    assert bits(fit(chunked, max_outer_iter=1)) == expected
+    store = tmp_path / "data.zarr"
+    write_store(as_multi_view(views), store)
+    assert bits(fit(str(store), max_outer_iter=1)) == expected
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_clusters_that_candidates_do_not_connect_are_closed() -> None:
+    # random labels: few candidates of a row are in its own cluster
+    views, _ = data(1.0)
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 1200)
+    points = np.hstack(views)
+    blocks = [anchor_candidates(points, 12, start, start + 300) for start in range(0, 1200, 300)]
+    graph = limit_step.limit_step(points, labels, 9, candidates=blocks)
+    assert graph.n_components == 4
+    assert all(len(np.unique(graph.components[labels == c])) == 1 for c in range(4))
+    assert np.allclose(graph.affinity.sum(axis=1), 1.0)
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_one_cluster_of_large_data() -> None:
+    views, _ = data()
+    parameters = Parameters(n_clusters=1, exact_samples=400)
+    solution = run_fit(as_multi_view(views), parameters, SerialExecutor())
+    assert solution.status is Status.SINGLE_CLUSTER
+    assert_partition_and_graph_agree(solution, n_clusters=1)
+    assert_array_equal(solution.labels, 0)

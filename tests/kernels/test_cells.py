@@ -1,0 +1,97 @@
+"""Approximate neighbours: what they are made of, and how many of the true ones they find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.kernels import cells as module
+from mscam_dask.kernels.cells import Cells, find_cells, neighbors_in_cells
+from mscam_dask.kernels.coordinates import Coordinates
+from mscam_dask.kernels.neighbors import nearest_neighbors
+
+Array = NDArray[Any]
+
+
+@pytest.fixture(autouse=True)
+def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CELL_POINTS", 40)
+
+
+def blobs(n: int = 1500, dims: Sequence[int] = (6, 10), seed: int = 0) -> Coordinates:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 5, n)
+    slabs = tuple(
+        (rng.standard_normal((n, d)) + 2 * rng.standard_normal((5, d))[labels]).astype(np.float32)
+        for d in dims
+    )
+    return Coordinates(slabs, tuple(rng.uniform(0.5, 2.0, d) for d in dims))
+
+
+def cells_of(points: Coordinates, n_candidates: int = 10) -> Cells:
+    return find_cells(points, n_candidates=n_candidates, rng=np.random.default_rng(3))
+
+
+def test_cells_hold_every_point_once_and_probe_themselves_first() -> None:
+    points = blobs()
+    cells = cells_of(points)
+    assert_array_equal(np.sort(cells.order), np.arange(len(points)))
+    assert_array_equal(cells.probes[:, 0], np.arange(len(cells)))
+    assert all(len(np.unique(probes)) == len(probes) for probes in cells.probes)
+    assert len(cells) > 20
+
+
+def test_most_true_neighbours_are_found_and_all_distances_are_right() -> None:
+    points = blobs()
+    cells = cells_of(points)
+    samples, indices, squared = neighbors_in_cells(points, cells, 10, first=0, last=len(cells))
+    exact, distances = nearest_neighbors(points, 10)
+    shares = [
+        len(set(row.tolist()) & set(exact[sample].tolist())) / 10
+        for sample, row in zip(samples, indices, strict=True)
+    ]
+    assert np.mean(shares) > 0.9
+    assert np.all(squared >= distances[samples] - 1e-9)
+    assert np.all(np.diff(squared, axis=1) >= 0)
+    whole = points.stacked(slice(None))
+    for sample, row, found in zip(samples[:50], indices[:50], squared[:50], strict=True):
+        assert sample not in row
+        assert_allclose(found, np.sum((whole[row] - whole[sample]) ** 2, axis=1), rtol=1e-4)
+
+
+def test_parts_of_the_cells_give_the_bits_of_the_whole() -> None:
+    points = blobs(700)
+    cells = cells_of(points)
+    whole = neighbors_in_cells(points, cells, 8, first=0, last=len(cells))
+    middle = len(cells) // 3
+    parts = [
+        neighbors_in_cells(points, cells, 8, first=a, last=b)
+        for a, b in ((0, middle), (middle, len(cells)))
+    ]
+    for piece, expected in zip(zip(*parts, strict=True), whole, strict=True):
+        assert_array_equal(np.concatenate(piece), expected)
+
+
+def test_duplicates_do_not_swell_a_cell() -> None:
+    rng = np.random.default_rng(1)
+    points = np.vstack([np.zeros((900, 3)), rng.standard_normal((300, 3))]).astype(np.float32)
+    coordinates = Coordinates((points,), (np.ones(3),))
+    cells = cells_of(coordinates)
+    assert np.diff(cells.bounds).max() <= 2 * 40
+    _, indices, squared = neighbors_in_cells(coordinates, cells, 5, first=0, last=len(cells))
+    assert np.all(indices >= 0)
+    samples = cells.order
+    assert_array_equal(squared[samples < 900], 0.0)
+
+
+def test_a_pool_smaller_than_what_is_asked_for_says_so() -> None:
+    points = blobs(12)
+    cells = cells_of(points, 20)
+    _, indices, squared = neighbors_in_cells(points, cells, 20, first=0, last=len(cells))
+    assert np.all(np.count_nonzero(indices >= 0, axis=1) == 11)
+    assert_array_equal(np.isinf(squared), indices < 0)
