@@ -125,13 +125,13 @@ def _view_tasks(
     judged = SAMPLE if parameters.is_large(n) else n
     stream = min(_STREAM_BYTES, 4 * 8 * n * d)
     basis = 4 * n * rank
+    factor = basis + stream
     if metric == "features" and d <= n:
-        factor = basis + 4 * 8 * d * d + stream
-        neutral = 4 * judged * d + 600 * judged + stream + _SEARCH_BYTES
+        factor += 4 * 8 * d * d
     else:
-        factor = basis + 3 * 8 * n * n + 8 * n * min(shape) + stream
-        neutral = 3 * 8 * judged * (judged if metric != "features" else d) + 600 * judged + stream
-        neutral += _SEARCH_BYTES
+        factor += 3 * 8 * n * n + 8 * n * min(shape)
+    rows = 4 * judged * d if metric == "features" else 3 * 8 * judged * judged
+    neutral = rows + 600 * judged + stream + _SEARCH_BYTES
     subspace = 4 * n * (rank + 2 * c)
     solve = subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + 6 * 8 * (rank + 2 * c) ** 2
     return [
