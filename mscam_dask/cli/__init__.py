@@ -158,17 +158,17 @@ def describe(path: Path) -> int:
 
 
 @main.command()
-@click.argument("directory", metavar="RUN_DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="File to write; by default report.html in the run directory.",
+    help="File to write; by default report.html in the directory.",
 )
 @click.option("--open", "show_in_browser", is_flag=True, help="Open it in the browser.")
 @guarded
 def report(**options: Any) -> int:
-    """Write the report of a run: one HTML file that needs no network.
+    """Write the report of a run or an experiment: one HTML file that needs no network.
 
     `mscam-dask run` writes one at its end; this makes it again, or for a run of an older version.
     """

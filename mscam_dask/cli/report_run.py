@@ -1,4 +1,4 @@
-"""`mscam-dask report`: the report of a run directory."""
+"""`mscam-dask report`: the report of a run or of an experiment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mscam_dask.cli.terminal import fields, relative, results_console, show
 from mscam_dask.errors import TemporaryFailure
+from mscam_dask.pipeline.experiment_report import RECORD_NAME, write_experiment_report
 from mscam_dask.pipeline.report import write_report
 from mscam_dask.pipeline.run_directory import RunDirectory
 
@@ -14,7 +15,10 @@ __all__ = ["report_run"]
 
 def report_run(directory: Path, *, output: Path | None, show_in_browser: bool) -> int:
     """Write the report, and open it where that was asked; the exit code."""
-    file = write_report(RunDirectory(directory.absolute()), output)
+    if (directory / RECORD_NAME).is_file():
+        file = write_experiment_report(directory, output)
+    else:
+        file = write_report(RunDirectory(directory.absolute()), output)
     size = f"{file.stat().st_size / 2**20:.1f} MiB"
     show(results_console(), fields([("Report", f"{relative(file)} ({size})")]))
     if show_in_browser:

@@ -136,6 +136,10 @@ class Axes:
         Whether y counts.
     level
         Name and value of a line across.
+    at
+        Ascending x of the values; 0, 1, ... by default.
+    shared
+        Values that the y axis covers too, so that several charts have one scale.
     """
 
     x: str
@@ -143,6 +147,8 @@ class Axes:
     log: bool = False
     whole: bool = False
     level: tuple[str, float] | None = None
+    at: tuple[float, ...] | None = None
+    shared: tuple[float, ...] = ()
 
 
 def line_chart(
@@ -172,15 +178,21 @@ def line_chart(
     length = max((len(values) for _, _, values in lines), default=0)
     if not shown:
         return None
-    extended = [*shown, axes.level[1]] if axes.level else shown
+    extended = [*shown, *axes.shared, *([axes.level[1]] if axes.level else [])]
     y_values = (
         log_ticks(min(extended), max(extended))
         if axes.log
         else ticks(min(extended), max(extended), whole=axes.whole)
     )
     y_scale = _Scale(y_values[0], y_values[-1], HEIGHT - _BOTTOM, _TOP, log=axes.log)
-    x_values = [value for value in ticks(0, max(length - 1, 1), whole=True) if value <= length - 1]
-    x_scale = _Scale(0, max(length - 1, 1), _LEFT + 6, WIDTH - _RIGHT - 6, log=False)
+    first, last = (0.0, float(length - 1)) if axes.at is None else (axes.at[0], axes.at[-1])
+    x_values = [
+        value
+        for value in ticks(first, last, whole=axes.at is None)
+        if first <= value <= max(last, first)
+    ]
+    end = last if last > first else first + 1
+    x_scale = _Scale(first, end, _LEFT + 6, WIDTH - _RIGHT - 6, log=False)
     return LineChart(
         key=key,
         title=title,
@@ -189,7 +201,7 @@ def line_chart(
         lines=tuple(
             _line(name, style, values, (x_scale, y_scale), axes) for name, style, values in lines
         ),
-        x_ticks=tuple(Tick(x_scale(value), count(int(value))) for value in x_values),
+        x_ticks=tuple(Tick(x_scale(value), number(value)) for value in x_values),
         y_ticks=tuple(Tick(y_scale(value), number(value)) for value in y_values),
         level=Tick(y_scale(axes.level[1]), axes.level[0]) if axes.level else None,
     )
@@ -228,10 +240,11 @@ def _line(
         if not _usable(value, axes):
             pen = "M"
             continue
-        x, y = scales[0](index), scales[1](value)
+        where = float(index) if axes.at is None else axes.at[index]
+        x, y = scales[0](where), scales[1](value)
         said = count(int(value)) if axes.whole else number(value)
         prefix = f"{name}, " if name else ""
-        marks.append(Mark(x, y, f"{prefix}{axes.x} {index}: {axes.y} {said}"))
+        marks.append(Mark(x, y, f"{prefix}{axes.x} {number(where)}: {axes.y} {said}"))
         path.append(f"{pen}{x:g} {y:g}")
         pen = "L"
     return Line(name, style, tuple(marks), "".join(path))
