@@ -201,6 +201,6 @@ def _show_best(record: ExperimentRecord, directory: Path) -> None:
 def _show_where(record: ExperimentRecord, directory: Path) -> None:
     kept = f", {record.n_reused} kept from an earlier start" if record.n_reused else ""
     results_console().file.write(
-        f"{len(record.cells)} fits{kept}. Results: {relative(directory)} (results.md, "
+        f"{len(record.cells)} fits{kept}. Results: {relative(directory)} (report.html, results.md, "
         "results.csv, experiment.json)\n"
     )

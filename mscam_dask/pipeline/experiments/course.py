@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from mscam_dask.errors import MscamError
+from mscam_dask.pipeline.experiment_report import write_experiment_report
 from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
 from mscam_dask.pipeline.experiments.results import CellEntry, ExperimentRecord
 from mscam_dask.pipeline.experiments.settings import ExperimentSettings
@@ -124,13 +125,17 @@ class Course:
             self.directory.write_record(self.record)
 
     def finish(self, **results: Any) -> None:
-        """Write the results, the document last."""
+        """Write the results, the document after the tables, and its report."""
         self.update(**results)
         self._close("finished")
         directory = self.directory
         directory.write(directory.csv, csv_text(self.record).encode())
         directory.write(directory.markdown, markdown_text(self.record).encode())
         directory.write_record(self.record)
+        try:
+            write_experiment_report(directory.path)
+        except (MscamError, OSError) as error:
+            self.tell(f"the results are complete, but not their report: {error}")
 
     def _close(self, state: str) -> None:
         seconds = time.perf_counter() - self._started

@@ -1,7 +1,7 @@
 """The directory of an experiment: what it was, its cells, what came out.
 
     OUTPUT/
-        experiment.json, results.md, results.csv, pipeline.toml
+        experiment.json, results.md, results.csv, report.html, pipeline.toml
         cells/<first 2 digits>/<key>.json
         data/<name>.zarr
         .lock             see `mscam_dask.pipeline.lock`
