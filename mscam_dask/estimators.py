@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
@@ -25,6 +25,7 @@ from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor, usable_cores
 from mscam_dask.engine.paper import run_paper
 from mscam_dask.engine.plan import check_memory
+from mscam_dask.engine.warm import UNKNOWN
 from mscam_dask.errors import (
     ConfigurationError,
     ConvergenceWarning,
@@ -158,6 +159,7 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
     def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
         observers, run_id = self._observers(data, candidates[0].n_clusters)
         executor = self._executor(run_id)
+        known = self._known(data, candidates)
         if self.solver == "paper":
             (parameters,) = candidates
             solution = run_paper(data, parameters, memory_limit_bytes=executor.memory_limit_bytes)
@@ -177,6 +179,7 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
             executor,
             observers=observers,
             checkpointer=self.checkpointer,
+            known=known,
         )
         _warn_of_spectra(solution)
         return solution
@@ -276,6 +279,35 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
         for source in data.views:
             check_finite(source)
         return dataclasses.replace(data, views=tuple(by_name[name] for name in self.view_names_))
+
+    def _known(
+        self, data: MultiViewData, candidates: tuple[Parameters, ...]
+    ) -> NDArray[np.int64] | None:
+        """The clusters handed down by an earlier fit, checked."""
+        if self.initial_labels is None:
+            return None
+        if self.solver == "paper":
+            raise ConfigurationError(
+                "solver='paper' starts as the paper does; leave initial_labels out."
+            )
+        labels = np.asarray(self.initial_labels)
+        if labels.shape != (data.n_samples,) or labels.dtype.kind not in "iu":
+            raise DataError(
+                f"initial_labels has shape {labels.shape} and dtype {labels.dtype}; allowed is one "
+                f"whole number for each of the {data.n_samples} samples."
+            )
+        n_clusters = candidates[0].n_clusters
+        if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
+            raise DataError(
+                f"initial_labels go from {labels.min()} to {labels.max()}; allowed are 0 to "
+                f"{n_clusters - 1}, and {UNKNOWN} for samples without one, not for all."
+            )
+        if len(candidates) > 1:
+            raise ConfigurationError(
+                "initial_labels start from one setting, and scale, alpha or n_neighbors is left to "
+                "be chosen. Give the three of the earlier fit (solution_.parameters)."
+            )
+        return labels.astype(np.int64)
 
     def _executor(self, run_id: str | None) -> Executor:
         if self.client is not None:
@@ -411,6 +443,10 @@ class MSCAM(_ConsensusClustering):
         Keeps the state after each outer iteration, and may have one to go on from, such as
         ``mscam_dask.data.checkpoint.CheckpointStore(directory)``. It needs a fixed
         `random_state`; ``solver="paper"`` has no use for it.
+    initial_labels : (n_samples,) array of int, optional
+        Clusters of an earlier fit to start from, −1 for samples that it did not see; with its
+        `scale`, `alpha` and `n_neighbors`. A matter of time only as far as the path allows: the
+        result is judged as ever, and may differ from that of a fit without.
 
     Attributes
     ----------
@@ -477,6 +513,7 @@ class MSCAM(_ConsensusClustering):
         client: Client | None = None,
         callbacks: Sequence[Observer] | None = None,
         checkpointer: Checkpointer | None = None,
+        initial_labels: ArrayLike | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -496,6 +533,7 @@ class MSCAM(_ConsensusClustering):
         self.client = client
         self.callbacks = callbacks
         self.checkpointer = checkpointer
+        self.initial_labels = initial_labels
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(
@@ -519,7 +557,7 @@ class MSCAN(_ConsensusClustering):
     Parameters
     ----------
     n_clusters, alpha, graph_weight, n_neighbors, scale, selection, metric, view_sizes, max_outer_iter, tol, \
-solver, random_state, n_jobs, client, callbacks, checkpointer
+solver, random_state, n_jobs, client, callbacks, checkpointer, initial_labels
         As for `MSCAM`.
 
     Attributes
@@ -556,6 +594,7 @@ view_names_, view_contributions_, history_, data_findings_
         client: Client | None = None,
         callbacks: Sequence[Observer] | None = None,
         checkpointer: Checkpointer | None = None,
+        initial_labels: ArrayLike | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -573,6 +612,7 @@ view_names_, view_contributions_, history_, data_findings_
         self.client = client
         self.callbacks = callbacks
         self.checkpointer = checkpointer
+        self.initial_labels = initial_labels
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(

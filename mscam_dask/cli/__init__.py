@@ -82,6 +82,9 @@ def main() -> None:
 @click.option("--delimiter", metavar="CHAR", help="Of text files.")
 @click.option("--chunk-rows", type=click.IntRange(min=1), help="Samples per chunk.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that is there.")
+@click.option(
+    "--append", "append_samples", is_flag=True, help="Add the samples to a store that is there."
+)
 @guarded
 def ingest(**options: Any) -> int:
     """Turn files of several views into one store.
@@ -107,16 +110,17 @@ def ingest(**options: Any) -> int:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Run directory; by default runs/<pipeline>-<time>.",
+    help="Run directory; by default runs/<pipeline>-<digest of settings and data>.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
+@click.option("--overwrite", is_flag=True, help="Run in any case, replacing what is there.")
 @_execution_options
 @guarded
 def run(**options: Any) -> int:
     """Run a pipeline file.
 
     Ingests the data, clusters, compares with labels where there are any, and writes a run
-    directory. Starts Dask workers on this computer unless --in-process or --scheduler says otherwise; the
+    directory. What was done before is not done again, what was cut off is gone on with. Starts Dask
+    workers on this computer unless --in-process or --scheduler says otherwise; the
     result is the same. Interrupt with Ctrl-C; `mscam-dask resume` continues.
     """
     from mscam_dask.pipeline.lock import refuse_held

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from mscam_dask.cli.terminal import fields, relative, results_console, show, table
-from mscam_dask.data.ingest import IngestReport, Source, ingest
+from mscam_dask.data.ingest import IngestReport, Source, append, ingest
 from mscam_dask.errors import ConfigurationError
 
 __all__ = ["ingest_files"]
@@ -24,9 +25,15 @@ def ingest_files(
     delimiter: str | None,
     chunk_rows: int | None,
     overwrite: bool,
+    append_samples: bool,
 ) -> int:
     """Ingest files into one store and show what it holds; the exit code."""
-    report = ingest(
+    if append_samples and overwrite:
+        raise ConfigurationError(
+            "--append adds to a store, --overwrite replaces it; keep one of them."
+        )
+    read = append if append_samples else partial(ingest, overwrite=overwrite)
+    report = read(
         [
             Source(
                 path,
@@ -42,7 +49,6 @@ def ingest_files(
         metric=_metric(metrics),
         labels=labels,
         chunk_rows=chunk_rows,
-        overwrite=overwrite,
     )
     _show(report)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from mscam_dask.cli.terminal import (
     show,
 )
 from mscam_dask.monitor.progress import PlainProgress, progress_on
+from mscam_dask.pipeline.again import run_again
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import Override, parse_override
+from mscam_dask.pipeline.environment import environment_overrides
 from mscam_dask.pipeline.resume import resume_run
-from mscam_dask.pipeline.run import RunOutcome, default_output, run_pipeline
+from mscam_dask.pipeline.run import RunOutcome
 
 __all__ = ["execution_overrides", "resume_directory", "run_file"]
 
@@ -38,18 +41,25 @@ def run_file(
     **execution: object,
 ) -> int:
     """Run a pipeline file; the exit code."""
-    overrides = [parse_override(text) for text in assignments]
+    overrides = environment_overrides(os.environ)
+    overrides += [parse_override(text) for text in assignments]
     overrides += execution_overrides(execution)
     settings = read_config(pipeline, overrides)
     console = progress_console()
     progress = PlainProgress(console.file) if plain else progress_on(console)
     with progress:
-        outcome = run_pipeline(
+        outcome = run_again(
             settings,
-            default_output(settings) if output is None else output,
+            output,
             overwrite=overwrite,
             insecure=insecure,
             observers=(progress,),
+        )
+    if not outcome.resumed:
+        show(
+            results_console(),
+            f"Nothing to do: {relative(outcome.directory.path)} holds this run, finished at "
+            f"{outcome.record.ended}. --overwrite runs it again.",
         )
     _summarise(outcome)
     assert outcome.record.exit_code is not None

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.append import joined_samples
 from mscam_dask.data.conversion import common_sample_ids
 from mscam_dask.data.labels import encode_labels
 from mscam_dask.data.multiview import MultiViewData
@@ -21,7 +22,7 @@ from mscam_dask.data.store_writer import check_output, write_store
 from mscam_dask.data.views import MetricSpec, as_multi_view, with_metrics
 from mscam_dask.errors import DataError
 
-__all__ = ["IngestReport", "Source", "ViewRecord", "ingest"]
+__all__ = ["IngestReport", "Source", "ViewRecord", "append", "ingest"]
 
 Sources = str | Path | Source | MultiViewData | Sequence[str | Path | Source]
 
@@ -120,6 +121,49 @@ def ingest(
         data, notes = _gather(sources, views, labels, stack)
         data = with_metrics(data, "features" if metric is None else metric)
         root = write_store(data, output, chunk_rows=chunk_rows, overwrite=overwrite)
+    return _report(root, notes)
+
+
+def append(
+    sources: Sources,
+    output: str | Path,
+    *,
+    views: Sequence[str] | Mapping[str, str] | None = None,
+    metric: MetricSpec | None = None,
+    labels: str | Path | Sequence[Any] | NDArray[Any] | None = None,
+    chunk_rows: int | None = None,
+) -> IngestReport:
+    """Add the samples of files to a store, after those that are there.
+
+    Parameters
+    ----------
+    sources, views, metric, labels, chunk_rows
+        As for `ingest`.
+    output
+        The store. It has all of the new samples or none: a sibling directory is written, read
+        back, and takes its place. A run that reads it meanwhile is told that it changed.
+
+    Returns
+    -------
+    IngestReport
+        Of the whole store.
+
+    Raises
+    ------
+    DataError
+        When there is no store, the new samples have other views or columns, or ids that are in
+        the store already, or a value is NaN or infinite.
+    """
+    old = open_store(output)
+    with ExitStack() as stack:
+        data, notes = _gather(sources, views, labels, stack)
+        data = with_metrics(data, "features" if metric is None else metric)
+        joined = joined_samples(old, data, where=str(output))
+        root = write_store(joined, output, chunk_rows=chunk_rows, overwrite=True)
+    return _report(root, (f"{data.n_samples} samples added to {old.n_samples}", *notes))
+
+
+def _report(root: Path, notes: tuple[str, ...]) -> IngestReport:
     stored = open_store(root)
     return IngestReport(
         output=root,

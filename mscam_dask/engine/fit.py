@@ -21,6 +21,7 @@ from mscam_dask.engine.setup import Foundation, Prepared, lay_foundation, prepar
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.engine.warm import warm_start
 from mscam_dask.errors import redacted
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import (
@@ -59,6 +60,7 @@ def run_fit(
     *,
     observers: Sequence[Observer] = (),
     checkpointer: Checkpointer | None = None,
+    known: NDArray[np.int64] | None = None,
 ) -> Solution:
     """Cluster the samples of `data`.
 
@@ -78,6 +80,9 @@ def run_fit(
         Gets the state after the selection and after each outer iteration. What it holds at the
         start is gone on from, to the same solution, bit for bit, that an undisturbed fit gives
         with the same versions, linear algebra library and processor.
+    known : (n,) int64, optional
+        Clusters of an earlier fit to start from, −1 for samples that it did not see; with one
+        candidate. See `mscam_dask.engine.warm`.
 
     Returns
     -------
@@ -121,7 +126,7 @@ def run_fit(
             ending = _closed(*trivial, course, executor)
         else:
             if saved is None:
-                course, state = _begin(foundation, candidates, executor)
+                course, state = _begin(foundation, candidates, executor, known)
                 decision = Decision.ACCEPT
                 journal.save(state, decision, course, executor)
                 assert course.selection is not None
@@ -183,10 +188,14 @@ def _begin(
     foundation: Foundation,
     candidates: Sequence[Parameters],
     executor: Executor,
+    known: NDArray[np.int64] | None,
 ) -> tuple[Course, PathState]:
-    """Choose the setting: the state before the first outer iteration."""
+    """Choose the setting, or take an earlier fit's: the state before the first outer iteration."""
     usable = [one for one in candidates if one.scale in foundation.factored]
-    start, selection = choose_setting(foundation, usable, executor)
+    if known is None:
+        start, selection = choose_setting(foundation, usable, executor)
+    else:
+        start, selection = warm_start(foundation, usable[0], known, executor)
     parameters, k = start.parameters, start.first.n_neighbors
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight

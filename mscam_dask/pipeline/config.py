@@ -20,6 +20,7 @@ from mscam_dask.pipeline.settings import (
     DataTable,
     EvaluateTable,
     ExecutionTable,
+    IncrementalTable,
     Method,
     OutputTable,
     ReportTable,
@@ -28,16 +29,25 @@ from mscam_dask.pipeline.settings import (
 
 __all__ = ["read_config"]
 
-_TableT = TypeVar("_TableT", DataTable, ExecutionTable, EvaluateTable, ReportTable, OutputTable)
+_TableT = TypeVar(
+    "_TableT",
+    DataTable,
+    ExecutionTable,
+    EvaluateTable,
+    IncrementalTable,
+    ReportTable,
+    OutputTable,
+)
 
 _KINDS: dict[str, type[msgspec.Struct]] = {
     "data": DataTable,
     "execution": ExecutionTable,
     "evaluate": EvaluateTable,
+    "incremental": IncrementalTable,
     "report": ReportTable,
     "output": OutputTable,
 }
-_TABLES = ("data", "cluster", "execution", "evaluate", "report", "output")
+_TABLES = ("data", "cluster", "execution", "evaluate", "incremental", "report", "output")
 
 # Parameters of the estimators that a pipeline says elsewhere, or that only Python can give.
 _NOT_IN_CLUSTER = {
@@ -47,6 +57,7 @@ _NOT_IN_CLUSTER = {
     "view_sizes": "the views come apart from [data]",
     "callbacks": "only Python can give them",
     "checkpointer": "a run always keeps checkpoints, in its directory",
+    "initial_labels": "[incremental] takes them from the last run",
 }
 
 
@@ -82,6 +93,7 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
     execution = _table(document, "execution", ExecutionTable, problems)
     evaluate = _table(document, "evaluate", EvaluateTable, problems)
     report = _table(document, "report", ReportTable, problems)
+    incremental = _table(document, "incremental", IncrementalTable, problems)
     output = _table(document, "output", OutputTable, problems)
     cluster = _cluster(document, problems)
     if data is not None:
@@ -95,6 +107,7 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
     assert execution is not None
     assert evaluate is not None
     assert report is not None
+    assert incremental is not None
     assert output is not None
     return Settings(
         name=Path(path).stem,
@@ -103,7 +116,8 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
         execution=_with_paths(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),
         evaluate=evaluate,
         report=report,
-        output=_with_paths(document, "output", output, ("directory",)),
+        incremental=incremental,
+        output=_with_paths(document, "output", output, ("directory", "root")),
     )
 
 

@@ -77,6 +77,11 @@ class Document:
                 return self.overrides[key[:length]]
             if key[:length] in self.lines:
                 return f"{self.path}, line {self.lines[key[:length]]}"
+            inside = (
+                said for name, said in self.overrides.items() if name[:length] == key[:length]
+            )
+            if key[:length] == key and (only := next(inside, None)) is not None:
+                return only  # a table that an override alone names
         return str(self.path)
 
     def base(self, *key: str) -> Path:

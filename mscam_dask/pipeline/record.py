@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mscam_dask import __version__
 from mscam_dask.errors import DataError
+from mscam_dask.pipeline.drift import DriftRecord
 
 __all__ = [
     "RUN_FORMAT",
@@ -167,6 +168,13 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         The pipeline as it was understood: what a continuation goes by.
     resumes
         Continuations, oldest first.
+    identity, ingest, clustering
+        Digests of what the run, its store and its clusters depend on; see `mscam_dask.pipeline.identity`.
+    start
+        Name of the run beside this one that the clustering started from or was compared with; empty
+        for none, None before that was decided.
+    drift
+        What changed since that run.
     versions, blas
         Of this process, or of the last that continued the run.
     """
@@ -190,6 +198,11 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     blas: tuple[dict[str, Any], ...] = ()
     error: ErrorRecord | None = None
     settings: dict[str, Any] | None = None
+    identity: str | None = None
+    ingest: str | None = None
+    clustering: str | None = None
+    start: str | None = None
+    drift: DriftRecord | None = None
     resumes: tuple[ResumeEntry, ...] = ()
 
 

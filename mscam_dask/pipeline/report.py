@@ -26,6 +26,7 @@ __all__ = ["report_html", "report_step", "write_report"]
 
 _FILES = (
     ("labels.csv", "each sample and its cluster"),
+    ("moved.csv", "samples that changed cluster since the run before"),
     ("result.zarr", "labels, consensus graph, view embeddings, history"),
     ("run.json", "this record, for programs"),
     ("pipeline.toml", "the settings, defaults included; runs again"),

@@ -22,7 +22,7 @@ from mscam_dask.pipeline.record import (
 )
 from mscam_dask.pipeline.run import Observer, RunOutcome, carry_out, now
 from mscam_dask.pipeline.run_directory import RunDirectory
-from mscam_dask.pipeline.settings import Settings
+from mscam_dask.pipeline.settings import ExecutionTable, Settings
 from mscam_dask.pipeline.sources import OpenData, open_again, source_records
 from mscam_dask.pipeline.toml_text import settings_text
 
@@ -32,7 +32,7 @@ __all__ = ["resume_run"]
 def resume_run(
     path: str | Path,
     *,
-    execution: Sequence[Override] = (),
+    execution: Sequence[Override] | ExecutionTable = (),
     insecure: bool = False,
     observers: Sequence[Observer] = (),
 ) -> RunOutcome:
@@ -43,7 +43,7 @@ def resume_run(
     path
         Its run directory.
     execution
-        Changes of [execution]: what runs the tasks changes nothing in the result.
+        Changes of [execution], or all of it: what runs the tasks changes nothing in the result.
     insecure
         Allow a scheduler on another computer without encryption.
     observers
@@ -72,7 +72,9 @@ def resume_run(
         record, settings = _read(directory)
         if record.state == "finished":
             return RunOutcome(directory, record, resumed=False)
-        if execution:
+        if isinstance(execution, ExecutionTable):
+            settings = msgspec.structs.replace(settings, execution=execution)
+        elif execution:
             changed = read_config(directory.pipeline, execution)
             settings = msgspec.structs.replace(settings, execution=changed.execution)
         check_execution(settings.execution, insecure=insecure)

@@ -7,21 +7,31 @@ import datetime as dt
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from mscam_dask.data.checkpoint import CheckpointStore
 from mscam_dask.data.results import write_result
-from mscam_dask.errors import ConfigurationError, MscamError, TemporaryFailure
-from mscam_dask.model.snapshot import Snapshot
-from mscam_dask.model.solution import Solution
+from mscam_dask.errors import MscamError, TemporaryFailure
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepEnded, StepStarted
 from mscam_dask.pipeline import steps
 from mscam_dask.pipeline.cluster import check_workers, observers_of, open_cluster, page_of
 from mscam_dask.pipeline.execution import check_execution
+from mscam_dask.pipeline.heritage import (
+    Clusters,
+    WarmStart,
+    drift_of,
+    earlier_runs,
+    link_tree,
+    named_as_before,
+    same_clustering,
+    same_store,
+    warm_start_from,
+)
+from mscam_dask.pipeline.identity import clustering_id, ingest_id
 from mscam_dask.pipeline.record import (
     ErrorRecord,
     RunRecord,
@@ -30,10 +40,17 @@ from mscam_dask.pipeline.record import (
 )
 from mscam_dask.pipeline.redaction import without_credentials
 from mscam_dask.pipeline.report import report_step
+from mscam_dask.pipeline.run_checkpoints import RunCheckpoints
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
 from mscam_dask.pipeline.signals import Interruption
-from mscam_dask.pipeline.sources import OpenData, open_data, source_records
+from mscam_dask.pipeline.sources import (
+    OpenData,
+    check_sources_outside,
+    open_again,
+    open_data,
+    source_records,
+)
 from mscam_dask.pipeline.toml_text import settings_text
 
 if TYPE_CHECKING:
@@ -43,7 +60,6 @@ __all__ = [
     "EXIT_NOT_CONVERGED",
     "RunOutcome",
     "carry_out",
-    "default_output",
     "now",
     "run_pipeline",
 ]
@@ -72,17 +88,11 @@ class RunOutcome:
     resumed: bool = True
 
 
-def default_output(settings: Settings) -> Path:
-    """Return runs/<pipeline>-<time> in the working directory, or what [output] says."""
-    if settings.output.directory is not None:
-        return Path(settings.output.directory)
-    return Path.cwd() / "runs" / f"{settings.name}-{dt.datetime.now().astimezone():%Y%m%d-%H%M%S}"
-
-
 def run_pipeline(
     settings: Settings,
     output: str | Path,
     *,
+    identity: str | None = None,
     overwrite: bool = False,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
@@ -95,6 +105,8 @@ def run_pipeline(
         From `mscam_dask.pipeline.config.read_config`.
     output
         The run directory: missing, empty, or (with `overwrite`) of an earlier run.
+    identity
+        `mscam_dask.pipeline.identity.run_id`, for the record.
     overwrite
         Replace the files of an earlier run.
     insecure
@@ -115,7 +127,7 @@ def run_pipeline(
         After Ctrl-C; the run can be resumed too.
     """
     check_execution(settings.execution, insecure=insecure)
-    _check_sources_outside(settings, Path(output).absolute())
+    check_sources_outside(settings.data, Path(output).absolute())
     seed = settings.cluster.parameters.get("random_state")
     record = RunRecord(
         state="running",
@@ -126,6 +138,7 @@ def run_pipeline(
         versions=software_versions(),
         blas=blas_libraries(),
         settings=msgspec.to_builtins(settings),
+        identity=identity,
     )
     with RunDirectory.hold(output) as directory:
         directory.claim(record, overwrite=overwrite)
@@ -166,19 +179,6 @@ def carry_out(
     return RunOutcome(directory, run.record)
 
 
-def _check_sources_outside(settings: Settings, output: Path) -> None:
-    inside = [
-        source
-        for source in settings.data.sources
-        if Path(source).is_absolute() and Path(source).resolve().is_relative_to(output.resolve())
-    ]
-    if inside:
-        raise ConfigurationError(
-            f"the source {inside[0]} lies inside the run directory {output}, whose files a run "
-            "replaces. Choose another output directory."
-        )
-
-
 def now() -> str:
     """Return the time (UTC) as records have it."""
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
@@ -199,6 +199,7 @@ class _Run:
         self.directory = directory
         self._observers = observers
         self._started = time.perf_counter()
+        self._runs = earlier_runs(settings, directory)
         self.interruption = Interruption(self.out_of_time)
 
     def all_steps(self, opened: OpenData | None) -> None:
@@ -208,12 +209,12 @@ class _Run:
         if opened is None:
             opened = self._ingest()
         self._validate(opened)
-        solution = self._cluster(opened)
+        clusters = self._taken_over() or self._cluster(opened)
         labels = opened.data.labels
         if labels is not None and self._settings.evaluate.enabled:
-            self._evaluate(labels, solution.labels)
-        self._write(opened, solution)
-        self._end("finished", 0 if solution.status.reached else EXIT_NOT_CONVERGED)
+            self._evaluate(labels, clusters.labels)
+        self._write(opened, clusters)
+        self._end("finished", 0 if clusters.fit.reached else EXIT_NOT_CONVERGED)
         with contextlib.suppress(OSError):  # what stays behind is removed with the next run here
             self.directory.remove(self.directory.checkpoints)
         if self._settings.report.enabled:
@@ -280,10 +281,10 @@ class _Run:
             observer(event)
 
     @contextlib.contextmanager
-    def _step(self, name: str) -> Iterator[_Said]:
+    def _step(self, name: str) -> Iterator[steps.Said]:
         started = time.perf_counter()
         self._tell(StepStarted(step=name))
-        said = _Said()
+        said = steps.Said()
         yield said
         seconds = time.perf_counter() - started
         self._update(seconds={**self.record.seconds, name: seconds})
@@ -292,8 +293,14 @@ class _Run:
 
     def _ingest(self) -> OpenData:
         with self._step("ingest") as said:
-            self._update(sources=source_records(self._settings.data))
-            opened = open_data(self._settings.data, self.directory.data)
+            table, output = self._settings.data, self.directory.data
+            self._update(sources=source_records(table), ingest=ingest_id(table))
+            earlier = same_store(self._runs, self.record.ingest)
+            if earlier is None:
+                opened = open_data(table, output)
+            else:
+                link_tree(earlier.directory.data, output)
+                opened = open_again(table, output, earlier.data)
             record = opened.record()
             self._update(data=record)
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
@@ -316,16 +323,34 @@ class _Run:
         with self._step("validate") as said:
             report = steps.validate_data(opened.data, self._settings.cluster)
             said.notes = tuple(finding.message for finding in report.findings)
-            n_findings = len(said.notes)
-            said.summary = (
-                "finite, consistent, nothing odd"
-                if not n_findings
-                else f"usable, {n_findings} finding{'s' if n_findings > 1 else ''}"
-            )
+            said.summary = steps.findings_summary(len(said.notes))
             self._update(data=opened.record(said.notes))
 
-    def _cluster(self, opened: OpenData) -> Solution:
+    def _taken_over(self) -> Clusters | None:
+        """The clusters of an earlier run that had the same views and settings."""
+        assert self.record.data is not None
+        clustering = clustering_id(self._settings, self.record.data.digest)
+        self._update(clustering=clustering)
+        found = same_clustering(self._runs, clustering)
+        if found is None:
+            return None
+        earlier, clusters = found
+        with self._step("cluster") as said:
+            executor = earlier.record.executor
+            self._update(fit=clusters.fit, executor=executor, drift=clusters.drift)
+            said.summary = f"taken from {earlier.name}, which had the same views and settings"
+        return clusters
+
+    def _started_from(self, opened: OpenData) -> WarmStart | None:
+        """The run that this one starts from: the same one after an interruption."""
+        runs = [run for run in self._runs if self.record.start in (None, run.name)]
+        start = warm_start_from(runs, self._settings, opened.data)
+        self._update(start="" if start is None else start.earlier.name)
+        return start
+
+    def _cluster(self, opened: OpenData) -> Clusters:
         settings = self._settings
+        start = self._started_from(opened)
         with contextlib.ExitStack() as stack:
             if settings.execution.in_process:
                 cluster = stack.enter_context(open_cluster(settings.execution))
@@ -343,54 +368,30 @@ class _Run:
                     client=cluster.client,
                     n_threads=settings.execution.threads,
                     observers=(*self._observers, *observers_of(cluster, settings.name)),
-                    checkpointer=_Checkpoints(self),
+                    checkpointer=RunCheckpoints(
+                        self.directory.checkpoints, self.goes_on, self.interruption.deferred
+                    ),
+                    handed_down=None if start is None else start.arguments,
                 )
+                solution = named_as_before(start, solution)
                 fit = steps.fit_record(solution, settings.cluster)
-                self._update(fit=fit)
-                said.notes = notes
-                said.summary = (
-                    f"{fit.n_connected_components} connected components for {fit.n_clusters} "
-                    f"clusters, {fit.n_outer_iterations} outer iterations"
-                )
-        return solution
+                drift, moved = drift_of(start, solution, fit, opened.data)
+                self._update(fit=fit, drift=drift)
+                said.notes = (*notes, *steps.drift_notes(drift))
+                said.summary = steps.fit_summary(fit)
+        return Clusters(solution.labels, fit, partial(write_result, solution), drift, moved)
 
     def _evaluate(self, labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> None:
         with self._step("evaluate") as said:
             self._update(metrics=steps.evaluate(labels_true, labels_pred))
             said.summary = "compared with the labels, which the fit did not see"
 
-    def _write(self, opened: OpenData, solution: Solution) -> None:
+    def _write(self, opened: OpenData, clusters: Clusters) -> None:
         directory = self.directory
         with self._step("write") as said:
             directory.remove(directory.result)  # of a run that was killed before it could say so
-            directory.write(directory.labels, steps.labels_text(opened.data, solution.labels))
-            write_result(solution, directory.result)
+            directory.write(directory.labels, steps.labels_text(opened.data, clusters.labels))
+            if clusters.moved is not None:
+                directory.write(directory.moved, clusters.moved)
+            clusters.write(directory.result)
             said.summary = str(directory.path)
-
-
-class _Checkpoints:
-    """The checkpoints of a run: no signal cuts one short, and what they say is recorded."""
-
-    def __init__(self, run: _Run) -> None:
-        self._run = run
-        self._store = CheckpointStore(run.directory.checkpoints)
-
-    def load(self) -> Snapshot | None:
-        """See `mscam_dask.engine.checkpointing.Checkpointer`."""
-        snapshot = self._store.load()
-        if snapshot is not None:
-            self._run.goes_on(int(snapshot.record["iteration"]), self._store.damage)
-        return snapshot
-
-    def save(self, snapshot: Snapshot) -> None:
-        """See `mscam_dask.engine.checkpointing.Checkpointer`."""
-        with self._run.interruption.deferred():
-            self._store.save(snapshot)
-
-
-@dataclass
-class _Said:
-    """What a step says when it ends."""
-
-    summary: str = ""
-    notes: tuple[str, ...] = ()

@@ -5,6 +5,7 @@
         run.json        see `mscam_dask.pipeline.record`
         events.jsonl    one JSON record for each event, appended while the run goes on
         labels.csv      sample, cluster
+        moved.csv       sample, cluster before, cluster now; of a run that had one before it
         data.zarr/      what was clustered, unless the pipeline named a store
         checkpoints/    see `mscam_dask.data.checkpoint`; removed when the run has finished
         result.zarr/    see `mscam_dask.data.results`
@@ -37,7 +38,13 @@ _RECORD = "run.json"
 _FIRST_PARTIAL = re.compile(rf"\.{re.escape(_RECORD)}\.[0-9a-f]{{8}}\.partial")
 _PARTIAL = re.compile(r"\.[a-z]+\.[a-z]+\.[0-9a-f]{8}\.(partial|old)")
 _OWN = (
-    *("pipeline.toml", "events.jsonl", "labels.csv", "data.zarr", "result.zarr", "report.html"),
+    "pipeline.toml",
+    "events.jsonl",
+    "labels.csv",
+    "moved.csv",
+    "report.html",
+    "data.zarr",
+    "result.zarr",
     "checkpoints",
 )
 
@@ -73,6 +80,11 @@ class RunDirectory:
     def labels(self) -> Path:
         """Clusters as text."""
         return self.path / "labels.csv"
+
+    @property
+    def moved(self) -> Path:
+        """Samples that changed cluster since the run before."""
+        return self.path / "moved.csv"
 
     @property
     def data(self) -> Path:

@@ -12,6 +12,7 @@ __all__ = [
     "DataTable",
     "EvaluateTable",
     "ExecutionTable",
+    "IncrementalTable",
     "Method",
     "OutputTable",
     "ReportTable",
@@ -145,10 +146,38 @@ class ReportTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     enabled: bool = True
 
 
+class IncrementalTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[incremental]: whether a run starts from the last one of the same pipeline.
+
+    Attributes
+    ----------
+    enabled
+        Take setting, clusters and graph weight over from the last run, and name clusters as there.
+    least_common
+        Share of the samples that the last run must have seen; with less the run starts afresh.
+    fresh_after
+        Runs in a row that start from the last one before the setting is chosen anew.
+    """
+
+    enabled: bool = False
+    least_common: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    fresh_after: Count = 30
+
+
 class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[output]: the run directory; by default runs/<pipeline>-<time> where the command runs."""
+    """[output]: the run directory.
+
+    Attributes
+    ----------
+    directory
+        The run directory itself.
+    root
+        Directory of run directories, each <pipeline>-<digest of settings and data>; by default
+        runs where the command runs.
+    """
 
     directory: Text | None = None
+    root: Text | None = None
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -166,4 +195,5 @@ class Settings(Struct, frozen=True, kw_only=True):
     execution: ExecutionTable = ExecutionTable()
     evaluate: EvaluateTable = EvaluateTable()
     report: ReportTable = ReportTable()
+    incremental: IncrementalTable = IncrementalTable()
     output: OutputTable = OutputTable()

@@ -11,11 +11,11 @@ from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.store import is_store, open_store
 from mscam_dask.data.views import MetricSpec, with_metrics
-from mscam_dask.errors import DataError
+from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.record import DataRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable
 
-__all__ = ["OpenData", "open_again", "open_data", "source_records"]
+__all__ = ["OpenData", "check_sources_outside", "open_again", "open_data", "source_records"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,25 @@ class OpenData:
             n_classes=None if labels is None else len(set(labels.tolist())),
             has_sample_ids=self.data.sample_ids is not None,
             notes=tuple(dict.fromkeys(self.notes + notes)),
+        )
+
+
+def check_sources_outside(table: DataTable, output: Path) -> None:
+    """Refuse a run directory that holds what the run is to read: a run replaces its files.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    inside = [
+        source
+        for source in table.sources
+        if Path(source).is_absolute() and Path(source).resolve().is_relative_to(output.resolve())
+    ]
+    if inside:
+        raise ConfigurationError(
+            f"the source {inside[0]} lies inside the run directory {output}, whose files a run "
+            "replaces. Choose another output directory."
         )
 
 

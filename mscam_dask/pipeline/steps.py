@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,10 +22,21 @@ from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
 from mscam_dask.model.solution import Solution
+from mscam_dask.pipeline.drift import DriftRecord
 from mscam_dask.pipeline.record import FitRecord, SettingEntry
 from mscam_dask.pipeline.settings import ClusterTable
 
-__all__ = ["cluster", "evaluate", "fit_record", "labels_text", "validate_data"]
+__all__ = [
+    "Said",
+    "cluster",
+    "drift_notes",
+    "evaluate",
+    "findings_summary",
+    "fit_record",
+    "fit_summary",
+    "labels_text",
+    "validate_data",
+]
 
 _SCORES = (
     "accuracy",
@@ -35,9 +47,32 @@ _SCORES = (
 )
 
 
+@dataclass
+class Said:
+    """What a step says when it ends."""
+
+    summary: str = ""
+    notes: tuple[str, ...] = ()
+
+
 def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
     """Refuse data that cannot be clustered as asked, before a cluster is started for them."""
     return validate(data, n_clusters=table.n_clusters, n_neighbors=table.n_neighbors or 1)
+
+
+def findings_summary(n_findings: int) -> str:
+    """Say how validation went."""
+    if not n_findings:
+        return "finite, consistent, nothing odd"
+    return f"usable, {n_findings} finding{'s' if n_findings > 1 else ''}"
+
+
+def fit_summary(fit: FitRecord) -> str:
+    """Say how clustering went."""
+    return (
+        f"{fit.n_connected_components} connected components for {fit.n_clusters} clusters, "
+        f"{fit.n_outer_iterations} outer iterations"
+    )
 
 
 def cluster(
@@ -48,6 +83,7 @@ def cluster(
     n_threads: int | None,
     observers: Sequence[Observer],
     checkpointer: Checkpointer | None = None,
+    handed_down: Mapping[str, Any] | None = None,
 ) -> tuple[Solution, tuple[str, ...]]:
     """Fit the estimator that [cluster] names.
 
@@ -64,6 +100,8 @@ def cluster(
         Called with each event of the fit.
     checkpointer
         Keeps the state after each outer iteration, and may have one to go on from.
+    handed_down
+        Arguments of the estimator that an earlier run gives, in place of the table's.
 
     Returns
     -------
@@ -73,7 +111,7 @@ def cluster(
     """
     estimator_class = MSCAM if table.method == "mscam" else MSCAN
     estimator = estimator_class(
-        **table.arguments,
+        **{**table.arguments, **(handed_down or {})},
         client=client,
         n_jobs=n_threads,
         callbacks=tuple(observers),
@@ -98,6 +136,22 @@ def _warnings_noted() -> Iterator[list[str]]:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
+
+
+def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
+    """Say in sentences what changed since the run before."""
+    if drift is None:
+        return ()
+    how = {
+        "warm": f"started from {drift.earlier}",
+        "cold": f"started afresh ({drift.reason}); clusters are named as in {drift.earlier}",
+        "unchanged": f"clusters of {drift.earlier}",
+    }[drift.start]
+    sentence = (
+        f"{how}: {drift.n_new} new samples, {drift.n_gone} gone, {drift.n_moved} of "
+        f"{drift.n_common} moved to another cluster ({drift.share_moved:.1%})"
+    )
+    return (sentence,)
 
 
 def fit_record(solution: Solution, table: ClusterTable) -> FitRecord:

@@ -25,6 +25,7 @@ def settings_text(settings: Settings) -> str:
         "execution": msgspec.to_builtins(settings.execution),
         "evaluate": msgspec.to_builtins(settings.evaluate),
         "report": msgspec.to_builtins(settings.report),
+        "incremental": msgspec.to_builtins(settings.incremental),
         "output": msgspec.to_builtins(settings.output),
     }
     return toml_text(tables)

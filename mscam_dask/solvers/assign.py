@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mscam_dask.kernels.distances import squared_distances
 from mscam_dask.kernels.simplex import adaptive_neighbor_weights
 
-__all__ = ["assign_by_neighbors"]
+__all__ = ["assign_by_neighbors", "extend_labels"]
 
 # Distances of one block of queries to one block of training samples.
 _BLOCK_BYTES = 16 * 2**20
@@ -67,3 +68,45 @@ def assign_by_neighbors(
     votes = np.zeros((m, int(labels.max()) + 1))
     np.add.at(votes, (np.arange(m)[:, None], labels[indices[:, :-1]]), weights)
     return np.asarray(np.argmax(votes, axis=1), dtype=np.int64)
+
+
+def extend_labels(
+    affinity: csr_array[np.float64], known: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Clusters of all samples, those without one (−1) from their neighbours in a graph.
+
+    Parameters
+    ----------
+    affinity : (n, n) CSR
+        A, rows on the simplex, as of the data distances alone.
+    known : (n,) int64
+        Cluster 0..c-1 of each sample, −1 where it has none yet; at least one is known.
+    n_clusters : int
+        c.
+
+    Returns
+    -------
+    (n,) int64
+        Numbered as in `known`. A sample takes the cluster that holds most of the weight of its
+        edges to samples with one, ties to the lower number; those without such an edge wait for
+        their neighbours. A component of new samples alone goes to the largest cluster.
+
+    Notes
+    -----
+    O(nnz(A)) a round, as many rounds as new samples are in a row.
+    """
+    labels = known.copy()
+    assert (labels >= 0).any(), "nothing to extend"
+    weights = (affinity + affinity.T).tocsr()
+    while (waiting := np.flatnonzero(labels < 0)).size:
+        has_one = np.flatnonzero(labels >= 0)
+        members = csr_array(
+            (np.ones(has_one.size), (has_one, labels[has_one])), shape=(len(labels), n_clusters)
+        )
+        votes = (weights[waiting] @ members).toarray()
+        decided = votes.max(axis=1) > 0.0
+        if not decided.any():
+            labels[waiting] = np.argmax(np.bincount(labels[has_one], minlength=n_clusters))
+            break
+        labels[waiting[decided]] = np.argmax(votes[decided], axis=1)
+    return labels

@@ -137,7 +137,15 @@ def test_defaults_are_the_estimators_own(tmp_path: Path) -> None:
         for name, value in settings.cluster.parameters.items():
             assert parameters[name] == value or name == "n_clusters"
         left_out = set(parameters) - set(settings.cluster.parameters)
-        assert left_out == {"metric", "view_sizes", "n_jobs", "client", "callbacks", "checkpointer"}
+        assert left_out == {
+            "metric",
+            "view_sizes",
+            "n_jobs",
+            "client",
+            "callbacks",
+            "checkpointer",
+            "initial_labels",
+        }
         estimator(**settings.cluster.parameters)
 
 

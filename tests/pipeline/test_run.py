@@ -21,7 +21,7 @@ from mscam_dask.model.status import Status
 from mscam_dask.monitor.events import Event, StepEnded, StepStarted
 from mscam_dask.pipeline import steps
 from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.run import EXIT_NOT_CONVERGED, RunOutcome, default_output, run_pipeline
+from mscam_dask.pipeline.run import EXIT_NOT_CONVERGED, RunOutcome, run_pipeline
 from mscam_dask.pipeline.run_directory import RunDirectory
 
 Write = Callable[[str], Path]
@@ -260,13 +260,3 @@ def test_a_scheduler_that_is_not_there_is_a_cluster_error(
     with pytest.raises(ClusterError, match=r"tcp://127\.0\.0\.1:1 does not answer"):
         run(file, tmp_path / "out")
     assert RunDirectory(tmp_path / "out").read_record().exit_code == 4
-
-
-def test_runs_go_to_a_new_directory_each_unless_the_file_says_where(
-    pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    chosen = default_output(read_config(pipeline("")))
-    assert chosen.parent == tmp_path / "runs"
-    assert chosen.name.startswith("tiny-20")
-    assert default_output(read_config(pipeline("[output]\ndirectory = 'x'"))) == tmp_path / "x"

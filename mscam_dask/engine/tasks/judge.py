@@ -9,12 +9,16 @@ from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.engine.tasks.views import view_shape
+from mscam_dask.solvers.assign import extend_labels
+from mscam_dask.solvers.graph import Graph
 from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_score
 from mscam_dask.solvers.partition import cut_embedding, extend_cut, sampled_rows, spread_rows
 from mscam_dask.solvers.view_basis import row_blocks
 
 __all__ = [
+    "extended",
     "first_cuts",
+    "handed_down_or_cut",
     "neutral_view",
     "next_cuts",
     "pick",
@@ -66,6 +70,23 @@ def next_cuts(
     rows = spread_rows(len(vectors), n_cut)
     cuts = cut_embedding(vectors[rows], known=best[rows])
     return [extend_cut(vectors, rows, cut) for cut in cuts]
+
+
+def extended(graph: Graph, known: NDArray[np.int64], n_clusters: int) -> NDArray[np.int64]:
+    """An earlier partition, with a cluster for each sample that is new (−1)."""
+    return extend_labels(graph.affinity, known, n_clusters)
+
+
+def handed_down_or_cut(
+    spectrum: GraphSpectrum,
+    n_clusters: int,
+    known: NDArray[np.int64],
+    is_whole: bool,  # noqa: FBT001 - tasks take positions
+    n_cut: int = 0,
+) -> list[NDArray[np.int64]]:
+    """An earlier partition, where it has all its clusters, and cuts of the graph at hand."""
+    cuts = next_cuts(spectrum, n_clusters, known, n_cut)
+    return [known, *cuts] if is_whole else cuts
 
 
 def pick(partitions: list[NDArray[np.int64]], index: int) -> NDArray[np.int64]:

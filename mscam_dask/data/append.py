@@ -1,0 +1,154 @@
+"""More samples for a store: the old rows and the new ones as one `MultiViewData`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.sources import Metric, RowSource, as_rows, check_row_range
+from mscam_dask.errors import DataError
+
+__all__ = ["JoinedRows", "joined_samples"]
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedRows:
+    """The rows of one view, then those of another.
+
+    Parameters
+    ----------
+    first, second
+        Of the same columns, name and metric "features".
+    """
+
+    first: RowSource
+    second: RowSource
+
+    @property
+    def name(self) -> str:
+        return self.first.name
+
+    @property
+    def metric(self) -> Metric:
+        return self.first.metric
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.first.shape[0] + self.second.shape[0], self.first.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.result_type(self.first.dtype, self.second.dtype)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64."""
+        check_row_range(self, start, stop)
+        border = self.first.shape[0]
+        parts = []
+        if start < border:
+            parts.append(self.first.read(start, min(stop, border)))
+        if stop > border or not parts:
+            parts.append(self.second.read(max(start, border) - border, max(stop, border) - border))
+        return parts[0] if len(parts) == 1 else as_rows(np.concatenate(parts))
+
+
+def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> MultiViewData:
+    """The samples of a store followed by new ones.
+
+    Parameters
+    ----------
+    old
+        Of the store; its order of views counts.
+    new
+        The same views of other samples.
+    where
+        Name of the store, for messages.
+
+    Returns
+    -------
+    MultiViewData
+        Views are read when they are asked for.
+
+    Raises
+    ------
+    DataError
+        When views, columns or metrics differ, a view is a distance or kernel matrix, samples with
+        and without ids or labels would be mixed, or an id is there already.
+    """
+    by_name = {view.name: view for view in new.views}
+    if set(by_name) != set(old.view_names):
+        raise DataError(
+            f"{where} has the views {list(old.view_names)}, the new samples have "
+            f"{list(new.view_names)}; every view needs a row for every sample. Give the same views "
+            "(--view NAME)."
+        )
+    views = tuple(_joined(view, by_name[view.name], where) for view in old.views)
+    labels, label_names = _labels(old, new, where)
+    return MultiViewData(
+        views=views, sample_ids=_ids(old, new, where), labels=labels, label_names=label_names
+    )
+
+
+def _joined(old: RowSource, new: RowSource, where: str) -> RowSource:
+    if old.metric != "features" or new.metric != "features":
+        raise DataError(
+            f"View {old.name!r} of {where} holds {old.metric}s, the new one {new.metric}s: only "
+            "feature views can be appended to, matrices of all pairs have to be ingested whole."
+        )
+    if old.shape[1] != new.shape[1]:
+        raise DataError(
+            f"View {old.name!r} has {old.shape[1]} columns in {where} and {new.shape[1]} in the new "
+            "samples; the features must be the same, in the same order."
+        )
+    return JoinedRows(old, new)
+
+
+def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] | None:
+    if old.sample_ids is None and new.sample_ids is None:
+        return None
+    if old.sample_ids is None or new.sample_ids is None:
+        without = where if old.sample_ids is None else "the new samples"
+        raise DataError(
+            f"{without} has no sample ids and the other has; give both ids (--id-column) or neither."
+        )
+    known = set(old.sample_ids)
+    repeated = [name for name in new.sample_ids if name in known]
+    if repeated:
+        listed = ", ".join(repr(name) for name in repeated[:_SHOWN])
+        raise DataError(
+            f"{len(repeated)} of the {len(new.sample_ids)} new samples are in {where} already: "
+            f"{listed}{', ...' if len(repeated) > _SHOWN else ''}. Leave them out; to change "
+            "samples, ingest the whole data again with --overwrite."
+        )
+    return (*old.sample_ids, *new.sample_ids)
+
+
+def _labels(
+    old: MultiViewData, new: MultiViewData, where: str
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
+    """Labels of all; names that are new get the numbers after the old ones."""
+    if old.labels is None and new.labels is None:
+        return None, None
+    if old.labels is None or new.labels is None:
+        without = where if old.labels is None else "the new samples"
+        raise DataError(
+            f"{without} has no labels and the other has; label all samples or none (evaluation "
+            "compares every sample)."
+        )
+    if (old.label_names is None) != (new.label_names is None):
+        raise DataError(
+            f"labels are text in one of {where} and the new samples and numbers in the other; "
+            "give them in one form."
+        )
+    if old.label_names is None or new.label_names is None:
+        return np.concatenate([old.labels, new.labels]), None
+    added = [name for name in new.label_names if name not in old.label_names]
+    names = (*old.label_names, *added)
+    codes = np.array([names.index(name) for name in new.label_names], dtype=np.int64)
+    return np.concatenate([old.labels, codes[new.labels]]), names

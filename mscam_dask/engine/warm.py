@@ -1,0 +1,108 @@
+"""Starting from what an earlier fit of mostly the same samples found.
+
+The setting is taken over instead of chosen, clusters of known samples are the first candidate, new
+samples get the cluster of their neighbours in the new first graph, and the path begins at the graph weight at
+which the earlier one ended. The judge is the same as ever: cuts of the new first graph compete with
+the clusters handed down.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
+from mscam_dask.engine.selection import Start
+from mscam_dask.engine.setup import Foundation, first_graph, prepare
+from mscam_dask.engine.tasks import judge as judge_tasks
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.records import SelectionEnded, SettingRecord
+
+__all__ = ["UNKNOWN", "warm_start"]
+
+UNKNOWN = -1
+"""Stands for the cluster of a sample that the earlier fit did not see."""
+
+_PATIENCE = 1
+"""Outer iterations without a better partition before the path ends: it began near its end."""
+
+_BEFORE = -1
+"""Where the partition handed down was found: the first iteration without a better one is enough."""
+
+
+def warm_start(
+    foundation: Foundation,
+    parameters: Parameters,
+    known: NDArray[np.int64],
+    executor: Executor,
+) -> tuple[Start, SelectionEnded]:
+    """The start that an earlier fit's clusters give.
+
+    Parameters
+    ----------
+    foundation : Foundation
+    parameters : Parameters
+        The setting of the earlier fit, with the graph weight at which its path ended.
+    known : (n,) int64
+        Cluster of each sample in the earlier fit; `UNKNOWN` where it was not there.
+    executor : Executor
+
+    Returns
+    -------
+    Start, SelectionEnded
+        As from `mscam_dask.engine.selection.choose_setting`, with the one setting.
+
+    Notes
+    -----
+    A cluster of which no sample is left cannot be handed down: then only cuts of the new graph
+    are candidates, with c clusters each.
+    """
+    began = time.perf_counter()
+    parameters = dataclasses.replace(parameters, patience=min(parameters.patience, _PATIENCE))
+    prepared = prepare(foundation, parameters, executor, key="warm", last=True)
+    first = first_graph(prepared, parameters, executor, key="warm")
+    extended = executor.submit(
+        judge_tasks.extended, first.graph, known, parameters.n_clusters, key="extend_labels/warm"
+    )
+    handed_down = executor.submit(judge_tasks.single, extended, key="partitions/warm")
+    spectrum, partitions = None, handed_down
+    if first.n_components <= parameters.n_clusters:
+        spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key="warm")
+        is_whole = len(np.unique(known[known != UNKNOWN])) == parameters.n_clusters
+        partitions = executor.submit(
+            judge_tasks.handed_down_or_cut,
+            spectrum,
+            parameters.n_clusters,
+            extended,
+            is_whole,
+            n_cut(prepared, parameters),
+            key="cut_embedding/warm",
+        )
+    scores = judge(prepared, partitions, executor, key="warm")
+    index = _best(scores, parameters.tol)
+    best = Best(
+        executor.submit(judge_tasks.pick, partitions, index, key="best_cut/warm"),
+        mean_score(scores[index]),
+        scores[index],
+        iteration=_BEFORE,
+    )
+    setting = SettingRecord(
+        scale=parameters.scale,
+        alpha=parameters.alpha,
+        n_neighbors=first.n_neighbors,
+        n_connected_components=first.n_components,
+        score=best.score,
+    )
+    ended = SelectionEnded(settings=(setting,), chosen=0, seconds=time.perf_counter() - began)
+    return Start(parameters, prepared, first, spectrum, best), ended
+
+
+def _best(scores: list[tuple[float, ...]], tolerance: float) -> int:
+    """The first partition, unless another scores better by more than the tolerance."""
+    means = [mean_score(one) for one in scores]
+    index = max(range(len(means)), key=means.__getitem__)
+    return index if means[index] > means[0] + tolerance * abs(means[0]) else 0

@@ -1,0 +1,134 @@
+"""Running a pipeline so that it is safe to run twice.
+
+A run is named after a digest of its settings and data. What is there under that name and finished is
+the answer; what was cut off is gone on with; anything else is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from mscam_dask.errors import DataError
+from mscam_dask.pipeline.identity import ID_LENGTH, run_id
+from mscam_dask.pipeline.resume import resume_run
+from mscam_dask.pipeline.run import Observer, RunOutcome, run_pipeline
+from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.settings import Settings
+
+__all__ = ["Place", "find_place", "run_again"]
+
+Action = Literal["run", "resume", "nothing"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run belongs, and what is to be done there.
+
+    Attributes
+    ----------
+    directory
+        Run directory.
+    identity
+        `mscam_dask.pipeline.identity.run_id`.
+    settings
+        With the place filled in.
+    action
+        "run": nothing of this run is there; "resume": it was begun; "nothing": it has finished.
+    """
+
+    directory: Path
+    identity: str
+    settings: Settings
+    action: Action
+
+
+def find_place(settings: Settings, output: Path | None = None) -> Place:
+    """Say where a run belongs and whether it was done before.
+
+    Parameters
+    ----------
+    settings
+    output
+        Run directory given on the command line; it wins over [output].
+
+    Raises
+    ------
+    DataError
+        When a source is missing or cannot be read.
+    """
+    identity = run_id(settings)
+    table = settings.output
+    named = output or (None if table.directory is None else Path(table.directory))
+    if named is not None:
+        directory = named.absolute()
+        table = msgspec.structs.replace(table, directory=str(directory), root=None)
+    else:
+        root = Path.cwd() / "runs" if table.root is None else Path(table.root)
+        directory = root.absolute() / f"{settings.name}-{identity[:ID_LENGTH]}"
+        table = msgspec.structs.replace(table, root=str(root.absolute()))
+    placed = msgspec.structs.replace(settings, output=table)
+    return Place(directory, identity, placed, _action(directory, identity))
+
+
+def _action(directory: Path, identity: str) -> Action:
+    try:
+        record = RunDirectory(directory).read_record()
+    except DataError:
+        return "run"  # nothing there, or nothing that can be read: run_pipeline says what
+    if record.identity != identity:
+        return "run"
+    return "nothing" if record.state == "finished" else "resume"
+
+
+def run_again(
+    settings: Settings,
+    output: Path | None = None,
+    *,
+    overwrite: bool = False,
+    insecure: bool = False,
+    observers: Sequence[Observer] = (),
+) -> RunOutcome:
+    """Do what a pipeline says, unless it was done; go on with what was cut off.
+
+    Parameters
+    ----------
+    settings
+        From `mscam_dask.pipeline.config.read_config`.
+    output
+        Run directory; by default named after the run's digest in the root of [output].
+    overwrite
+        Run in any case, replacing what is there.
+    insecure, observers
+        See `mscam_dask.pipeline.run.run_pipeline`.
+
+    Returns
+    -------
+    RunOutcome
+        With ``resumed=False`` when there was nothing to do.
+
+    Raises
+    ------
+    MscamError
+        As `run_pipeline` and `resume_run`.
+    """
+    place = find_place(settings, output)
+    if place.action == "run" or overwrite:
+        return run_pipeline(
+            place.settings,
+            place.directory,
+            identity=place.identity,
+            overwrite=overwrite,
+            insecure=insecure,
+            observers=observers,
+        )
+    return resume_run(
+        place.directory,
+        execution=settings.execution,
+        insecure=insecure,
+        observers=observers,
+    )

@@ -1,0 +1,128 @@
+"""Appending samples to a store: checked before anything is written, then all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mscam_dask.data.append import JoinedRows
+from mscam_dask.data.ingest import append, ingest
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.sources import ArrayRows
+from mscam_dask.data.store import open_store, verify_store
+from mscam_dask.data.store_writer import write_store
+from mscam_dask.errors import DataError
+
+Array = NDArray[np.float64]
+
+
+def samples(start: int, stop: int, **changes: Any) -> MultiViewData:
+    """Rows whose values say which sample they are of."""
+    rows = np.arange(start, stop, dtype=float)[:, None]
+    views = (ArrayRows(rows + np.array([0.1, 0.2]), "a"), ArrayRows(rows * [1, -1, 2], "b"))
+    fields: dict[str, Any] = {
+        "views": views,
+        "sample_ids": tuple(f"s{i}" for i in range(start, stop)),
+        "labels": np.arange(start, stop, dtype=np.int64) % 2,
+        "label_names": ("even", "odd"),
+    }
+    return MultiViewData(**{**fields, **changes})
+
+
+def test_a_store_and_its_growth_are_as_if_written_at_once(tmp_path: Path) -> None:
+    write_store(samples(0, 7), tmp_path / "grown.zarr", chunk_rows=3)
+    report = append(samples(7, 12), tmp_path / "grown.zarr")
+    write_store(samples(0, 12), tmp_path / "once.zarr")
+    grown, once = verify_store(tmp_path / "grown.zarr"), open_store(tmp_path / "once.zarr")
+    assert (grown.digest(), grown.sample_ids, grown.label_names) == (
+        once.digest(), once.sample_ids, once.label_names,
+    )  # fmt: skip
+    np.testing.assert_array_equal(grown.labels, once.labels)
+    assert report.n_samples == 12
+    assert report.digest == once.digest()
+    assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
+
+
+def test_views_may_come_in_another_order_and_labels_with_other_names(tmp_path: Path) -> None:
+    write_store(samples(0, 4), tmp_path / "x.zarr")
+    new = samples(4, 6)
+    other = MultiViewData(
+        views=new.views[::-1],
+        sample_ids=new.sample_ids,
+        labels=np.array([1, 0]),
+        label_names=("none", "odd"),
+    )
+    append(other, tmp_path / "x.zarr")
+    data = open_store(tmp_path / "x.zarr")
+    assert data.view_names == ("a", "b")
+    assert data.label_names == ("even", "odd", "none")
+    np.testing.assert_array_equal(data.labels, [0, 1, 0, 1, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sample_ids": ("s9", "s3", "s8")}, "1 of the 3 new samples are in .* already: 's3'"),
+        ({"sample_ids": None}, "no sample ids"),
+        ({"labels": None, "label_names": None}, "no labels"),
+        ({"label_names": None}, "text in one"),
+        ({"views": (ArrayRows(np.ones((3, 2)), "a"),)}, "every view needs a row"),
+        (
+            {"views": (ArrayRows(np.ones((3, 3)), "a"), ArrayRows(np.ones((3, 3)), "b"))},
+            "2 columns in .* and 3",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_the_store_stays(
+    tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    write_store(samples(0, 6), tmp_path / "x.zarr")
+    before = open_store(tmp_path / "x.zarr").digest()
+    with pytest.raises(DataError, match=says):
+        append(samples(10, 13, **change), tmp_path / "x.zarr")
+    assert verify_store(tmp_path / "x.zarr").digest() == before
+
+
+def test_values_that_are_not_finite_do_not_reach_the_store(tmp_path: Path) -> None:
+    write_store(samples(0, 6), tmp_path / "x.zarr")
+    before = open_store(tmp_path / "x.zarr").digest()
+    views = (ArrayRows(np.full((1, 2), np.nan), "a"), ArrayRows(np.ones((1, 3)), "b"))
+    with pytest.raises(DataError, match=r"NaN|finite"):
+        append(samples(9, 10, views=views), tmp_path / "x.zarr")
+    assert verify_store(tmp_path / "x.zarr").digest() == before
+
+
+def test_matrices_of_all_pairs_cannot_grow(tmp_path: Path) -> None:
+    square = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
+    view = ArrayRows(square, "d", metric="distance")
+    write_store(MultiViewData((view,)), tmp_path / "x.zarr")
+    with pytest.raises(DataError, match="ingested whole"):
+        append(MultiViewData((view,)), tmp_path / "x.zarr")
+
+
+def test_a_store_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="There is no store"):
+        append(samples(0, 3), tmp_path / "x.zarr")
+
+
+def test_files_are_appended_as_they_are_ingested(tmp_path: Path) -> None:
+    for name, rows in (("old", slice(0, 5)), ("new", slice(5, 8))):
+        values = np.arange(24.0).reshape(8, 3)
+        np.savez(tmp_path / f"{name}.npz", allow_pickle=False, x=values[rows], y=-values[rows])
+    ingest([tmp_path / "old.npz"], tmp_path / "x.zarr")
+    append([tmp_path / "new.npz"], tmp_path / "x.zarr")
+    data = verify_store(tmp_path / "x.zarr")
+    np.testing.assert_array_equal(data.views[0].read(0, 8), np.arange(24.0).reshape(8, 3))
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"), [(0, 5), (0, 3), (3, 5), (2, 4), (2, 2), (3, 3), (5, 5)]
+)
+def test_joined_rows_are_the_rows_of_the_joined_array(start: int, stop: int) -> None:
+    values = np.arange(10.0).reshape(5, 2)
+    joined = JoinedRows(ArrayRows(values[:3], "a"), ArrayRows(values[3:], "a"))
+    np.testing.assert_array_equal(joined.read(start, stop), values[start:stop])

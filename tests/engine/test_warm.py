@@ -1,0 +1,100 @@
+"""A fit that starts from an earlier one of mostly the same samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.engine.warm import UNKNOWN
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators import MSCAM
+from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.model.records import SelectionEnded
+from mscam_dask.solvers.assign import extend_labels
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+SETTING: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 9}
+
+
+def handed_down(labels: NDArray[np.int64], n_samples: int) -> NDArray[np.int64]:
+    known = np.full(n_samples, UNKNOWN, dtype=np.int64)
+    known[: len(labels)] = labels
+    return known
+
+
+def fitted(views: list[NDArray[np.float64]], **options: Any) -> MSCAM:
+    return MSCAM(3, **SETTING, n_jobs=1, **options).fit(views)
+
+
+def test_new_samples_join_the_clusters_of_the_old_ones() -> None:
+    views, truth = gaussian_views(3, n_samples=160, spread=3.0)
+    cold = fitted([view[:150] for view in views])
+    told: list[object] = []
+    known = handed_down(cold.labels_, 160)
+    warm = fitted(views, initial_labels=known, callbacks=[told.append])
+    assert_partition_and_graph_agree(warm.solution_, n_clusters=3)
+    assert adjusted_rand_index(truth, warm.labels_) == 1.0
+    (selection,) = [event for event in told if isinstance(event, SelectionEnded)]
+    assert len(selection.settings) == 1
+    assert warm.n_iter_ <= 2
+
+
+def test_clusters_handed_down_are_only_a_candidate() -> None:
+    views, truth = gaussian_views(5, n_samples=150, spread=3.0)
+    nonsense = np.random.default_rng(0).integers(0, 3, 150)
+    warm = fitted(views, initial_labels=nonsense)
+    assert adjusted_rand_index(truth, warm.labels_) == 1.0
+
+
+def test_a_cluster_that_is_gone_is_found_anew() -> None:
+    views, truth = gaussian_views(7, n_samples=150, spread=3.0)
+    known = np.where(truth == 2, UNKNOWN, truth)
+    warm = fitted(views, initial_labels=known)
+    assert_partition_and_graph_agree(warm.solution_, n_clusters=3)
+    assert adjusted_rand_index(truth, warm.labels_) == 1.0
+
+
+def test_the_same_data_and_their_own_clusters_keep_these() -> None:
+    views, _ = gaussian_views(11, n_samples=150, spread=2.0)
+    cold = fitted(views)
+    warm = fitted(views, initial_labels=cold.labels_)
+    np.testing.assert_array_equal(warm.labels_, cold.labels_)
+    assert warm.score_ >= cold.score_ * (1 - 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ([0] * 29, "one whole number for each of the 30"),
+        ([0.5] * 30, "whole number"),
+        ([-2] + [0] * 29, "go from -2"),
+        ([3] + [0] * 29, "to 3"),
+        ([UNKNOWN] * 30, "not for all"),
+    ],
+)
+def test_labels_that_cannot_be_handed_down(labels: list[float], says: str) -> None:
+    views, _ = gaussian_views(1, n_samples=30, spread=3.0)
+    with pytest.raises(DataError, match=says):
+        fitted(views, initial_labels=labels)
+
+
+def test_a_setting_to_choose_and_clusters_handed_down_contradict() -> None:
+    views, truth = gaussian_views(1, n_samples=30, spread=3.0)
+    with pytest.raises(ConfigurationError, match="scale, alpha or n_neighbors"):
+        MSCAM(3, initial_labels=truth).fit(views)
+    with pytest.raises(ConfigurationError, match="solver='paper'"):
+        fitted(views, initial_labels=truth, solver="paper")
+
+
+def test_extended_labels_keep_the_known_and_follow_the_edges() -> None:
+    edges = [(0, 1), (1, 2), (3, 4), (5, 2), (6, 5), (7, 4), (7, 0), (7, 3), (8, 9)]
+    rows, columns = zip(*edges, strict=True)
+    affinity = csr_array((np.ones(len(edges)), (rows, columns)), shape=(10, 10))
+    known = np.array([1, 1, 1, 0, 0, -1, -1, -1, -1, -1])
+    # 5 beside 2, 6 beside 5 a round later, 7 by majority, 8 and 9 with nobody: the largest
+    np.testing.assert_array_equal(extend_labels(affinity, known, 2), [1, 1, 1, 0, 0, 1, 1, 0, 1, 1])
+    np.testing.assert_array_equal(extend_labels(affinity[:5, :5], known[:5], 2), known[:5])

@@ -1,0 +1,338 @@
+"""Safe to run twice: what was done is not done again, what was cut off is gone on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.sources import ArrayRows
+from mscam_dask.data.store_writer import write_store
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.model.records import OuterRecord
+from mscam_dask.pipeline import steps
+from mscam_dask.pipeline.again import find_place, run_again
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.environment import environment_overrides
+from mscam_dask.pipeline.identity import run_id
+from mscam_dask.pipeline.run import RunOutcome
+
+Write = Callable[[str], Path]
+
+HERE = "[execution]\nin_process = true\nthreads = 1\n"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The fits that were made, by what was handed down to them."""
+    made: list[dict[str, Any]] = []
+    fit = steps.cluster
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        made.append(dict(options["handed_down"] or {}))
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(steps, "cluster", counted)
+    return made
+
+
+def again(file: Path, **options: Any) -> RunOutcome:
+    return run_again(read_config(file), **options)
+
+
+def times(directory: Path) -> dict[Path, int]:
+    """When each file was written; the lock says who held the directory last."""
+    files = (file for file in directory.rglob("*") if file.name != ".lock")
+    return {file: file.stat().st_mtime_ns for file in files}
+
+
+def labels_of(outcome: RunOutcome) -> NDArray[np.int64]:
+    return np.loadtxt(
+        outcome.directory.labels, delimiter=",", skiprows=1, usecols=1, dtype=np.int64
+    )
+
+
+def test_the_same_twice_is_done_once(pipeline: Write, fits: list[Any], tmp_path: Path) -> None:
+    first = again(pipeline(HERE))
+    before = times(first.directory.path)
+    second = again(pipeline(HERE))
+    assert (first.resumed, second.resumed) == (True, False)
+    assert second.record == first.record
+    assert len(fits) == 1
+    assert times(first.directory.path) == before
+    assert first.directory.path.parent == tmp_path / "runs"
+    assert first.directory.path.name == f"tiny-{run_id(read_config(pipeline(HERE)))[:12]}"
+
+
+def test_where_and_by_what_a_run_is_computed_is_no_part_of_it(
+    pipeline: Write, tmp_path: Path, tiny: Path
+) -> None:
+    here = run_id(read_config(pipeline(HERE)))
+    assert run_id(read_config(pipeline("[execution]\nworkers = 2\n[output]\nroot = 'x'\n"))) == here
+    (tmp_path / "elsewhere").mkdir()
+    moved = tmp_path / "elsewhere" / tiny.name
+    moved.write_bytes(tiny.read_bytes())
+    file = pipeline(HERE)
+    file.write_text(file.read_text().replace(f"'{tiny.name}'", f"'elsewhere/{tiny.name}'"))
+    assert run_id(read_config(file)) == here
+    assert run_id(read_config(pipeline(f"alpha = 2.0\n{HERE}"))) != here
+    with np.load(tiny) as arrays:
+        np.savez(tiny, allow_pickle=False, **{name: arrays[name][::-1] for name in arrays})
+    assert run_id(read_config(pipeline(HERE))) != here
+
+
+def test_overwrite_does_it_again(pipeline: Write, fits: list[Any]) -> None:
+    again(pipeline(HERE))
+    outcome = again(pipeline(HERE), overwrite=True)
+    assert outcome.resumed
+    assert len(fits) == 2
+
+
+def test_only_what_depends_on_a_change_is_done_again(
+    pipeline: Write, fits: list[Any], tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = again(pipeline(HERE))
+    off = again(pipeline(f"{HERE}[evaluate]\nenabled = false\n"))
+    assert off.directory.path != first.directory.path
+    assert (off.record.metrics, len(fits)) == (None, 1)
+    assert first.record.metrics is not None
+    np.testing.assert_array_equal(labels_of(off), labels_of(first))
+
+    with np.load(tiny) as arrays:  # other labels, same views
+        held = {name: arrays[name] for name in arrays}
+    np.savez(tiny, allow_pickle=False, **{**held, "labels": np.roll(held["labels"], 1)})
+    relabelled = again(pipeline(HERE))
+    assert len(fits) == 1
+    assert relabelled.record.metrics is not None
+    assert relabelled.record.metrics != first.record.metrics
+    assert relabelled.directory.result.is_dir()
+
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("ingested again")
+
+    monkeypatch.setattr("mscam_dask.pipeline.sources.ingest", refuse)
+    again(pipeline(f"alpha = 2.0\n{HERE}"))
+    assert len(fits) == 2
+
+
+def test_what_is_taken_over_outlives_the_run_it_came_from(pipeline: Write) -> None:
+    first = again(pipeline(HERE))
+    second = again(pipeline(f"{HERE}[evaluate]\nenabled = false\n"))
+    expected = labels_of(first)
+    for file in sorted(first.directory.path.rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    third = again(pipeline(f"{HERE}[evaluate]\nenabled = false\n"))
+    assert not third.resumed
+    np.testing.assert_array_equal(labels_of(second), expected)
+
+
+def test_a_damaged_result_is_not_taken_over(pipeline: Write, fits: list[Any]) -> None:
+    first = again(pipeline(HERE))
+    chunk = next(
+        file for file in (first.directory.result / "labels").rglob("c/*") if file.is_file()
+    )
+    chunk.write_bytes(chunk.read_bytes()[:-2])
+    again(pipeline(f"{HERE}[evaluate]\nenabled = false\n"))
+    assert len(fits) == 2
+
+
+def test_a_run_that_was_cut_off_is_gone_on_with(pipeline: Write) -> None:
+    def cut_off(event: object) -> None:
+        if isinstance(event, OuterRecord):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        again(pipeline(HERE), observers=(cut_off,))
+    outcome = again(pipeline(HERE))
+    assert outcome.record.state == "finished"
+    assert len(outcome.record.resumes) == 1
+    assert outcome.record.resumes[0].after_iteration == 1
+    assert not again(pipeline(HERE)).resumed
+
+
+def test_a_named_directory_holds_one_run(pipeline: Write, tmp_path: Path) -> None:
+    assert again(pipeline(HERE), output=tmp_path / "x").resumed
+    assert not again(pipeline(HERE), output=tmp_path / "x").resumed
+    with pytest.raises(ConfigurationError, match="--overwrite"):
+        again(pipeline(f"alpha = 2.0\n{HERE}"), output=tmp_path / "x")
+    place = find_place(read_config(pipeline("[output]\ndirectory = 'y'\n")))
+    assert (place.directory, place.action) == (tmp_path / "y", "run")
+
+
+def test_a_source_that_is_missing_is_a_data_error(pipeline: Write, tiny: Path) -> None:
+    tiny.unlink()
+    with pytest.raises(DataError, match=r"tiny\.npz"):
+        again(pipeline(HERE))
+
+
+# -- incremental -------------------------------------------------------------------------------
+
+
+class Growing:
+    """A store of samples of three clusters that can be made longer, shorter or other."""
+
+    def __init__(self, directory: Path) -> None:
+        data = subspace_mixture(90, 3, (5, 8), rng=np.random.default_rng(1))
+        self.views = [np.asarray(view.read(0, 90)) for view in data.views]
+        self.labels = np.asarray(data.labels)
+        self.store = directory / "grown.zarr"
+        self.file = directory / "grown.toml"
+        self.file.write_text(
+            "[data]\nsource = 'grown.zarr'\n[cluster]\nn_clusters = 3\nselection = 'none'\n"
+            f"max_outer_iter = 3\n{HERE}[incremental]\nenabled = true\nfresh_after = 2\n"
+        )
+
+    def write(self, rows: NDArray[np.int64], *, ids: bool = True) -> None:
+        views = tuple(ArrayRows(view[rows], f"v{i}") for i, view in enumerate(self.views))
+        names = tuple(f"s{row:02d}" for row in rows) if ids else None
+        data = MultiViewData(views, sample_ids=names, labels=self.labels[rows])
+        write_store(data, self.store, overwrite=True)
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Growing:
+    return Growing(tmp_path)
+
+
+def test_a_run_on_data_that_grew_starts_from_the_last_one(
+    growing: Growing, fits: list[dict[str, Any]]
+) -> None:
+    growing.write(np.arange(80))
+    first = again(growing.file)
+    growing.write(np.arange(90)[::-1].copy())  # another order: samples are known by their ids
+    second = again(growing.file)
+    assert fits[0] == {}
+    assert second.record.fit is not None
+    assert first.record.fit is not None
+    assert fits[1]["alpha"] == first.record.fit.setting.alpha
+    drift = second.record.drift
+    assert drift is not None
+    assert (drift.earlier, drift.start) == (first.directory.path.name, "warm")
+    assert (drift.n_common, drift.n_new, drift.n_gone, drift.n_moved) == (80, 10, 0, 0)
+    assert drift.sizes_before == first.record.fit.cluster_sizes
+    assert sum(drift.sizes_after) == 90
+    # cluster 3 stays cluster 3, wherever the sample is now
+    np.testing.assert_array_equal(labels_of(second)[::-1][:80], labels_of(first))
+    assert second.directory.moved.read_text() == "sample,before,after\n"
+    assert not again(growing.file).resumed
+
+
+def test_samples_without_ids_are_known_by_rows_that_did_not_change(
+    growing: Growing, fits: list[dict[str, Any]]
+) -> None:
+    growing.write(np.arange(80), ids=False)
+    again(growing.file)
+    growing.write(np.arange(90), ids=False)
+    drift = again(growing.file).record.drift
+    assert drift is not None
+    assert (drift.start, drift.n_new) == ("warm", 10)
+    growing.write(np.arange(90)[::-1].copy(), ids=False)
+    drift = again(growing.file).record.drift
+    assert drift is not None
+    assert (drift.start, drift.n_common, fits[2]) == ("cold", 0, {})
+    assert "first rows are not those" in drift.reason
+
+
+def test_a_run_starts_afresh_when_little_is_common_or_after_many_warm_ones(
+    growing: Growing, fits: list[dict[str, Any]]
+) -> None:
+    starts = []
+    for rows in (
+        np.arange(30),
+        np.arange(20, 90),
+        np.arange(19, 90),
+        np.arange(18, 90),
+        np.arange(17, 90),
+    ):
+        growing.write(rows)
+        drift = again(growing.file).record.drift
+        starts.append("" if drift is None else f"{drift.start} {drift.warm_runs} {drift.reason}")
+    assert starts[0] == ""
+    assert starts[1].startswith("cold 0 14% of the samples")
+    assert starts[2:4] == ["warm 1 ", "warm 2 "]
+    assert starts[4].startswith("cold 0 2 runs in a row")
+
+
+def test_a_warm_run_that_was_cut_off_starts_from_the_same_run_again(growing: Growing) -> None:
+    growing.write(np.arange(80))
+    first = again(growing.file)
+    growing.write(np.arange(85))
+
+    def cut_off(event: object) -> None:
+        if isinstance(event, OuterRecord):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        again(growing.file, observers=(cut_off,))
+    outcome = again(growing.file)
+    drift = outcome.record.drift
+    assert drift is not None
+    assert (drift.start, drift.earlier) == ("warm", first.directory.path.name)
+    assert outcome.record.resumes[0].after_iteration == 1
+
+
+def test_clusters_that_split_or_vanish_keep_the_other_names(growing: Growing) -> None:
+    from mscam_dask.pipeline.drift import renamed_clusters
+
+    known = np.array([2, 2, 2, 0, 0, 1, -1, -1])
+    labels = np.array([0, 0, 0, 1, 1, 2, 2, 1])
+    np.testing.assert_array_equal(renamed_clusters(known, labels, 3), [2, 2, 2, 0, 0, 1, 1, 0])
+    gone = np.array([2, 2, 2, 2, 2, -1, -1, -1])
+    np.testing.assert_array_equal(
+        renamed_clusters(gone, np.array([1, 1, 1, 0, 0, 2, 2, 2]), 3), [2, 2, 2, 0, 0, 1, 1, 1]
+    )
+
+
+# -- the environment ---------------------------------------------------------------------------
+
+
+def test_settings_from_the_environment_win_over_the_file(pipeline: Write) -> None:
+    overrides = environment_overrides(
+        {
+            "MSCAM_CLUSTER__N_CLUSTERS": "4",
+            "MSCAM_OUTPUT__ROOT": "/some where/runs",
+            "MSCAM_EVALUATE__ENABLED": "false",
+            "MSCAM_DATA": "/not/ours",
+            "MSCAM_LOCK": "x",
+        }
+    )
+    settings = read_config(pipeline(""), overrides)
+    assert settings.cluster.n_clusters == 4
+    assert settings.output.root == "/some where/runs"
+    assert settings.evaluate.enabled is False
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("MSCAM_CLUSTER__", "names no setting"),
+        ("MSCAM___N_CLUSTERS", "names no setting"),
+        ("MSCAM_CLUSTER__N_CLUTSERS", "Did you mean 'n_clusters'"),
+        ("MSCAM_CLUSTR__N_CLUSTERS", r"no table \[clustr\]"),
+    ],
+)
+def test_a_variable_that_means_nothing_is_named(pipeline: Write, name: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        read_config(pipeline(""), environment_overrides({name: "4"}))
+    assert name in str(caught.value)
+
+
+def test_ingest_of_a_grown_file_and_os_links(tmp_path: Path, tiny: Path) -> None:
+    from mscam_dask.pipeline.heritage import link_tree
+
+    store = ingest([tiny], tmp_path / "a.zarr").output
+    link_tree(store, tmp_path / "b.zarr")
+    names = sorted(str(file.relative_to(store)) for file in store.rglob("*") if file.is_file())
+    assert all((store / name).samefile(tmp_path / "b.zarr" / name) for name in names)
