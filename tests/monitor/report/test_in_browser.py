@@ -194,6 +194,11 @@ def test_print(browser: Browser, open_page: Open) -> None:
         "s => getComputedStyle(document.querySelector(s)).display)"
     )
     assert set(hidden) == {"none"}
+    axes = "return document.querySelector('.planes select')"
+    assert (
+        browser.run(f"{axes}.getBoundingClientRect().width") > 0
+    )  # how much is enlarged is printed
+    assert "deviations" in browser.run(f"{axes}.selectedOptions[0].textContent")
     rows = browser.run(
         "return [...document.querySelectorAll('#least tbody tr')].filter("
         "r => getComputedStyle(r).display !== 'none').length"
