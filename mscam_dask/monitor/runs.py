@@ -112,8 +112,9 @@ class Run:
         (worker, view) to `Work`, over the whole run.
     busy : dict
         Task key to (worker, view), of what is with a worker now.
-    version : int
-        Grows with every change, so that a viewer redraws only then.
+    version, work_version : int
+        Grow with every event, and with every task given or done, so that a viewer redraws what
+        has changed only: tasks come by the hundred, events once an iteration.
     """
 
     def __init__(self, run_id: str, announced: RunAnnounced, arrived: float) -> None:
@@ -133,6 +134,7 @@ class Run:
         self.busy: dict[Any, tuple[str, str]] = {}
         self.n_failed_tasks = 0
         self.version = 0
+        self.work_version = 0
         self._workers: set[str] = set()
 
     @property
@@ -180,6 +182,7 @@ class Run:
             case FitEnded() | FitFailed():
                 self.end = event
                 self.busy.clear()
+                self.work_version += 1
 
     def view_of(self, name: str) -> str | None:
         """Return the view that the last parts of a task's name are, None when it is of none."""
@@ -193,16 +196,16 @@ class Run:
         """A task was given to a worker."""
         if self._known(worker) and len(self.busy) < MAX_VIEWS * MAX_WORKERS:
             self.busy[key] = (worker, view)
-            self.version += 1
+            self.work_version += 1
 
     def task_left(self, key: Any) -> None:
         """A task is not with its worker any more: done, failed, or the worker is gone."""
         if self.busy.pop(key, None) is not None:
-            self.version += 1
+            self.work_version += 1
 
     def task_done(self, view: str, done: ViewTask, *, is_solve: bool) -> None:
         """A task of a view is done; the sub-solves are kept by outer iteration."""
-        self.version += 1
+        self.work_version += 1
         if self._known(done.worker):
             work = self.work.setdefault((done.worker, view), Work())
             work.n_tasks += 1
@@ -293,6 +296,7 @@ class Runs:
                 run.lost = True
                 run.busy.clear()
                 run.version += 1
+                run.work_version += 1
                 self.version += 1
                 count(self.failures, "DriverLost")
 

@@ -35,10 +35,12 @@ from mscam_dask.monitor.runs import Run, Runs, Work, shortened, view_shares
 
 if TYPE_CHECKING:
     from bokeh.document import Document
+    from bokeh.plotting import figure
 
 __all__ = ["Page", "serve"]
 
 _EVERY_MS = 500
+_WORK_EVERY = 4  # updates between two drawings of who works on what
 _NEWEST = "newest"
 _PLAIN = Mark(INK, (), "circle")
 
@@ -95,6 +97,9 @@ class Page:
         self._runs = runs
         self._wanted = run_id if run_id in runs.by_id else _NEWEST
         self._drawn: tuple[str, int] | None = None
+        self._drawn_work: tuple[str, int] | None = None
+        self._shown: list[figure] = []
+        self._tick = 0
         self._listed = -1
         sheet = InlineStyleSheet(css=page_css)
         # no TeX: what stands between dollar signs in a name is not a formula
@@ -147,9 +152,18 @@ class Page:
             self._head.text = _EMPTY
             return
         self._head.text = head_html(run, now=time.time())
-        if self._drawn != (run.run_id, run.version):
+        self._tick += 1
+        changed = self._drawn != (run.run_id, run.version)
+        if changed:
             self._drawn = (run.run_id, run.version)
             self._draw(run)
+        work = (run.run_id, run.work_version)
+        if changed or (self._drawn_work != work and self._tick % _WORK_EVERY == 0):
+            self._drawn_work = work
+            figures = self._shown + ([self._work.figure] if self._draw_work(run) else [])
+            boxes: list[UIElement] = [self._boxes[figure] for figure in figures]
+            if self._grid.children != boxes:  # axes without a point on them say nothing
+                self._grid.children = boxes
 
     def _list_runs(self) -> None:
         entries: list[str | tuple[Any, str]] = [(_NEWEST, "the newest run, as they come")]
@@ -164,12 +178,7 @@ class Page:
     def _draw(self, run: Run) -> None:
         hidden = len(run.announced.views) - len(run.views)
         self._legend.text = legend_html([printable(v) for v in run.views], n_hidden=hidden)
-        shown = [plot.figure for plot, lines in self._plots if plot.draw(lines(run))]
-        if self._draw_work(run):
-            shown.append(self._work.figure)
-        boxes: list[UIElement] = [self._boxes[figure] for figure in shown]
-        if self._grid.children != boxes:  # axes without a point on them say nothing
-            self._grid.children = boxes
+        self._shown = [plot.figure for plot, lines in self._plots if plot.draw(lines(run))]
 
     def _draw_work(self, run: Run) -> bool:
         busy = set(run.busy.values())

@@ -41,18 +41,19 @@ def light_client() -> Iterator[Client]:
         yield client
 
 
-def views() -> dict[str, NDArray[np.float64]]:
+def views(names: tuple[str, ...]) -> dict[str, NDArray[np.float64]]:
     """Overlapping clusters, which take some outer iterations."""
     data = subspace_mixture(
         200, 5, (6, 8, 10), rng=np.random.default_rng(5), separation=2.0, noise=0.5
     )
-    return {name: source.read(0, 200) for name, source in zip(NAMES, data.views, strict=True)}
+    return {name: source.read(0, 200) for name, source in zip(names, data.views, strict=True)}
 
 
 class Watched:
     """A fit in a thread, held after each outer iteration until `go_on` is called."""
 
-    def __init__(self, client: Client, *, name: str) -> None:
+    def __init__(self, client: Client, *, name: str, views: tuple[str, ...] = NAMES) -> None:
+        self._views = views
         self._reached: queue.Queue[OuterRecord | None] = queue.Queue()
         self._go_on = threading.Semaphore(0)
         self.model = MSCAM(
@@ -66,7 +67,7 @@ class Watched:
 
     def _fit(self) -> None:
         try:
-            self.model.fit(views())
+            self.model.fit(views(self._views))
         finally:
             self._reached.put(None)
 
@@ -94,7 +95,7 @@ def drawn(browser: Browser, source: str, name: str) -> list[Any]:
 
 def open_page(browser: Browser, client: Client, query: str = "") -> None:
     assert ensure_page(client) is None
-    browser.resize(1400, 1300)
+    browser.resize(1400, 1420)
     browser.open(page_address(client.dashboard_link) + query)
     browser.wait_for("the page", lambda: "Run" in browser.text or "No run yet" in browser.text)
 
@@ -160,13 +161,15 @@ def test_two_runs_are_kept_apart(browser: Browser, light_client: Client) -> None
     one = Watched(client, name="run one")
     one_by_one = one.iterations()
     next(one_by_one)
-    two = Watched(client, name="run two")
+    two = Watched(client, name="run two", views=("pixels", "colour", "shape"))
     for _ in two.iterations():
         pass
     open_page(browser, client)
     browser.wait_for("the newest run", lambda: "run two" in browser.text.partition("state")[0])
     n_two = len(two.model.solution_.history)
     browser.wait_for("run two", lambda: len(drawn(browser, "score-points", "y")) == n_two)
+    browser.wait_for("its end", lambda: "ended state" in browser.text)
+    browser.screenshot("dashboard")  # docs/figures/dashboard.png
     browser.run(
         "const select = Bokeh.documents[0].get_model_by_name('run');"
         "select.value = select.options.find(([, label]) => label.startsWith('run one'))[0];"

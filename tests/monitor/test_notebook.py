@@ -1,0 +1,107 @@
+"""Progress in a notebook: one output, replaced as the fit goes on, inert whatever it is told."""
+
+from __future__ import annotations
+
+import sys
+from html.parser import HTMLParser
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from mscam_dask.monitor.events import StepEnded, StepStarted
+from mscam_dask.monitor.notebook import NotebookProgress
+from mscam_dask.monitor.progress import progress_on
+from tests.monitor.records import ENDED, FAILED, SELECTED, outer, started
+
+
+class Handle:
+    """What IPython's display returns: the one output of the cell."""
+
+    def __init__(self, content: str) -> None:
+        self.contents = [content]
+
+    def update(self, content: str) -> None:
+        self.contents.append(content)
+
+
+@pytest.fixture
+def outputs(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
+    """What a notebook would show; IPython itself is in the kernel, not among our tests."""
+    handles: list[Handle] = []
+
+    def display(content: str, *, display_id: bool) -> Handle:
+        assert display_id
+        handles.append(Handle(content))
+        return handles[-1]
+
+    module: Any = ModuleType("IPython.display")
+    module.HTML, module.display = str, display
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    return handles
+
+
+class Tags(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open.append(tag)
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + " "
+
+
+def test_one_output_follows_the_fit(outputs: list[Handle]) -> None:
+    progress = NotebookProgress()
+    for event in (started(), SELECTED, outer(0, 1), outer(1, 3), ENDED):
+        progress(event)
+    (output,) = outputs
+    pages = [Tags(content) for content in output.contents]
+    assert "120 samples, 3 views, 4 clusters, here" in pages[0].text
+    assert "scale unit, alpha 10, 9 neighbours" in pages[2].text
+    for part in ("1 of 4", "3 of 4", "0.13", "0.5000", "3.0e-05", "2.00", "2 of at most 20"):
+        assert part in pages[3].text
+    assert "progress" in pages[3].seen
+    assert "4 connected components after 3 outer iterations (6.5 s)" in pages[4].text
+    assert "progress" not in pages[4].seen
+    assert all(page.open == [] for page in pages)
+
+
+def test_names_and_messages_from_elsewhere_are_text(outputs: list[Handle]) -> None:
+    progress = NotebookProgress()
+    hostile = "<script>alert(1)</script>\x1b[31m"
+    events = (
+        StepStarted(step="ingest"),
+        StepEnded(step="ingest", summary=hostile, notes=(hostile,), seconds=0.1),
+        FAILED,
+    )
+    with progress:
+        for event in events:
+            progress(event)
+    page = Tags(outputs[0].contents[-1])
+    assert page.seen == {"div"}
+    assert page.text.count("<script>alert(1)</script>\\x1b[31m") == 2
+    assert "failed: WorkerLostError: task <b>x</b> was given up" in page.text
+
+
+def test_only_the_last_iterations_are_listed(outputs: list[Handle]) -> None:
+    progress = NotebookProgress()
+    progress(started())
+    for iteration in range(20):
+        progress(outer(iteration))
+    assert outputs[0].contents[-1].count("<tr>") == 1 + 8
+
+
+def test_a_notebook_is_recognised() -> None:
+    assert isinstance(progress_on(Console(force_jupyter=True)), NotebookProgress)
