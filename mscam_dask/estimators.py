@@ -133,6 +133,15 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
         self._training = data
         return self
 
+    def settings_tried(self, X: Any) -> tuple[Parameters, ...]:
+        """The settings that a fit of `X` would choose from; nothing is fitted.
+
+        Parameters
+        ----------
+        X : as for `fit`
+        """
+        return self._candidates(self._views(X, reset=True))
+
     def _candidates(self, data: MultiViewData) -> tuple[Parameters, ...]:
         """The settings to try: what the user fixed is fixed, what is None is chosen."""
         if self.selection not in ("auto", None):

@@ -36,15 +36,22 @@ def run_file(
     assignments: tuple[str, ...],
     output: Path | None,
     overwrite: bool,
+    dry_run: bool,
     insecure: bool,
     plain: bool,
     **execution: object,
 ) -> int:
-    """Run a pipeline file; the exit code."""
+    """Run a pipeline file, or show what would be done; the exit code."""
     overrides = environment_overrides(os.environ)
     overrides += [parse_override(text) for text in assignments]
     overrides += execution_overrides(execution)
     settings = read_config(pipeline, overrides)
+    if dry_run:
+        from mscam_dask.cli.show_plan import show_plan
+        from mscam_dask.pipeline.run_plan import plan_run
+
+        show_plan(plan_run(settings, output, insecure=insecure))
+        return 0
     console = progress_console()
     progress = PlainProgress(console.file) if plain else progress_on(console)
     with progress:

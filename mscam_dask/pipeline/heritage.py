@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.results import StoredResult, read_result
 from mscam_dask.data.sources import ViewDigest, row_ranges
-from mscam_dask.data.store import is_store
+from mscam_dask.data.store import open_store
 from mscam_dask.engine.warm import UNKNOWN
 from mscam_dask.errors import DataError
 from mscam_dask.model.solution import Solution
@@ -292,8 +292,10 @@ def same_store(runs: list[Earlier], ingest: str | None) -> Earlier | None:
         `mscam_dask.pipeline.identity.ingest_id`.
     """
     for run in runs:
-        is_own = not Path(run.data.store).is_absolute()
-        if run.record.ingest == ingest and is_own and is_store(run.directory.data):
+        if run.record.ingest != ingest or Path(run.data.store).is_absolute():
+            continue
+        with contextlib.suppress(DataError):  # gone, damaged, or of another version
+            open_store(run.directory.data)
             return run
     return None
 

@@ -1,0 +1,251 @@
+"""What a run would do, worked out without doing it: tasks, bytes, memory of a worker, time."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.engine.plan import plan_memory
+from mscam_dask.engine.setup import row_ranges
+from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.pipeline.again import Place, find_place
+from mscam_dask.pipeline.cluster import smallest_memory_bytes
+from mscam_dask.pipeline.execution import check_execution
+from mscam_dask.pipeline.heritage import (
+    Earlier,
+    WarmStart,
+    earlier_runs,
+    same_clustering,
+    same_store,
+    warm_start_from,
+)
+from mscam_dask.pipeline.identity import clustering_id, ingest_id
+from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.settings import Settings
+from mscam_dask.pipeline.sources import open_again, open_data
+from mscam_dask.pipeline.steps import validate_data
+
+__all__ = ["RunPlan", "TaskCount", "Work", "count_tasks", "plan_run", "work_of"]
+
+_SHARE_OF_PEAK = 0.25  # of a matrix product's speed that a fit reaches, all its steps together
+
+
+@dataclass(frozen=True)
+class TaskCount:
+    """Tasks of a fit: when the path ends at the first chance, and at the last."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """Floating-point operations of a fit, as a rough model: set-up, each setting, each iteration."""
+
+    setup: float
+    setting: float
+    iteration: float
+
+    def total(self, n_settings: int, n_iterations: int) -> float:
+        """All of a fit."""
+        return self.setup + n_settings * self.setting + n_iterations * self.iteration
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run would do.
+
+    Attributes
+    ----------
+    place
+        Run directory and whether there is anything to do.
+    same_as
+        Earlier run whose clusters would be taken; None when there is a fit.
+    start
+        Earlier run that the fit would start from; None for a start afresh.
+    data
+        Samples and views.
+    settings
+        What the fit would try.
+    tasks
+    read_bytes, held_bytes, worker_bytes
+        Of the views as float64; of results on all workers together; of one worker at its peak.
+    limit_bytes
+        Memory of a worker; None where the cluster decides.
+    n_workers
+    seconds
+        Rough time of the step cluster.
+    basis
+        What the time was worked out from.
+    """
+
+    place: Place
+    same_as: Earlier | None
+    start: WarmStart | None
+    data: MultiViewData
+    settings: tuple[Parameters, ...]
+    tasks: TaskCount
+    read_bytes: int
+    held_bytes: int
+    worker_bytes: int
+    limit_bytes: int | None
+    n_workers: int
+    seconds: float
+    basis: str
+
+
+def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool = False) -> RunPlan:
+    """Plan a run; nothing is started or left behind, sources are read to know their shapes.
+
+    Raises
+    ------
+    MscamError
+        What the run itself would say of its settings, sources or data.
+    """
+    check_execution(settings.execution, insecure=insecure)
+    place = find_place(settings, output)
+    directory = RunDirectory(place.directory)
+    runs = earlier_runs(place.settings, directory)
+    with _data(place.settings, directory, runs) as data:
+        validate_data(data, settings.cluster)
+        same = same_clustering(runs, clustering_id(settings, data.digest()))
+        start = warm_start_from(runs, settings, data)
+        tried = _tried(settings, data, start)
+        plans = [plan_memory(data, one) for one in tried]
+        largest = max(plans, key=lambda plan: plan.tasks[0].peak_bytes + plan.held_bytes)
+        n_workers = _workers(settings)
+        seconds, basis = _time(data, tried, n_workers, runs, is_warm=bool(start and start.is_warm))
+        return RunPlan(
+            place=place,
+            same_as=None if same is None else same[0],
+            start=start,
+            data=data,
+            settings=tried,
+            tasks=count_tasks(data, tried),
+            read_bytes=data.nbytes,
+            held_bytes=largest.held_bytes,
+            worker_bytes=largest.worker_bytes(n_workers),
+            limit_bytes=_limit(settings, n_workers),
+            n_workers=n_workers,
+            seconds=seconds,
+            basis=basis,
+        )
+
+
+@contextlib.contextmanager
+def _data(
+    settings: Settings, directory: RunDirectory, runs: list[Earlier]
+) -> Iterator[MultiViewData]:
+    """The data of a run: where they are, or of a run with the same sources, or read aside."""
+    earlier = same_store(runs, ingest_id(settings.data))
+    if earlier is not None:
+        yield open_again(settings.data, earlier.directory.data, earlier.data).data
+    elif directory.data.is_dir():
+        record = directory.read_record()
+        assert record.data is not None
+        yield open_again(settings.data, directory.data, record.data).data
+    else:
+        with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as aside:
+            yield open_data(settings.data, Path(aside) / "data.zarr").data
+
+
+def _tried(
+    settings: Settings, data: MultiViewData, start: WarmStart | None
+) -> tuple[Parameters, ...]:
+    arguments: dict[str, Any] = dict(settings.cluster.arguments)
+    if start is not None:
+        arguments |= start.arguments
+    estimator = (MSCAM if settings.cluster.method == "mscam" else MSCAN)(**arguments)
+    return estimator.settings_tried(data)
+
+
+def _workers(settings: Settings) -> int:
+    execution = settings.execution
+    if execution.in_process:
+        return 1
+    if execution.workers is not None:
+        return execution.workers
+    from dask.system import CPU_COUNT
+
+    return int(CPU_COUNT)
+
+
+def _limit(settings: Settings, n_workers: int) -> int | None:
+    execution = settings.execution
+    if execution.scheduler is not None or execution.in_process:
+        return None
+    if execution.memory_limit is None:
+        return smallest_memory_bytes() // n_workers
+    from dask.utils import parse_bytes
+
+    return int(parse_bytes(execution.memory_limit))
+
+
+def count_tasks(data: MultiViewData, settings: tuple[Parameters, ...]) -> TaskCount:
+    """Tasks of a fit, about: the graph step may be repeated within an iteration."""
+    v, b, s = len(data.views), len(row_ranges(data.n_samples)), len(settings)
+    scales = len({one.scale for one in settings})
+    fixed = v * (2 * scales + 1) + s * (2 * v + 2 * b + 6) + 5 * v + 8
+    iteration = 3 * v + 2 * v * b + b + 6
+    first = settings[0]
+    least = min(first.max_outer_iter, 1)
+    return TaskCount(fixed + least * iteration, fixed + first.max_outer_iter * iteration)
+
+
+def work_of(data: MultiViewData, parameters: Parameters) -> Work:
+    """Model of the work: factoring and neighbour searches, spectra, sub-solves."""
+    n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
+    ranks = [min(view.shape) for view in data.views]
+    setup = sum(
+        2.0 * n * view.shape[1] * (n + min(view.shape)) + 10.0 * min(view.shape) ** 3
+        for view in data.views
+    )
+    spectrum = 300 * 2.0 * n * 2 * k * 2 * c + 20 * 2.0 * n * (2 * c) ** 2
+    search = 2.0 * n * n * sum(ranks)
+    solve = sum(2.0 * n * (rank + 2 * c) ** 2 + 400.0 * (rank + 2 * c) ** 2 * c for rank in ranks)
+    return Work(setup, search + spectrum, spectrum / 3 + solve)
+
+
+def _time(
+    data: MultiViewData,
+    tried: tuple[Parameters, ...],
+    n_workers: int,
+    runs: list[Earlier],
+    *,
+    is_warm: bool,
+) -> tuple[float, str]:
+    """Seconds of the fit, from the last fit's where there is one."""
+    work = work_of(data, tried[0])
+    iterations = 2 if is_warm else tried[0].patience + 1
+    total = work.total(len(tried), min(iterations, tried[0].max_outer_iter))
+    for run in runs:
+        fit, seconds = run.record.fit, run.record.seconds.get("cluster", 0.0)
+        if fit is None or seconds <= 0 or fit.n_outer_iterations == 0:
+            continue
+        before = work.total(len(fit.settings_tried), fit.n_outer_iterations)
+        grown = (data.n_samples / run.data.n_samples) ** 2
+        return seconds * grown * total / before, f"the time of {run.name}"
+    speed = _SHARE_OF_PEAK * _measured_speed() * min(n_workers, len(data.views))
+    return total / speed, "a matrix product timed just now; expect a factor of a few"
+
+
+def _measured_speed() -> float:
+    """Floating-point operations a second of a matrix product, best of three."""
+    size = 384
+    matrix = np.ones((size, size))
+    best = math.inf
+    for _ in range(3):
+        started = time.perf_counter()
+        matrix @ matrix
+        best = min(best, time.perf_counter() - started)
+    return float(2.0 * size**3 / max(best, 1e-6))

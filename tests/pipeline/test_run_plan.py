@@ -1,0 +1,59 @@
+"""The plan of a run says what the run then does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mscam_dask.engine.local import SerialExecutor
+from mscam_dask.pipeline.again import run_again
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.run_plan import plan_run
+
+Write = Callable[[str], Path]
+HERE = "[execution]\nin_process = true\nthreads = 1\n"
+
+
+def test_a_plan_leaves_nothing_behind_and_counts_what_is_then_done(
+    pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    settings = read_config(pipeline(HERE))
+    plan = plan_run(settings)
+    assert sorted({*tmp_path.rglob("*")} - {tmp_path / "tiny.toml"}) == [
+        path for path in before if path.name != "tiny.toml"
+    ]
+    assert (plan.place.action, plan.same_as, plan.start) == ("run", None, None)
+    assert plan.read_bytes == 8 * 60 * 13
+    assert plan.worker_bytes > plan.read_bytes
+    assert plan.seconds > 0
+
+    made: list[str] = []
+    submit = SerialExecutor.submit
+
+    def counted(self: SerialExecutor, function: Any, /, *args: Any, key: str) -> Any:
+        made.append(key)
+        return submit(self, function, *args, key=key)
+
+    monkeypatch.setattr(SerialExecutor, "submit", counted)
+    outcome = run_again(settings)
+    assert 0.5 * plan.tasks.least <= len(made) <= 2 * plan.tasks.most
+    assert outcome.directory.path == plan.place.directory
+    assert plan_run(settings).place.action == "nothing"
+
+
+def test_a_plan_knows_what_would_be_taken_over(
+    pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = run_again(read_config(pipeline(HERE)))
+    plan = plan_run(read_config(pipeline(f"{HERE}[evaluate]\nenabled = false\n")))
+    assert plan.same_as is not None
+    assert plan.same_as.name == first.directory.path.name
+    fresh = plan_run(read_config(pipeline(f"alpha = 2.0\n{HERE}")))
+    assert fresh.same_as is None
+    assert fresh.basis == f"the time of {first.directory.path.name}"
