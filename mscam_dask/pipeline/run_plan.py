@@ -230,7 +230,8 @@ def _time(
     total = work.total(len(tried), min(iterations, tried[0].max_outer_iter))
     for run in runs:
         fit, seconds = run.record.fit, run.record.seconds.get("cluster", 0.0)
-        if fit is None or seconds <= 0 or fit.n_outer_iterations == 0:
+        was_taken_over = run.record.start is None
+        if fit is None or was_taken_over or seconds <= 0 or fit.n_outer_iterations == 0:
             continue
         before = work.total(len(fit.settings_tried), fit.n_outer_iterations)
         grown = (data.n_samples / run.data.n_samples) ** 2
