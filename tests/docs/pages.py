@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_page"]
 
-_COMMAND_LIMIT_S = 100
+_COMMAND_LIMIT_S = 240
 
 
 def run_page(page: Path) -> int:

@@ -19,6 +19,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.timeout(400)  # several fits, each started from the command line
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
