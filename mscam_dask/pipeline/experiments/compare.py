@@ -164,11 +164,21 @@ class _Comparison:
 
     def _run(self, cells: list[Cell], limits: Limits, cluster: OpenCluster, stage: str) -> None:
         title = "every setting once" if stage == "first" else "the other runs"
+        cells = sorted(cells, key=self._expected_seconds, reverse=True)  # no long one at the end
         self._course.tell(f"{len(cells)} fits to do: {title}")
         for count, (cell, entry) in enumerate(run_cells(cells, limits, cluster), start=1):
             self._course.directory.keep(entry)
             self._found[cell.key] = entry
             self._course.tell(entry=entry, done=count, total=len(cells))
+
+    def _expected_seconds(self, cell: Cell) -> float:
+        """What fits of the same method on the same data took; 0 before the first."""
+        taken = [
+            entry.seconds or 0.0
+            for entry in self._found.values()
+            if (entry.method, entry.dataset) == (cell.method, cell.dataset)
+        ]
+        return max(taken, default=0.0)
 
     def _write(self, rows: list[Contest], datasets: dict[str, Dataset]) -> None:
         table = tuple(row_of(contest, self._found) for contest in rows)

@@ -61,7 +61,8 @@ class RunsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     runs, seed
         Run i has seed `seed + i`.
     protocols
-        "defaults" (label-free) and "grid" (the paper's, chosen with labels).
+        "defaults" (label-free) and "grid" (the paper's, chosen with labels, and many times the
+        fits).
     grid_runs
         Runs of each point of a grid by which the best is chosen; the best has all runs.
     time_limit_s, memory_limit
@@ -71,7 +72,7 @@ class RunsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     methods: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
     runs: Count = 10
     seed: Seed = 0
-    protocols: Annotated[tuple[Protocol, ...], Meta(min_length=1)] = ("defaults", "grid")
+    protocols: Annotated[tuple[Protocol, ...], Meta(min_length=1)] = ("defaults",)
     grid_runs: Count = 1
     time_limit_s: Positive = 900.0
     memory_limit: Count | Text | None = None
@@ -99,7 +100,6 @@ class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_field
     """[robustness]: accuracy over the corrupted share; see `corrupted_mixture`."""
 
     methods: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = ("mlan", "mscan", "mscam")
-    protocols: Annotated[tuple[Protocol, ...], Meta(min_length=1)] = ("defaults",)
     corrupted: Annotated[tuple[Share, ...], Meta(min_length=1)] = CORRUPTED_SHARES
     n_samples: Annotated[int, Meta(ge=20)] = 1000
     noise_variance: Annotated[float, Meta(ge=0)] = 0.3

@@ -23,6 +23,7 @@ SMALL = """
 datasets = ['tiny.npz']
 methods = ['knn-sc', 'sc-bsv']
 runs = 2
+protocols = ['defaults', 'grid']
 [grid.knn-sc]
 n_neighbors = [5, 10]
 [grid.sc-bsv]
@@ -120,7 +121,7 @@ def test_other_data_of_the_same_name_are_other_cells(write: Write, here: Path) -
 
 
 def test_a_method_that_fails_leaves_the_others_alone(write: Write, here: Path) -> None:
-    text = SMALL.replace("runs = 2", "runs = 1\nprotocols = ['defaults']")
+    text = SMALL.replace("runs = 2\nprotocols = ['defaults', 'grid']", "runs = 1")
     text += "[parameters.sc-bsv]\nmemory_limit_bytes = 1000\n"
     record, _ = run(write(text), here / "out")
     failed = [row for row in record.rows if row.method == "sc-bsv"]
@@ -152,7 +153,7 @@ def test_a_cell_over_time_ends_its_row_and_a_higher_limit_tries_again(
 
 def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here: Path) -> None:
     text = (
-        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 2\ngrid_runs = 2\n"
+        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 2\ngrid_runs = 2\nprotocols = ['defaults', 'grid']\n"
         "[grid.knn-sc]\nn_neighbors = [2, 3, 10]\n"
     )
     record, _ = run(write(text), here / "out")

@@ -20,7 +20,7 @@ def test_defaults(write: Write) -> None:
     assert settings.kind == "comparison"
     assert isinstance(settings.table, CompareTable)
     assert settings.table.runs == 10
-    assert settings.table.protocols == ("defaults", "grid")
+    assert settings.table.protocols == ("defaults",)
     assert list(settings.datasets) == ["tiny"]
     assert Path(str(settings.datasets["tiny"].source)).is_absolute()
 

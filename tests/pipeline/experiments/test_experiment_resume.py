@@ -22,7 +22,6 @@ TEXT = """
 datasets = ['tiny.npz', 'other.npz']
 methods = ['knn-sc', 'smvsc']
 runs = 5
-protocols = ['defaults']
 """
 
 
