@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +33,7 @@ from mscam_dask.errors import (
     DataTypeError,
     MscamError,
 )
-from mscam_dask.model.parameters import Model, Parameters, Scale
+from mscam_dask.model.parameters import Model, Parameters, Preparation, Scale
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from mscam_dask.monitor.fit_callbacks import CallbackSupportMixin, FitCallbacks, with_callbacks
@@ -47,9 +47,19 @@ if TYPE_CHECKING:
 
 __all__ = ["MSCAM", "MSCAN"]
 
+_Value = TypeVar("_Value")
+
 _SOLVERS = ("reduced", "paper")
 
-# What selection="auto" tries, in order (ties go to the earlier). Measured in docs/results.md.
+# Among these selection="auto" chooses each view's scaling and α: docs/decisions/0014.
+_PREPARATIONS = tuple(
+    Preparation(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0, 0.1)
+)
+
+# k then.
+_NEIGHBORS = 20
+
+# What selection="auto" tries with one view, in order (ties go to the earlier).
 _SETTINGS: tuple[dict[str, Any], ...] = (
     {"scale": "unit", "alpha": 10.0, "n_neighbors": 20},
     {"scale": "standard", "alpha": 10.0, "n_neighbors": 20},
@@ -148,7 +158,13 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
             raise ConfigurationError(
                 f"selection={self.selection!r} is not usable: allowed is 'auto' or None."
             )
-        tried = _SETTINGS if self.selection == "auto" and self.solver == "reduced" else _FIXED
+        tried: tuple[dict[str, Any], ...] = _FIXED
+        if self.selection == "auto" and self.solver == "reduced":
+            options = self._options(data)
+            tried = _SETTINGS
+            if options:
+                scale, alpha = options[0].scale, options[0].alpha
+                tried = ({"scale": scale, "alpha": alpha, "n_neighbors": _NEIGHBORS},)
         fixed = {
             name: getattr(self, name)
             for name in ("scale", "alpha", "n_neighbors")
@@ -164,6 +180,19 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
             if limited not in settings:
                 settings.append(limited)
         return tuple(self._parameters({**setting, "seed": seed}) for setting in settings)
+
+    def _options(self, data: MultiViewData) -> tuple[Preparation, ...]:
+        """Preparations among which one is chosen for each view; none where there is no choice."""
+        if self.selection is None or self.solver != "reduced" or len(data.views) < 2:
+            return ()
+        scales = _distinct(option.scale for option in _PREPARATIONS)
+        if self.scale is not None or all(source.metric != "features" for source in data.views):
+            scales = (self.scale or scales[0],)
+        alphas = _distinct(option.alpha for option in _PREPARATIONS)
+        if self.alpha is not None:
+            alphas = (self.alpha,)
+        options = tuple(Preparation(scale, alpha) for scale in scales for alpha in alphas)
+        return options if len(options) > 1 else ()
 
     def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
         observers, run_id = self._observers(data, candidates[0].n_clusters)
@@ -186,6 +215,7 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
             data,
             candidates,
             executor,
+            options=self._options(data),
             observers=observers,
             checkpointer=self.checkpointer,
             known=known,
@@ -379,6 +409,10 @@ def _warn_of_spectra(solution: Solution) -> None:
             ConvergenceWarning,
             stacklevel=4,
         )
+
+
+def _distinct(values: Iterable[_Value]) -> tuple[_Value, ...]:
+    return tuple(dict.fromkeys(values))
 
 
 def _is_plain_table(X: Any) -> bool:

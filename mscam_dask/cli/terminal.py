@@ -98,4 +98,6 @@ def score_text(metrics: dict[str, float | None]) -> str:
 
 def setting_text(setting: SettingEntry) -> str:
     """Return the setting of a fit."""
+    if setting.alpha is None:
+        return f"scale and alpha by view, {setting.n_neighbors} neighbours"
     return f"scale {setting.scale}, alpha {setting.alpha:g}, {setting.n_neighbors} neighbours"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData
+from mscam_dask.engine.agreement import agree, with_preparations
 from mscam_dask.engine.checkpointing import Checkpointer, Journal, PathRecord
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import judge, mean_score, spectrum_of
@@ -23,12 +24,13 @@ from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.engine.warm import warm_start
 from mscam_dask.errors import redacted
-from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import (
     FitEnded,
     FitFailed,
     FitStarted,
     OuterRecord,
+    PreparationRecord,
     SelectionEnded,
 )
 from mscam_dask.model.solution import Solution
@@ -58,6 +60,7 @@ def run_fit(
     candidates: Parameters | Sequence[Parameters],
     executor: Executor,
     *,
+    options: Sequence[Preparation] = (),
     observers: Sequence[Observer] = (),
     checkpointer: Checkpointer | None = None,
     known: NDArray[np.int64] | None = None,
@@ -73,6 +76,9 @@ def run_fit(
         without labels; see `mscam_dask.engine.selection`.
     executor : Executor
         Entered and left here; the result does not depend on which one it is.
+    options : sequence of Preparation
+        With two or more, and two views or more, scaling and α are chosen among them for each
+        view by itself, whatever the candidates say; see `mscam_dask.engine.agreement`.
     observers : sequence of callable
         Called with `FitStarted`, `SelectionEnded`, one `OuterRecord` per outer iteration and
         `FitEnded` or `FitFailed`; after a restart with those of earlier iterations once more.
@@ -104,8 +110,12 @@ def run_fit(
     with _failure_told(observers, started), contextlib.ExitStack() as stack:
         stack.enter_context(executor)
         saved = journal.load()
+        agreed: tuple[PreparationRecord, ...] = ()
         asked = candidates if saved is None else (saved.parameters,)
-        scales = tuple(dict.fromkeys(candidate.scale for candidate in asked))
+        if saved is None and trivial is None and len(options) > 1 and len(data.views) > 1:
+            agreed = agree(data, options, candidates[0].seed, executor)
+            asked = with_preparations(candidates, agreed)
+        scales = [candidate.scales(len(data.views)) for candidate in asked]
         foundation = lay_foundation(
             data, scales, executor, exact_samples=candidates[0].exact_samples
         )
@@ -122,11 +132,11 @@ def run_fit(
             ),
         )
         if trivial is not None:
-            course = _alone(foundation, candidates, executor)
+            course = _alone(foundation, asked, executor)
             ending = _closed(*trivial, course, executor)
         else:
             if saved is None:
-                course, state = _begin(foundation, candidates, executor, known)
+                course, state = _begin(foundation, asked, agreed, executor, known)
                 decision = Decision.ACCEPT
                 journal.save(state, decision, course, executor)
                 assert course.selection is not None
@@ -178,24 +188,32 @@ def _trivial(n_samples: int, n_clusters: int) -> tuple[Any, Status] | None:
 
 def _alone(foundation: Foundation, candidates: Sequence[Parameters], executor: Executor) -> Course:
     """The course of a partition that needs no path."""
-    parameters = next(one for one in candidates if one.scale in foundation.factored)
+    parameters = _usable(candidates, foundation)[0]
     prepared = prepare(foundation, parameters, executor, key="trivial", last=True)
     n_neighbors = min(parameters.n_neighbors, foundation.n_samples - 1)
     return Course(parameters, prepared, foundation.records, n_neighbors, None, [])
 
 
+def _usable(candidates: Sequence[Parameters], foundation: Foundation) -> list[Parameters]:
+    """Candidates none of whose scalings makes all rows of a view equal."""
+    n_views = len(foundation.names)
+    return [one for one in candidates if one.scales(n_views) in foundation.factored]
+
+
 def _begin(
     foundation: Foundation,
     candidates: Sequence[Parameters],
+    agreed: tuple[PreparationRecord, ...],
     executor: Executor,
     known: NDArray[np.int64] | None,
 ) -> tuple[Course, PathState]:
     """Choose the setting, or take an earlier fit's: the state before the first outer iteration."""
-    usable = [one for one in candidates if one.scale in foundation.factored]
+    usable = _usable(candidates, foundation)
     if known is None:
         start, selection = choose_setting(foundation, usable, executor)
     else:
         start, selection = warm_start(foundation, usable[0], known, executor)
+    selection = dataclasses.replace(selection, preparations=agreed)
     parameters, k = start.parameters, start.first.n_neighbors
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight
@@ -271,7 +289,6 @@ def _closed(labels: Any, status: Status, course: Course, executor: Executor) -> 
     graph = executor.submit(
         view_tasks.closed_graph,
         list(prepared.views),
-        course.parameters.alpha,
         labels,
         course.n_neighbors,
         list(prepared.blocks) if course.parameters.is_large(prepared.n_samples) else [],

@@ -72,7 +72,10 @@ def choose_setting(
     chosen, leader = 0, None
     for index, candidate in enumerate(candidates):
         key = f"setting-{foundation.n_samples}-{index}"
-        last = all(later.scale != candidate.scale for later in candidates[index + 1 :])
+        n_views = len(foundation.names)
+        last = all(
+            later.scales(n_views) != candidate.scales(n_views) for later in candidates[index + 1 :]
+        )
         prepared = prepare(foundation, candidate, executor, key=key, last=last)
         start = _start(prepared, candidate, executor, key=key)
         records.append(_record(start))
@@ -116,9 +119,11 @@ def _choose_on_sample(
 
 
 def _record(start: Start) -> SettingRecord:
+    parameters = start.parameters
+    by_view = parameters.preparations is not None
     return SettingRecord(
-        scale=start.parameters.scale,
-        alpha=start.parameters.alpha,
+        scale="by view" if by_view else parameters.scale,
+        alpha=None if by_view else parameters.alpha,
         n_neighbors=start.first.n_neighbors,
         n_connected_components=start.first.n_components,
         score=start.best.score,
@@ -135,7 +140,6 @@ def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, ke
         labels = executor.submit(
             view_tasks.merged_components,
             list(prepared.views),
-            parameters.alpha,
             components,
             parameters.n_clusters,
             key=f"merge_components/{key}",

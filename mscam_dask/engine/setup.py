@@ -55,8 +55,8 @@ class Foundation:
     ----------
     names : tuple of str
     n_samples : int
-    factored : dict of str to tuple of handles
-        For each usable scaling, the factored views.
+    factored : dict of tuple of str to tuple of handles
+        The factored views, by the scalings of the views; usable ones only.
     neutral : tuple of handles, one per view
         Neutral graphs.
     records : tuple of PreparedRecord
@@ -71,7 +71,7 @@ class Foundation:
 
     names: tuple[str, ...]
     n_samples: int
-    factored: dict[Scale, tuple[Handle, ...]]
+    factored: dict[tuple[Scale, ...], tuple[Handle, ...]]
     neutral: tuple[Handle, ...]
     records: tuple[PreparedRecord, ...]
     data: MultiViewData | None = None
@@ -128,15 +128,16 @@ def row_ranges(n_samples: int) -> list[tuple[int, int]]:
 
 def lay_foundation(
     data: MultiViewData,
-    scales: Sequence[Scale],
+    scales: Sequence[tuple[Scale, ...]],
     executor: Executor,
     *,
     exact_samples: int | None = None,
 ) -> Foundation:
-    """Read every view, factor it under each scaling and build its neutral graphs.
+    """Read every view, factor it under each scaling asked for and build its neutral graphs.
 
-    A scaling that makes all rows of a view equal (unit length, of a positive column) is left
-    out, unless it is the only one. With more than `exact_samples` samples all this is done for
+    `scales` holds the scalings of all views, once for each setting. Scalings that make all rows
+    of a view equal (unit length, of a positive column) are left out, unless they are the only
+    ones. With more than `exact_samples` samples all this is done for
     a seeded sample of them.
     """
     if exact_samples is not None and data.n_samples > exact_samples:
@@ -162,40 +163,45 @@ def _sample(data: MultiViewData, executor: Executor) -> MultiViewData:
     return MultiViewData(views)
 
 
-def _foundation(data: MultiViewData, scales: Sequence[Scale], executor: Executor) -> Foundation:
+def _foundation(
+    data: MultiViewData, scales: Sequence[tuple[Scale, ...]], executor: Executor
+) -> Foundation:
     names = data.view_names
-    factored: dict[Scale, tuple[Handle, ...]] = {}
+    single: dict[tuple[int, Scale], Handle] = {}
+    factored: dict[tuple[Scale, ...], tuple[Handle, ...]] = {}
     refusals: list[DataError] = []
-    for scale in scales:
+    for by_view in dict.fromkeys(scales):
         with _collected(refusals):  # an executor may raise here or when gathering
-            factored[scale] = tuple(
-                executor.submit(
-                    view_tasks.factor, source, scale, key=f"factor/{scale}/{source.name}"
-                )
-                for source in data.views
-            )
+            for view in enumerate(by_view):
+                if view not in single:
+                    index, scale = view
+                    source = data.views[index]
+                    single[view] = executor.submit(
+                        view_tasks.factor, source, scale, key=f"factor/{scale}/{source.name}"
+                    )
+            factored[by_view] = tuple(single[view] for view in enumerate(by_view))
     k = min(NEUTRAL_NEIGHBORS, data.n_samples - 1)
     neutral = [
         executor.submit(judge_tasks.neutral_view, source, k, key=f"neutral_graphs/{source.name}")
         for source in data.views
     ]
-    records: dict[Scale, tuple[PreparedRecord, ...]] = {}
-    for scale, views in factored.items():
+    records: dict[tuple[Scale, ...], tuple[PreparedRecord, ...]] = {}
+    for setting, (by_view, views) in enumerate(factored.items()):
         handles = [
             executor.submit(
                 view_tasks.prepared_record,
                 view,
                 source.name,
                 source.shape[1],
-                key=f"prepared_record/{scale}/{source.name}",
+                key=f"prepared_record/{setting}/{source.name}",
             )
             for view, source in zip(views, data.views, strict=True)
         ]
         with _collected(refusals):
-            records[scale] = tuple(executor.gather(handles))
+            records[by_view] = tuple(executor.gather(handles))
     if not records:
         raise refusals[0]
-    usable = {scale: views for scale, views in factored.items() if scale in records}
+    usable = {by_view: views for by_view, views in factored.items() if by_view in records}
     return Foundation(names, data.n_samples, usable, tuple(neutral), records[next(iter(records))])
 
 
@@ -214,23 +220,28 @@ def prepare(
 ) -> Prepared:
     """The prepared views and the anchor candidates of one setting.
 
-    After the `last` one of a scaling its factored views are given up: they are as large as the
-    data.
+    After the `last` setting with these scalings the factored views are given up: they are as
+    large as the data.
     """
     n = foundation.n_samples
     if foundation.data is not None:
         return _prepare_large(foundation, foundation.data, parameters, executor, key=key)
+    factored = foundation.factored[parameters.scales(len(foundation.names))]
     views = [
-        executor.submit(view_tasks.prepare, view, parameters.alpha, key=f"prepare/{key}/{name}")
-        for view, name in zip(foundation.factored[parameters.scale], foundation.names, strict=True)
+        executor.submit(
+            view_tasks.prepare,
+            view,
+            parameters.preparation(index).alpha,
+            key=f"prepare/{key}/{name}",
+        )
+        for index, (view, name) in enumerate(zip(factored, foundation.names, strict=True))
     ]
     if last:
-        executor.release(foundation.factored[parameters.scale])
+        executor.release(factored)
     blocks = [
         executor.submit(
             view_tasks.candidates,
             views,
-            parameters.alpha,
             parameters.candidates(n),
             start,
             stop,
@@ -250,29 +261,34 @@ def _prepare_large(
     key: str,
 ) -> Prepared:
     """The same for large data: truncated bases, and candidates from cells."""
-    n, alpha = data.n_samples, parameters.alpha
+    n = data.n_samples
     n_candidates = parameters.candidates(n)
     views = []
-    for source in data.views:
+    for index, source in enumerate(data.views):
+        preparation = parameters.preparation(index)
         factored = executor.submit(
             view_tasks.factor,
             source,
-            parameters.scale,
+            preparation.scale,
             LARGE_RANK,
             key=f"factor/{key}/{source.name}",
         )
         views.append(
-            executor.submit(view_tasks.prepare, factored, alpha, key=f"prepare/{key}/{source.name}")
+            executor.submit(
+                view_tasks.prepare,
+                factored,
+                preparation.alpha,
+                key=f"prepare/{key}/{source.name}",
+            )
         )
         executor.release([factored])
     cells = executor.submit(
-        view_tasks.cells, views, alpha, n_candidates, parameters.seed, key=f"cells/{key}"
+        view_tasks.cells, views, n_candidates, parameters.seed, key=f"cells/{key}"
     )
     found = [
         executor.submit(
             view_tasks.cell_neighbors,
             views,
-            alpha,
             cells,
             n_candidates,
             (part, _SEARCHES),

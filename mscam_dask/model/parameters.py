@@ -10,13 +10,29 @@ from typing import Literal, get_args
 
 from mscam_dask.errors import ConfigurationError
 
-__all__ = ["AdmmSettings", "Model", "Parameters", "Scale"]
+__all__ = ["AdmmSettings", "Model", "Parameters", "Preparation", "Scale"]
 
 # An outer iteration costs a spectrum of the whole graph: see docs/decisions/0039.
 _LARGE_PATIENCE = 2
 
 Scale = Literal["standard", "unit", "minmax", "none"]
 Model = Literal["mscam", "mscan"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Preparation:
+    """How one view becomes its self-representation.
+
+    Attributes
+    ----------
+    scale : {"standard", "unit", "minmax", "none"}
+        Scaling of a feature view; of no consequence for distance and kernel views.
+    alpha : float
+        α, in units of the view's mean squared singular value.
+    """
+
+    scale: Scale
+    alpha: float
 
 
 def _require(condition: object, name: str, got: object, allowed: str) -> None:
@@ -113,6 +129,8 @@ class Parameters:
         Ridge on the metric factor P.
     scale : {"standard", "unit", "minmax", "none"}
         Scaling of feature views.
+    preparations : tuple of Preparation, optional
+        One per view, where they differ: they go before `scale` and `alpha`.
     max_outer_iter : int
         Most outer iterations.
     tol : float
@@ -150,6 +168,7 @@ class Parameters:
     metric_floor: float = 1.0
     metric_ridge: float = 1.0
     scale: Scale = "standard"
+    preparations: tuple[Preparation, ...] | None = None
     max_outer_iter: int = 30
     tol: float = 1e-3
     patience: int = 6
@@ -199,6 +218,16 @@ class Parameters:
                 f"None or a whole number > n_neighbors={self.n_neighbors}",
             )
         _require(_is_count(self.seed, 0), "seed", self.seed, "a whole number >= 0")
+
+    def preparation(self, view: int) -> Preparation:
+        """Scaling and α of the view at this position."""
+        if self.preparations is None:
+            return Preparation(self.scale, self.alpha)
+        return self.preparations[view]
+
+    def scales(self, n_views: int) -> tuple[Scale, ...]:
+        """Scaling of each of `n_views` views."""
+        return tuple(self.preparation(view).scale for view in range(n_views))
 
     def candidates(self, n_samples: int) -> int:
         """Anchor-space candidates per sample for a data set of `n_samples`."""

@@ -9,6 +9,7 @@ __all__ = [
     "FitFailed",
     "FitStarted",
     "OuterRecord",
+    "PreparationRecord",
     "PreparedRecord",
     "SelectionEnded",
     "SettingRecord",
@@ -38,6 +39,29 @@ class PreparedRecord:
     effective_rank: float
     seconds: float
     n_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class PreparationRecord:
+    """How one view is prepared, and why.
+
+    Attributes
+    ----------
+    view : str
+    scale : str
+    alpha : float
+    agreement : float
+        Mean share of a sample's neighbours in this view that are neighbours in another view
+        too, less what chance gives.
+    ahead : float
+        Of the usual preparation, in standard errors; 0 where the usual one was kept.
+    """
+
+    view: str
+    scale: str
+    alpha: float
+    agreement: float
+    ahead: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +135,9 @@ class SettingRecord:
     Attributes
     ----------
     scale : str
-    alpha : float
+        "by view" where the views differ; see `SelectionEnded.preparations`.
+    alpha : float or None
+        None where the views differ.
     n_neighbors : int
         k used.
     n_connected_components : int
@@ -121,7 +147,7 @@ class SettingRecord:
     """
 
     scale: str
-    alpha: float
+    alpha: float | None
     n_neighbors: int
     n_connected_components: int
     score: float
@@ -138,11 +164,14 @@ class SelectionEnded:
     chosen : int
         Position of the one taken.
     seconds : float
+    preparations : tuple of PreparationRecord
+        One per view, where they were chosen view by view; else empty.
     """
 
     settings: tuple[SettingRecord, ...]
     chosen: int
     seconds: float
+    preparations: tuple[PreparationRecord, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

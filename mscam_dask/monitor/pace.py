@@ -86,6 +86,8 @@ def setting_sentence(event: SelectionEnded) -> str:
     """Say which setting the path is walked with."""
     setting = event.settings[event.chosen]
     tried = f", best of {len(event.settings)}" if len(event.settings) > 1 else ""
+    if setting.alpha is None:
+        return f"scale and alpha by view, {setting.n_neighbors} neighbours{tried}"
     return (
         f"scale {setting.scale}, alpha {setting.alpha:g}, {setting.n_neighbors} neighbours{tried}"
     )

@@ -82,7 +82,7 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
     """What was asked for or, where nothing was, chosen without labels."""
 
     scale: str
-    alpha: float
+    alpha: float | None
     n_neighbors: int
 
 

@@ -156,6 +156,7 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
 
 def fit_record(solution: Solution, table: ClusterTable) -> FitRecord:
     """Return what run.json says of a fit."""
+    by_view = solution.parameters.preparations is not None
     return FitRecord(
         status=solution.status.name,
         message=solution.status.message,
@@ -165,8 +166,8 @@ def fit_record(solution: Solution, table: ClusterTable) -> FitRecord:
         n_outer_iterations=len(solution.history),
         score=float(solution.score),
         setting=SettingEntry(
-            scale=solution.parameters.scale,
-            alpha=float(solution.parameters.alpha),
+            scale="by view" if by_view else solution.parameters.scale,
+            alpha=None if by_view else float(solution.parameters.alpha),
             n_neighbors=int(solution.n_neighbors),
         ),
         settings_tried=tuple(msgspec.to_builtins(setting) for setting in solution.settings),

@@ -144,6 +144,8 @@ class PreparedView:
     ----------
     basis : Basis
         Q (n, r) and s² (r,); directions with gain below 1e-2 of the largest are dropped.
+    alpha : float
+        α of the self-representation.
     weight : float
         1 / mean squared distance of the anchor coordinates: the view's ω, to be divided by
         the number of views.
@@ -154,17 +156,18 @@ class PreparedView:
     """
 
     basis: Basis
+    alpha: float
     weight: float
     effective_rank: float
     encoder: Encoder
 
-    def anchors(self, alpha: float) -> NDArray[np.float64]:
+    def anchors(self) -> NDArray[np.float64]:
         """√ω f∘Q, (n, r): mean squared distance over pairs is one."""
-        return anchor_coordinates(self.basis, alpha) * float(np.sqrt(self.weight))
+        return anchor_coordinates(self.basis, self.alpha) * float(np.sqrt(self.weight))
 
-    def coordinates(self, alpha: float) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def coordinates(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Q (n, r) and the weights ω f² (r,) of its columns: the same distances, no copy."""
-        gains = ridge_gains(self.basis.singular_values_squared, alpha)
+        gains = ridge_gains(self.basis.singular_values_squared, self.alpha)
         return self.basis.vectors, self.weight * gains**2
 
 
@@ -274,7 +277,7 @@ def prepare_view(view: FactoredView, *, alpha: float) -> PreparedView:
     weight = 1.0 / mean_squared_distance(Coordinates((kept.vectors,), (gains**2,)))
     loadings = view.encoder.loadings[:, :rank] * (np.sqrt(weight) * gains)
     encoder = dataclasses.replace(view.encoder, loadings=np.ascontiguousarray(loadings))
-    return PreparedView(kept, weight, view.effective_rank, encoder)
+    return PreparedView(kept, alpha, weight, view.effective_rank, encoder)
 
 
 def scaled_gram(

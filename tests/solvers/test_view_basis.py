@@ -84,9 +84,7 @@ def test_anchors_have_the_distances_of_the_ridge_self_representation(
     }[scale]
     # a direction dropped has less than 1e-4 of the leading one's weight; for 20 samples that is
     # at most 2e-3 of the mean distance
-    assert_allclose(
-        naive.pair_distances(view.anchors(alpha)), ridge_anchors(scaled, alpha), atol=2e-3
-    )
+    assert_allclose(naive.pair_distances(view.anchors()), ridge_anchors(scaled, alpha), atol=2e-3)
 
 
 @pytest.mark.parametrize("metric", ["features", "kernel", "distance"])
@@ -99,7 +97,7 @@ def test_streaming_equals_one_block(
     monkeypatch.setattr(view_basis, "_BLOCK_BYTES", 8 * rows.shape[1] * n_block_rows)
     assert len(list(row_blocks(*rows.shape))) == -(-20 // n_block_rows)
     streamed = prepared(rows)
-    assert_allclose(streamed.anchors(1.0), whole.anchors(1.0), atol=1e-9)
+    assert_allclose(streamed.anchors(), whole.anchors(), atol=1e-9)
     assert_allclose(
         streamed.basis.singular_values_squared, whole.basis.singular_values_squared, rtol=1e-10
     )
@@ -116,11 +114,11 @@ def test_streaming_more_columns_than_samples(
     monkeypatch.setattr(view_basis, "_BLOCK_BYTES", 8 * 50 * n_block_rows)
     streamed = prepared(rows)
     assert_allclose(
-        naive.pair_distances(streamed.anchors(1.0)),
-        naive.pair_distances(whole.anchors(1.0)),
+        naive.pair_distances(streamed.anchors()),
+        naive.pair_distances(whole.anchors()),
         atol=1e-9,
     )
-    assert_allclose(streamed.encoder(rows), streamed.anchors(1.0), atol=1e-9)
+    assert_allclose(streamed.encoder(rows), streamed.anchors(), atol=1e-9)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**7))
@@ -145,7 +143,7 @@ def test_both_sides_of_the_factorisation_agree(seed: int, d: int, scale: Scale) 
     tall, wide = prepared(rows, scale=scale), prepared(rows @ isometry, scale=scale)
     assert tall.basis.rank == wide.basis.rank
     assert_allclose(
-        naive.pair_distances(tall.anchors(1.0)), naive.pair_distances(wide.anchors(1.0)), atol=1e-8
+        naive.pair_distances(tall.anchors()), naive.pair_distances(wide.anchors()), atol=1e-8
     )
     assert tall.effective_rank == pytest.approx(wide.effective_rank)
 
@@ -156,16 +154,16 @@ def test_encoder_of_the_training_rows_gives_the_anchors(metric: Metric, alpha: f
     for d in (6, 40):
         rows = random_view(metric, d=d)
         view = prepared(rows, metric=metric, alpha=alpha)
-        assert_allclose(view.encoder(rows), view.anchors(alpha), atol=1e-8)
+        assert_allclose(view.encoder(rows), view.anchors(), atol=1e-8)
         # row by row as well: an encoder knows no other rows
-        assert_allclose(view.encoder(rows[3:4]), view.anchors(alpha)[3:4], atol=1e-8)
+        assert_allclose(view.encoder(rows[3:4]), view.anchors()[3:4], atol=1e-8)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_encoder_keeps_the_training_scale(scale: Scale) -> None:
     rows = random_view("features")
     view = prepared(rows, scale=scale)
-    assert_allclose(view.encoder(rows[[4, 4, 11]]), view.anchors(1.0)[[4, 4, 11]], atol=1e-9)
+    assert_allclose(view.encoder(rows[[4, 4, 11]]), view.anchors()[[4, 4, 11]], atol=1e-9)
 
 
 def test_encoder_refuses_other_columns() -> None:
@@ -177,8 +175,8 @@ def test_encoder_refuses_other_columns() -> None:
 def test_linear_kernel_view_equals_its_feature_view() -> None:
     rows = random_view("features")
     assert_allclose(
-        naive.pair_distances(prepared(rows @ rows.T, metric="kernel").anchors(1.0)),
-        naive.pair_distances(prepared(rows, scale="none").anchors(1.0)),
+        naive.pair_distances(prepared(rows @ rows.T, metric="kernel").anchors()),
+        naive.pair_distances(prepared(rows, scale="none").anchors()),
         atol=1e-8,
     )
 
@@ -188,8 +186,8 @@ def test_distance_view_is_its_exponential_kernel() -> None:
     n = len(distances)
     unit = distances.sum() / (n * (n - 1))
     assert_allclose(
-        prepared(distances, metric="distance").anchors(1.0),
-        prepared(np.exp(-distances / unit), metric="kernel").anchors(1.0),
+        prepared(distances, metric="distance").anchors(),
+        prepared(np.exp(-distances / unit), metric="kernel").anchors(),
         atol=1e-10,
     )
 
@@ -202,11 +200,11 @@ def test_indefinite_kernel_uses_its_positive_part() -> None:
     positive = (vectors[:, :3] * values[:3]) @ vectors[:, :3].T
     view = prepared(whole, metric="kernel")
     assert_allclose(
-        naive.pair_distances(view.anchors(1.0)),
-        naive.pair_distances(prepared(positive, metric="kernel").anchors(1.0)),
+        naive.pair_distances(view.anchors()),
+        naive.pair_distances(prepared(positive, metric="kernel").anchors()),
         atol=1e-10,
     )
-    assert_allclose(view.encoder(whole), view.anchors(1.0), atol=1e-10)
+    assert_allclose(view.encoder(whole), view.anchors(), atol=1e-10)
 
 
 @pytest.mark.parametrize("metric", ["features", "kernel", "distance"])
@@ -219,7 +217,7 @@ def test_rescaling_a_view_changes_nothing(
     rows = random_view(metric, seed)
     plain = prepared(rows, metric=metric, scale=scale)
     scaled = prepared(rows * 10.0**exponent, metric=metric, scale=scale)
-    assert_allclose(scaled.anchors(1.0), plain.anchors(1.0), atol=1e-8)
+    assert_allclose(scaled.anchors(), plain.anchors(), atol=1e-8)
     assert scaled.weight == pytest.approx(plain.weight)
 
 
@@ -227,13 +225,11 @@ def test_rescaling_a_view_changes_nothing(
 def test_what_all_samples_share_changes_nothing(d: int) -> None:
     rows = random_view("features", d=d)
     moved = rows + 1e4 * np.random.default_rng(1).standard_normal(d)
-    plain = naive.pair_distances(prepared(rows, scale="none").anchors(1.0))
-    assert_allclose(
-        naive.pair_distances(prepared(moved, scale="none").anchors(1.0)), plain, atol=1e-7
-    )
+    plain = naive.pair_distances(prepared(rows, scale="none").anchors())
+    assert_allclose(naive.pair_distances(prepared(moved, scale="none").anchors()), plain, atol=1e-7)
     kernel = moved @ moved.T
     assert_allclose(
-        naive.pair_distances(prepared(kernel, metric="kernel").anchors(1.0)), plain, atol=1e-4
+        naive.pair_distances(prepared(kernel, metric="kernel").anchors()), plain, atol=1e-4
     )
 
 
@@ -242,8 +238,8 @@ def test_what_all_samples_share_changes_nothing(d: int) -> None:
 def test_extreme_scales_are_as_good_as_any(exponent: float, scale: Scale) -> None:
     rows = random_view("features")
     assert_allclose(
-        prepared(rows * 10.0**exponent, scale=scale).anchors(1.0),
-        prepared(rows, scale=scale).anchors(1.0),
+        prepared(rows * 10.0**exponent, scale=scale).anchors(),
+        prepared(rows, scale=scale).anchors(),
         atol=1e-8,
     )
 
@@ -256,7 +252,7 @@ def test_values_too_large_or_small_to_be_squared_are_scaled_exactly(
     rows = random_view(metric)
     plain = prepared(rows, metric=metric, scale="none")
     moved = prepared(np.ldexp(rows, exponent), metric=metric, scale="none")
-    np.testing.assert_allclose(moved.anchors(1.0), plain.anchors(1.0), atol=1e-12)
+    np.testing.assert_allclose(moved.anchors(), plain.anchors(), atol=1e-12)
     np.testing.assert_allclose(
         moved.encoder(np.ldexp(rows, exponent)), plain.encoder(rows), atol=1e-12
     )
@@ -264,7 +260,7 @@ def test_values_too_large_or_small_to_be_squared_are_scaled_exactly(
 
 @pytest.mark.parametrize("metric", ["features", "kernel", "distance"])
 def test_anchors_have_unit_mean_squared_distance(metric: Metric) -> None:
-    distances = naive.pair_distances(prepared(random_view(metric), metric=metric).anchors(1.0))
+    distances = naive.pair_distances(prepared(random_view(metric), metric=metric).anchors())
     n = len(distances)
     assert distances.sum() / (n * (n - 1)) == pytest.approx(1.0)
 
@@ -307,4 +303,4 @@ def test_proportional_rows_are_constant_once_they_have_unit_length() -> None:
 def test_any_alpha_keeps_a_direction(alpha: float) -> None:
     view = prepared(random_view("features"), alpha=alpha)
     assert view.basis.rank >= 1
-    assert np.isfinite(view.anchors(alpha)).all()
+    assert np.isfinite(view.anchors()).all()

@@ -111,31 +111,28 @@ def prepare(timed: TimedView, alpha: float) -> PreparedView:
     return prepare_view(timed.view, alpha=alpha)
 
 
-def anchor_space(views: list[PreparedView], alpha: float) -> Coordinates:
+def anchor_space(views: list[PreparedView]) -> Coordinates:
     """Anchor space of all views, Σr columns: mean squared distance over pairs equal to one."""
-    parts = [view.coordinates(alpha) for view in views]
+    parts = [view.coordinates() for view in views]
     return Coordinates(
         tuple(vectors for vectors, _ in parts),
         tuple(weights / len(views) for _, weights in parts),
     )
 
 
-def candidates(
-    views: list[PreparedView], alpha: float, n_candidates: int, start: int, stop: int
-) -> Candidates:
+def candidates(views: list[PreparedView], n_candidates: int, start: int, stop: int) -> Candidates:
     """Nearest neighbours of a block of rows in the anchor space."""
-    return anchor_candidates(anchor_space(views, alpha), n_candidates, start, stop)
+    return anchor_candidates(anchor_space(views), n_candidates, start, stop)
 
 
-def cells(views: list[PreparedView], alpha: float, n_candidates: int, seed: int) -> Cells:
+def cells(views: list[PreparedView], n_candidates: int, seed: int) -> Cells:
     """Cells of the anchor space of large data."""
     rng = np.random.default_rng(seed)
-    return find_cells(anchor_space(views, alpha), n_candidates=n_candidates, rng=rng)
+    return find_cells(anchor_space(views), n_candidates=n_candidates, rng=rng)
 
 
 def cell_neighbors(
     views: list[PreparedView],
-    alpha: float,
     found: Cells,
     n_candidates: int,
     part: tuple[int, int],
@@ -143,9 +140,7 @@ def cell_neighbors(
     """Approximate neighbours of the samples in one part of the cells: (which, of how many)."""
     which, of = part
     first, last = which * len(found) // of, (which + 1) * len(found) // of
-    return neighbors_in_cells(
-        anchor_space(views, alpha), found, n_candidates, first=first, last=last
-    )
+    return neighbors_in_cells(anchor_space(views), found, n_candidates, first=first, last=last)
 
 
 def candidates_of_rows(
@@ -165,21 +160,20 @@ def candidates_of_rows(
 
 
 def merged_components(
-    views: list[PreparedView], alpha: float, components: NDArray[np.int64], n_clusters: int
+    views: list[PreparedView], components: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
     """Components of a graph, merged down to the clusters asked for."""
-    return merge_components(anchor_space(views, alpha), components, n_clusters)
+    return merge_components(anchor_space(views), components, n_clusters)
 
 
 def closed_graph(
     views: list[PreparedView],
-    alpha: float,
     labels: NDArray[np.int64],
     n_neighbors: int,
     blocks: list[Candidates],
 ) -> Graph:
     """The limit step around a partition; large clusters choose among their candidates."""
-    return limit_step(anchor_space(views, alpha), labels, n_neighbors, candidates=blocks)
+    return limit_step(anchor_space(views), labels, n_neighbors, candidates=blocks)
 
 
 def sub_solve(
@@ -198,7 +192,7 @@ def sub_solve(
             view.basis,
             spectrum.laplacian,
             vectors,
-            alpha=parameters.alpha,
+            alpha=view.alpha,
             graph_weight=weight,
         )
         record = ViewRecord(
@@ -215,7 +209,7 @@ def sub_solve(
         view.basis,
         vectors,
         spectrum.laplacian,
-        alpha=parameters.alpha,
+        alpha=view.alpha,
         metric_ridge=parameters.metric_ridge,
         graph_weight=weight,
         smallest_gain=parameters.smallest_gain,

@@ -1,0 +1,90 @@
+"""Tasks that compare the preparations of the views on a sample of the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views import RowSource
+from mscam_dask.errors import DataError
+from mscam_dask.model.parameters import Preparation
+from mscam_dask.solvers.preparation import (
+    Choice,
+    agreed_preparations,
+    anchor_neighbors,
+    usual_preparation,
+)
+from mscam_dask.solvers.view_basis import FactoredView, ViewShape, factor_view, row_blocks
+
+__all__ = ["choose", "sampled_neighbors"]
+
+Neighbors = dict[int, NDArray[np.int64]]
+"""Neighbour lists (m, k) by position of the preparation."""
+
+
+def sampled_neighbors(
+    source: RowSource,
+    options: tuple[Preparation, ...],
+    sample: NDArray[np.int64],
+    n_neighbors: int,
+) -> Neighbors:
+    """Nearest neighbours within a sample of the rows, for each preparation of one view.
+
+    A preparation that makes all rows equal is left out, unless they all do; the scaling makes
+    no difference to distance and kernel views, so that it is tried once.
+    """
+    rows = _sampled_rows(source, sample)
+    shape = ViewShape(len(rows), rows.shape[1], source.metric)
+    found: Neighbors = {}
+    refusal: DataError | None = None
+    factored: dict[str, FactoredView | None] = {}
+    seen: set[tuple[str, float]] = set()
+    for position, option in enumerate(options):
+        scale = option.scale if source.metric == "features" else options[0].scale
+        if (scale, option.alpha) in seen:
+            continue
+        seen.add((scale, option.alpha))
+        if scale not in factored:
+            try:
+                factored[scale] = factor_view(
+                    lambda start, stop: rows[start:stop], shape, scale=scale, name=source.name
+                )
+            except DataError as error:
+                factored[scale], refusal = None, error
+        view = factored[scale]
+        if view is not None:
+            found[position] = anchor_neighbors(view, option.alpha, n_neighbors)
+    if not found and refusal is not None:
+        raise refusal
+    return found
+
+
+def choose(
+    found: list[Neighbors], shapes: list[ViewShape], options: tuple[Preparation, ...]
+) -> tuple[Choice, ...]:
+    """The preparation of each view; see `agreed_preparations`."""
+    positions = [sorted(view) for view in found]
+    usual = [
+        usual_preparation(shape, [options[position] for position in tried])
+        for shape, tried in zip(shapes, positions, strict=True)
+    ]
+    lists = [
+        [view[position] for position in tried] for view, tried in zip(found, positions, strict=True)
+    ]
+    return tuple(
+        Choice(tried[choice.index], choice.agreement, choice.ahead)
+        for choice, tried in zip(agreed_preparations(lists, usual), positions, strict=True)
+    )
+
+
+def _sampled_rows(source: RowSource, sample: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Rows (m, d) of a view, (m, m) of a distance or kernel view."""
+    n, d = source.shape
+    square = source.metric != "features"
+    rows = np.empty((len(sample), len(sample) if square else d))
+    for start, stop in row_blocks(n, d):
+        first, last = np.searchsorted(sample, (start, stop))
+        if first < last:
+            block = source.read(start, stop)[sample[first:last] - start]
+            rows[first:last] = block[:, sample] if square else block
+    return rows
