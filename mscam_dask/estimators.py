@@ -87,6 +87,7 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
     view_names_: tuple[str, ...]
     view_embeddings_: dict[str, NDArray[np.float64]]
     view_contributions_: dict[str, float]
+    view_preparations_: dict[str, Preparation]
     solution_: Solution
     data_findings_: tuple[Any, ...]
 
@@ -139,6 +140,10 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
         self.view_names_ = data.view_names
         self.view_embeddings_ = solution.view_embeddings
         self.view_contributions_ = solution.view_contributions
+        self.view_preparations_ = {
+            name: solution.parameters.preparation(index)
+            for index, name in enumerate(data.view_names)
+        }
         self.data_findings_ = tuple(report.findings)
         self._training = data
         return self
@@ -454,9 +459,11 @@ class MSCAM(_ConsensusClustering):
         Scaling of feature views before they are centred: columns to variance 1, rows to length
         1, columns to [0, 1], or as they are. None: chosen.
     selection : {"auto"} or None, default="auto"
-        How `scale`, `alpha` and `n_neighbors` are chosen where they are None. "auto": a few
-        settings are started and the one whose clusters the views' own neighbour graphs know
-        most about is taken, without labels. None: "standard", 1 and 9, as in the paper.
+        How `scale`, `alpha` and `n_neighbors` are chosen where they are None. "auto": view by
+        view, the scaling and α whose nearest neighbours the other views confirm, and 20
+        neighbours; with one view a few settings are started and the one whose clusters its
+        neighbour graphs know most about is taken. No labels. None: "standard", 1 and 9, as in
+        the paper.
     metric : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         What the numbers of a view are; one for all, by view name, or in order.
     view_sizes : sequence of int, optional
@@ -512,6 +519,8 @@ class MSCAM(_ConsensusClustering):
         F_v given the final graph.
     view_contributions_ : dict of str to float
         Each view's share in the score, summing to 1.
+    view_preparations_ : dict of str to Preparation
+        Scaling and α of each view.
     history_ : xarray.Dataset
         Over (outer_iteration, view).
     data_findings_ : tuple

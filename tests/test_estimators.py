@@ -444,7 +444,7 @@ def test_a_view_whose_rows_have_one_direction_does_not_stop_the_choice_of_scalin
     (plain,), labels = gaussian_views(13, n_samples=60, spread=3.0, dims=(5,))
     model = MSCAM(3, n_jobs=1).fit({"age": 30.0 + 10.0 * labels[:, None], "rest": plain})
     assert adjusted_rand_score(labels, model.labels_) == 1.0
-    assert {setting.scale for setting in model.solution_.settings} == {"standard"}
+    assert model.view_preparations_["age"].scale == "standard"
     with pytest.raises(DataError, match=r"'age'.*scale='unit'"):
         quick(scale="unit").fit({"age": 30.0 + 10.0 * labels[:, None], "rest": plain})
 

@@ -102,7 +102,8 @@ def sweep_fits(
         return
     with executor:
         recording = _Recording(executor)
-        lay_foundation(data, tuple(scales), recording, exact_samples=settings[0].exact_samples)
+        scalings = [settings[0].scales(len(data.views))]
+        lay_foundation(data, scalings, recording, exact_samples=settings[0].exact_samples)
         keys, handles = list(recording.handles), list(recording.handles.values())
         fits = [
             executor.submit(_fit, data, parameters, keys, handles, key=f"sweep_fit/{index}")

@@ -97,17 +97,19 @@ def agreed_preparations(
     -----
     In the first round a view is compared with the mean over the preparations of every other
     view, then with those chosen in the round before, until nothing changes. The result does not
-    depend on the order of the views. O(V² k n) per round.
+    depend on the order of the views. O(V k n) entries of the summed graph are searched for each
+    of V views and its preparations.
     """
     n = neighbors[0][0].shape[0]
     graphs = [[neighbor_counts(lists, n) for lists in view] for view in neighbors]
-    references = [_mean(view) for view in graphs]
+    references = [_sum(view) / len(view) for view in graphs]
     chosen: list[int] | None = None
     choices: tuple[Choice, ...] = ()
     for _ in range(_MOST_ROUNDS):
+        total = _sum(references)
         choices = tuple(
-            _choose(view, _mean(references[:index] + references[index + 1 :]), usual[index])
-            for index, view in enumerate(neighbors)
+            _choose(view, (total - own) / (len(references) - 1), kept)
+            for view, own, kept in zip(neighbors, references, usual, strict=True)
         )
         if [choice.index for choice in choices] == chosen:
             break
@@ -116,11 +118,13 @@ def agreed_preparations(
     return choices
 
 
-def _mean(graphs: Sequence[csr_array[np.float64]]) -> csr_array[np.float64]:
-    total = graphs[0]
-    for graph in graphs[1:]:
-        total = total + graph
-    return total / len(graphs)
+def _sum(graphs: Sequence[csr_array[np.float64]]) -> csr_array[np.float64]:
+    """By a tree: a sum of many views would be copied once for each of them."""
+    level = list(graphs)
+    while len(level) > 1:
+        pairs = [first + second for first, second in zip(level[::2], level[1::2], strict=False)]
+        level = pairs + level[len(level) - len(level) % 2 :]
+    return level[0]
 
 
 def _choose(

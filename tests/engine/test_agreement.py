@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.engine.agreement import agree, with_preparations
+from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.errors import DataError
+from mscam_dask.model.parameters import Parameters, Preparation
+from mscam_dask.model.records import PreparationRecord
+
+OPTIONS = tuple(
+    Preparation(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0)
+)
+
+
+def spoilt_by_units(n: int = 240) -> dict[str, NDArray[np.float64]]:
+    """Two clean views, and one with a column of another unit that says nothing."""
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((n, 12))
+    views = {name: points + 0.1 * rng.standard_normal(points.shape) for name in ("a", "b", "c")}
+    views["c"] = np.hstack([views["c"], 1e3 * rng.standard_normal((n, 1))])
+    return views
+
+
+def test_a_column_of_another_unit_makes_the_columns_be_standardised() -> None:
+    data = as_multi_view(spoilt_by_units())
+    with SerialExecutor() as executor:
+        records = {r.view: r for r in agree(data, OPTIONS, 0, executor)}
+    assert records["c"].scale == "standard"
+    assert records["c"].ahead > 4.0
+    assert all(record.agreement > 0.2 for record in records.values())
+
+
+def test_executors_and_repetition_choose_alike() -> None:
+    data = as_multi_view(spoilt_by_units())
+    with SerialExecutor() as executor:
+        first = agree(data, OPTIONS, 0, executor)
+    with ThreadExecutor(2) as executor:
+        assert agree(data, OPTIONS, 0, executor) == first
+
+
+def test_a_sample_of_the_rows_decides_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mscam_dask.engine.agreement._SAMPLE", 150)
+    data = as_multi_view(spoilt_by_units(600))
+    with SerialExecutor() as executor:
+        records = agree(data, OPTIONS, 3, executor)
+        assert agree(data, OPTIONS, 3, executor) == records
+    assert records[2].scale == "standard"
+
+
+def test_distance_views_differ_in_alpha_alone() -> None:
+    rows = spoilt_by_units(60)["a"]
+    distances = np.sqrt(np.sum((rows[:, None] - rows[None]) ** 2, axis=2))
+    data = as_multi_view({"d": distances, "a": rows}, metric={"d": "distance"})
+    with SerialExecutor() as executor:
+        records = agree(data, OPTIONS, 0, executor)
+    assert records[0].scale == OPTIONS[0].scale
+
+
+def test_a_scaling_that_makes_all_rows_equal_is_not_taken() -> None:
+    rng = np.random.default_rng(1)
+    data = as_multi_view({"age": 1.0 + rng.random((50, 1)), "rest": rng.random((50, 4))})
+    with SerialExecutor() as executor:
+        records = agree(data, OPTIONS, 0, executor)
+        assert records[0].scale == "standard"
+        with pytest.raises(DataError, match=r"'age'.*scale='unit'"):
+            agree(data, OPTIONS[:2], 0, executor)
+
+
+def test_candidates_that_become_equal_are_kept_once() -> None:
+    records = [
+        PreparationRecord(view=name, scale="unit", alpha=1.0, agreement=0.1, ahead=0.0)
+        for name in ("a", "b")
+    ]
+    first = Parameters(n_clusters=2)
+    assert with_preparations([first, first], records) == (
+        Parameters(n_clusters=2, preparations=(Preparation("unit", 1.0),) * 2),
+    )

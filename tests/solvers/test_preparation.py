@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mscam_dask.kernels.neighbors import nearest_neighbors
+from mscam_dask.model.parameters import Preparation
+from mscam_dask.solvers.preparation import (
+    agreed_preparations,
+    anchor_neighbors,
+    usual_preparation,
+)
+from mscam_dask.solvers.view_basis import ViewShape, factor_view, prepare_view
+
+OPTIONS = [
+    Preparation(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0, 0.1)
+]
+
+
+def lists_of(rows: NDArray[np.float64], k: int = 6) -> NDArray[np.int64]:
+    return nearest_neighbors(rows, k)[0]
+
+
+def views_with_one_spoilt(n: int = 300) -> tuple[list[list[NDArray[np.int64]]], list[int]]:
+    """Three views of the same points; of each, lists of its neighbours and of spoilt ones."""
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((n, 2))
+    good = [lists_of(points + 0.05 * rng.standard_normal((n, 2))) for _ in range(3)]
+    bad = [lists_of(rng.standard_normal((n, 2))) for _ in range(3)]
+    return [[bad[0], good[0]], [good[1], bad[1]], [bad[2], good[2]]], [1, 0, 1]
+
+
+def test_neighbors_that_the_other_views_confirm_are_taken() -> None:
+    lists, expected = views_with_one_spoilt()
+    for usual in ([0, 0, 0], [1, 1, 1]):
+        choices = agreed_preparations(lists, usual)
+        assert [choice.index for choice in choices] == expected
+        for choice, kept in zip(choices, usual, strict=True):
+            assert (choice.ahead == 0.0) == (choice.index == kept)
+            assert 0.3 < choice.agreement < 1.0
+
+
+def test_the_choice_does_not_depend_on_the_order_of_the_views() -> None:
+    lists, expected = views_with_one_spoilt()
+    order = [2, 0, 1]
+    choices = agreed_preparations([lists[i] for i in order], [0, 0, 0])
+    assert [choice.index for choice in choices] == [expected[i] for i in order]
+
+
+@pytest.mark.parametrize("usual", [0, 1])
+def test_within_noise_the_usual_preparation_stays(usual: int) -> None:
+    rng = np.random.default_rng(1)
+    random = [[lists_of(rng.standard_normal((200, 3))) for _ in range(2)] for _ in range(3)]
+    choices = agreed_preparations(random, [usual] * 3)
+    assert [choice.index for choice in choices] == [usual] * 3
+    assert [choice.ahead for choice in choices] == [0.0] * 3
+
+
+def test_complete_neighborhoods_leave_the_usual_preparation() -> None:
+    everyone = np.array([[1, 2], [0, 2], [0, 1]])
+    choices = agreed_preparations([[everyone, everyone], [everyone]], [1, 0])
+    assert [choice.index for choice in choices] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("n_features", "expected"), [(2, "standard"), (9, "standard"), (10, "unit"), (500, "unit")]
+)
+def test_usual_scaling_by_number_of_columns(n_features: int, expected: str) -> None:
+    shape = ViewShape(100, n_features, "features")
+    assert OPTIONS[usual_preparation(shape, OPTIONS)] == Preparation(expected, 10.0)  # type: ignore[arg-type]
+
+
+def test_usual_scaling_where_the_preferred_one_is_not_to_be_had() -> None:
+    shape = ViewShape(100, 2, "features")
+    only_unit = [Preparation("unit", 1.0), Preparation("unit", 10.0)]
+    assert usual_preparation(shape, only_unit) == 1
+
+
+def test_anchor_neighbors_are_those_of_the_anchor_space() -> None:
+    rows = np.random.default_rng(2).standard_normal((40, 7))
+    shape = ViewShape(40, 7, "features")
+    view = factor_view(lambda start, stop: rows[start:stop], shape, scale="standard", name="v")
+    anchors = prepare_view(view, alpha=1.0).anchors()
+    squared = np.sum((anchors[:, None].astype(float) - anchors[None].astype(float)) ** 2, axis=2)
+    np.fill_diagonal(squared, np.inf)
+    expected = np.sort(np.argsort(squared, axis=1)[:, :5], axis=1)
+    np.testing.assert_array_equal(np.sort(anchor_neighbors(view, 1.0, 5), axis=1), expected)
