@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from mscam_dask.model.parameters import Scale
+
 __all__ = [
     "FitEnded",
     "FitFailed",
@@ -58,7 +60,7 @@ class PreparationRecord:
     """
 
     view: str
-    scale: str
+    scale: Scale
     alpha: float
     agreement: float
     ahead: float

@@ -102,13 +102,13 @@ def agreed_preparations(
     """
     n = neighbors[0][0].shape[0]
     graphs = [[neighbor_counts(lists, n) for lists in view] for view in neighbors]
-    references = [_sum(view) / len(view) for view in graphs]
+    references = [_divided(_sum(view), len(view)) for view in graphs]
     chosen: list[int] | None = None
     choices: tuple[Choice, ...] = ()
     for _ in range(_MOST_ROUNDS):
         total = _sum(references)
         choices = tuple(
-            _choose(view, (total - own) / (len(references) - 1), kept)
+            _choose(view, _divided(total - own, len(references) - 1), kept)
             for view, own, kept in zip(neighbors, references, usual, strict=True)
         )
         if [choice.index for choice in choices] == chosen:
@@ -125,6 +125,10 @@ def _sum(graphs: Sequence[csr_array[np.float64]]) -> csr_array[np.float64]:
         pairs = [first + second for first, second in zip(level[::2], level[1::2], strict=False)]
         level = pairs + level[len(level) - len(level) % 2 :]
     return level[0]
+
+
+def _divided(graph: csr_array[np.float64], count: int) -> csr_array[np.float64]:
+    return csr_array((graph.data / count, graph.indices, graph.indptr), shape=graph.shape)
 
 
 def _choose(
