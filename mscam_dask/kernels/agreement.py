@@ -61,6 +61,6 @@ def shared_neighbors(
     """
     n, k = neighbors.shape
     popularity: NDArray[np.float64] = np.asarray(others.sum(axis=0)).ravel() / n
-    given = neighbor_counts(neighbors, n).multiply(others).sum(axis=1)
+    given: NDArray[np.float64] = neighbor_counts(neighbors, n).multiply(others).sum(axis=1)
     expected = popularity[neighbors].sum(axis=1)
     return np.asarray((np.asarray(given).ravel() - expected) / k, dtype=np.float64)
