@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,7 @@ from mscam_dask.errors import (
     DataTypeError,
     MscamError,
 )
+from mscam_dask.model.candidates import Fixed, preparation_options, settings_to_try
 from mscam_dask.model.parameters import Model, Parameters, Preparation, Scale
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
@@ -47,29 +48,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MSCAM", "MSCAN"]
 
-_Value = TypeVar("_Value")
-
 _SOLVERS = ("reduced", "paper")
-
-# Among these selection="auto" chooses each view's scaling and α: docs/decisions/0014.
-_PREPARATIONS = tuple(
-    Preparation(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0, 0.1)
-)
-
-# k then.
-_NEIGHBORS = 20
-
-# What selection="auto" tries with one view, in order (ties go to the earlier).
-_SETTINGS: tuple[dict[str, Any], ...] = (
-    {"scale": "unit", "alpha": 10.0, "n_neighbors": 20},
-    {"scale": "standard", "alpha": 10.0, "n_neighbors": 20},
-    {"scale": "standard", "alpha": 1.0, "n_neighbors": 9},
-)
 
 # Coordinates of new samples, in units of the training samples' spread, whose squares are numbers.
 _FARTHEST = 1e150
-
-_FIXED: tuple[dict[str, Any], ...] = ({"scale": "standard", "alpha": 1.0, "n_neighbors": 9},)
 
 
 class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
@@ -163,41 +145,32 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
             raise ConfigurationError(
                 f"selection={self.selection!r} is not usable: allowed is 'auto' or None."
             )
-        tried: tuple[dict[str, Any], ...] = _FIXED
-        if self.selection == "auto" and self.solver == "reduced":
-            options = self._options(data)
-            tried = _SETTINGS
-            if options:
-                scale, alpha = options[0].scale, options[0].alpha
-                tried = ({"scale": scale, "alpha": alpha, "n_neighbors": _NEIGHBORS},)
-        fixed = {
-            name: getattr(self, name)
-            for name in ("scale", "alpha", "n_neighbors")
-            if getattr(self, name) is not None
-        }
-        if all(source.metric != "features" for source in data.views):
-            fixed["scale"] = tried[0]["scale"]  # scalings concern feature views alone
-        seed = self._seed()
-        settings: list[dict[str, Any]] = []
-        for setting in tried:
-            fitting = min(setting["n_neighbors"], max(1, data.n_samples - 1))
-            limited = {**setting, "n_neighbors": fitting, **fixed}
-            if limited not in settings:
-                settings.append(limited)
-        return tuple(self._parameters({**setting, "seed": seed}) for setting in settings)
+        fixed = self._fixed()
+        settings = settings_to_try(
+            fixed,
+            self._options(data),
+            any_features=_any_features(data),
+            choose=self.selection == "auto" and self.solver == "reduced",
+        )
+        common: dict[str, Any] = {"seed": self._seed()}
+        if fixed.by_view:
+            common["preparations"] = fixed.preparations(data.view_names)
+        if self.n_neighbors is None:  # what was chosen fits the data; what was asked for is checked
+            most = max(1, data.n_samples - 1)
+            settings = tuple(
+                {**setting, "n_neighbors": min(setting["n_neighbors"], most)}
+                for setting in settings
+            )
+        return tuple(dict.fromkeys(self._parameters({**one, **common}) for one in settings))
+
+    def _fixed(self) -> Fixed:
+        return Fixed(self.scale, self.alpha, self.n_neighbors)
 
     def _options(self, data: MultiViewData) -> tuple[Preparation, ...]:
         """Preparations among which one is chosen for each view; none where there is no choice."""
         if self.selection is None or self.solver != "reduced" or len(data.views) < 2:
             return ()
-        scales = _distinct(option.scale for option in _PREPARATIONS)
-        if self.scale is not None or all(source.metric != "features" for source in data.views):
-            scales = (self.scale or scales[0],)
-        alphas = _distinct(option.alpha for option in _PREPARATIONS)
-        if self.alpha is not None:
-            alphas = (self.alpha,)
-        options = tuple(Preparation(scale, alpha) for scale in scales for alpha in alphas)
-        return options if len(options) > 1 else ()
+        return preparation_options(self._fixed(), any_features=_any_features(data))
 
     def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
         observers, run_id = self._observers(data, candidates[0].n_clusters)
@@ -416,8 +389,8 @@ def _warn_of_spectra(solution: Solution) -> None:
         )
 
 
-def _distinct(values: Iterable[_Value]) -> tuple[_Value, ...]:
-    return tuple(dict.fromkeys(values))
+def _any_features(data: MultiViewData) -> bool:
+    return any(source.metric == "features" for source in data.views)
 
 
 def _is_plain_table(X: Any) -> bool:
@@ -444,9 +417,9 @@ class MSCAM(_ConsensusClustering):
     ----------
     n_clusters : int, default=8
         Number of clusters c.
-    alpha : float, optional
-        Ridge of the self-representation, in units of a view's mean squared singular value.
-        None: chosen.
+    alpha : float or mapping, optional
+        Ridge of the self-representation, in units of a view's mean squared singular value; of
+        all views, or by view name (`scale` then too). None: chosen.
     graph_weight : float, default=0.1
         First weight λ of the graph; it grows along the path.
     n_neighbors : int, optional
@@ -455,7 +428,7 @@ class MSCAM(_ConsensusClustering):
         Weight of the data distances beside the learned metric (M = floor·I + PPᵀ).
     metric_ridge : float, default=1.0
         Ridge on the metric factor P.
-    scale : {"standard", "unit", "minmax", "none"}, optional
+    scale : {"standard", "unit", "minmax", "none"} or mapping, optional
         Scaling of feature views before they are centred: columns to variance 1, rows to length
         1, columns to [0, 1], or as they are. None: chosen.
     selection : {"auto"} or None, default="auto"
@@ -548,12 +521,12 @@ class MSCAM(_ConsensusClustering):
         self,
         n_clusters: int = 8,
         *,
-        alpha: float | None = None,
+        alpha: float | Mapping[str, float] | None = None,
         graph_weight: float = 0.1,
         n_neighbors: int | None = None,
         metric_floor: float = 1.0,
         metric_ridge: float = 1.0,
-        scale: Scale | None = None,
+        scale: Scale | Mapping[str, Scale] | None = None,
         selection: Literal["auto"] | None = "auto",
         metric: str | Mapping[str, str] | Sequence[str] = "features",
         view_sizes: Sequence[int] | None = None,
@@ -631,10 +604,10 @@ view_names_, view_contributions_, history_, data_findings_
         self,
         n_clusters: int = 8,
         *,
-        alpha: float | None = None,
+        alpha: float | Mapping[str, float] | None = None,
         graph_weight: float = 0.1,
         n_neighbors: int | None = None,
-        scale: Scale | None = None,
+        scale: Scale | Mapping[str, Scale] | None = None,
         selection: Literal["auto"] | None = "auto",
         metric: str | Mapping[str, str] | Sequence[str] = "features",
         view_sizes: Sequence[int] | None = None,

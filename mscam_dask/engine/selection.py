@@ -25,7 +25,7 @@ from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
 
-__all__ = ["Start", "choose_setting"]
+__all__ = ["Start", "choose_setting", "setting_record"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,16 +118,23 @@ def _choose_on_sample(
     )
 
 
-def _record(start: Start) -> SettingRecord:
-    parameters = start.parameters
+def setting_record(
+    parameters: Parameters, n_neighbors: int, n_components: int, score: float
+) -> SettingRecord:
+    """What is told of a setting and its first graph."""
     by_view = parameters.preparations is not None
     return SettingRecord(
         scale="by view" if by_view else parameters.scale,
         alpha=None if by_view else parameters.alpha,
-        n_neighbors=start.first.n_neighbors,
-        n_connected_components=start.first.n_components,
-        score=start.best.score,
+        n_neighbors=n_neighbors,
+        n_connected_components=n_components,
+        score=score,
     )
+
+
+def _record(start: Start) -> SettingRecord:
+    first = start.first
+    return setting_record(start.parameters, first.n_neighbors, first.n_components, start.best.score)
 
 
 def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str) -> Start:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
-from mscam_dask.engine.selection import Start
+from mscam_dask.engine.selection import Start, setting_record
 from mscam_dask.engine.setup import Foundation, first_graph, prepare
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import SelectionEnded, SettingRecord
+from mscam_dask.model.records import SelectionEnded
 
 __all__ = ["UNKNOWN", "warm_start"]
 
@@ -90,13 +90,7 @@ def warm_start(
         scores[index],
         iteration=_BEFORE,
     )
-    setting = SettingRecord(
-        scale=parameters.scale,
-        alpha=parameters.alpha,
-        n_neighbors=first.n_neighbors,
-        n_connected_components=first.n_components,
-        score=best.score,
-    )
+    setting = setting_record(parameters, first.n_neighbors, first.n_components, best.score)
     ended = SelectionEnded(settings=(setting,), chosen=0, seconds=time.perf_counter() - began)
     return Start(parameters, prepared, first, spectrum, best), ended
 

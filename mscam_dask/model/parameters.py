@@ -19,22 +19,6 @@ Scale = Literal["standard", "unit", "minmax", "none"]
 Model = Literal["mscam", "mscan"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Preparation:
-    """How one view becomes its self-representation.
-
-    Attributes
-    ----------
-    scale : {"standard", "unit", "minmax", "none"}
-        Scaling of a feature view; of no consequence for distance and kernel views.
-    alpha : float
-        α, in units of the view's mean squared singular value.
-    """
-
-    scale: Scale
-    alpha: float
-
-
 def _require(condition: object, name: str, got: object, allowed: str) -> None:
     if not condition:
         raise ConfigurationError(f"{name}={got!r} is not usable: allowed is {allowed}.")
@@ -59,6 +43,28 @@ def _is_real(value: object, *, positive: bool) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return math.isfinite(value) and (value > 0 if positive else value >= 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Preparation:
+    """How one view becomes its self-representation.
+
+    Attributes
+    ----------
+    scale : {"standard", "unit", "minmax", "none"}
+        Scaling of a feature view; of no consequence for distance and kernel views.
+    alpha : float
+        α, in units of the view's mean squared singular value.
+    """
+
+    scale: Scale
+    alpha: float
+
+    def __post_init__(self) -> None:
+        _use_python_numbers(self, ("alpha",))
+        _require(self.scale in get_args(Scale), "scale", self.scale, f"one of {get_args(Scale)}")
+        allowed = "a finite number > 0"
+        _require(_is_real(self.alpha, positive=True), "alpha", self.alpha, allowed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -241,12 +241,15 @@ def _handed_down(record: RunRecord, result: StoredResult, settings: Settings) ->
     """The setting of a run, and the graph weight at which its path should have begun."""
     assert record.fit is not None
     setting = record.fit.setting
-    handed = {
+    handed: dict[str, Any] = {
         "scale": setting.scale,
         "alpha": setting.alpha,
         "n_neighbors": setting.n_neighbors,
         "graph_weight": settings.cluster.parameters["graph_weight"],
     }
+    if setting.views is not None:
+        handed["scale"] = {name: view.scale for name, view in setting.views.items()}
+        handed["alpha"] = {name: view.alpha for name, view in setting.views.items()}
     if len(result.history["graph_weight"]):
         by_score = int(np.argmax(result.history["score"].values))
         index = -1 if result.status == Status.CONTINUATION.name else by_score

@@ -78,12 +78,31 @@ class SourceRecord(Struct, frozen=True, kw_only=True):
     sha256: str | None = None
 
 
+class PreparationEntry(Struct, frozen=True, kw_only=True):
+    """Scaling and α of one view."""
+
+    scale: str
+    alpha: float
+
+
 class SettingEntry(Struct, frozen=True, kw_only=True):
-    """What was asked for or, where nothing was, chosen without labels."""
+    """What was asked for or, where nothing was, chosen without labels.
+
+    Attributes
+    ----------
+    scale
+        "by view" where views differ.
+    alpha
+        None where views differ.
+    n_neighbors
+    views
+        Of each view, its scale and alpha, where views differ; else None.
+    """
 
     scale: str
     alpha: float | None
     n_neighbors: int
+    views: dict[str, PreparationEntry] | None = None
 
 
 class FitRecord(Struct, frozen=True, kw_only=True):

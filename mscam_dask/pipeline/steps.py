@@ -23,7 +23,7 @@ from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
 from mscam_dask.model.solution import Solution
 from mscam_dask.pipeline.drift import DriftRecord
-from mscam_dask.pipeline.record import FitRecord, SettingEntry
+from mscam_dask.pipeline.record import FitRecord, PreparationEntry, SettingEntry
 from mscam_dask.pipeline.settings import ClusterTable
 
 __all__ = [
@@ -169,6 +169,13 @@ def fit_record(solution: Solution, table: ClusterTable) -> FitRecord:
             scale="by view" if by_view else solution.parameters.scale,
             alpha=None if by_view else float(solution.parameters.alpha),
             n_neighbors=int(solution.n_neighbors),
+            views={
+                record.view: PreparationEntry(scale=chosen.scale, alpha=chosen.alpha)
+                for record, chosen in zip(
+                    solution.prepared, solution.parameters.preparations or (), strict=False
+                )
+            }
+            or None,
         ),
         settings_tried=tuple(msgspec.to_builtins(setting) for setting in solution.settings),
         view_contributions={

@@ -1,0 +1,131 @@
+"""What `selection="auto"` chooses from, given what the user has fixed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.model.parameters import Preparation
+
+__all__ = ["Fixed", "preparation_options", "settings_to_try"]
+
+# Among these each view's scaling and α are chosen: docs/decisions/0014.
+_SCALES = ("unit", "standard")
+_ALPHAS = (10.0, 1.0, 0.1)
+
+# k then.
+_NEIGHBORS = 20
+
+# What is tried with one view, in order (ties go to the earlier): docs/decisions/0012.
+_SETTINGS: tuple[dict[str, Any], ...] = (
+    {"scale": "unit", "alpha": 10.0, "n_neighbors": 20},
+    {"scale": "standard", "alpha": 10.0, "n_neighbors": 20},
+    {"scale": "standard", "alpha": 1.0, "n_neighbors": 9},
+)
+
+# As in the paper.
+_NOTHING_CHOSEN: tuple[dict[str, Any], ...] = (
+    {"scale": "standard", "alpha": 1.0, "n_neighbors": 9},
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    """What the user has set; None where a value is to be chosen.
+
+    Attributes
+    ----------
+    scale, alpha : value, or mapping of view name to value
+        Mappings name every view and go together.
+    n_neighbors : int or None
+    """
+
+    scale: Any = None
+    alpha: Any = None
+    n_neighbors: int | None = None
+
+    @property
+    def by_view(self) -> bool:
+        """Whether the views are told apart."""
+        return isinstance(self.scale, Mapping) or isinstance(self.alpha, Mapping)
+
+    def preparations(self, names: Sequence[str]) -> tuple[Preparation, ...]:
+        """One for each view.
+
+        Raises
+        ------
+        ConfigurationError
+            When a view is missing, unknown, or has one of the two only.
+        """
+        for parameter, value in (("scale", self.scale), ("alpha", self.alpha)):
+            if value is None:
+                raise ConfigurationError(
+                    "scale and alpha by view go together: one is a mapping of views and "
+                    f"{parameter} is None. Give both, or neither."
+                )
+            if isinstance(value, Mapping) and set(value) != set(names):
+                raise ConfigurationError(
+                    f"{parameter}={dict(value)!r} does not name the views {list(names)}: allowed "
+                    "is one value for each of them."
+                )
+        return tuple(Preparation(_of(self.scale, name), _of(self.alpha, name)) for name in names)
+
+
+def preparation_options(fixed: Fixed, *, any_features: bool) -> tuple[Preparation, ...]:
+    """Preparations among which one is chosen for each view; none where there is no choice.
+
+    Parameters
+    ----------
+    fixed : Fixed
+    any_features : bool
+        Whether a view has features: scalings concern no other.
+    """
+    if fixed.by_view:
+        return ()
+    scales = _SCALES if any_features else _SCALES[:1]
+    if fixed.scale is not None:
+        scales = (fixed.scale,)
+    alphas = _ALPHAS if fixed.alpha is None else (fixed.alpha,)
+    options = tuple(Preparation(scale, alpha) for scale in scales for alpha in alphas)  # type: ignore[arg-type]
+    return options if len(options) > 1 else ()
+
+
+def settings_to_try(
+    fixed: Fixed, options: Sequence[Preparation], *, any_features: bool, choose: bool
+) -> tuple[dict[str, Any], ...]:
+    """Scale, α and k of each setting to try, in order.
+
+    Parameters
+    ----------
+    fixed : Fixed
+    options : sequence of Preparation
+        Where there are some, scale and α stand for what is chosen later, view by view.
+    any_features : bool
+    choose : bool
+        Whether anything is chosen at all; if not, what is not fixed is as in the paper.
+    """
+    tried = _SETTINGS if choose else _NOTHING_CHOSEN
+    if options:
+        first = options[0]
+        tried = ({"scale": first.scale, "alpha": first.alpha, "n_neighbors": _NEIGHBORS},)
+    given: dict[str, Any] = {}
+    if fixed.by_view:
+        tried = tried[:1]
+    else:
+        given = {name: getattr(fixed, name) for name in ("scale", "alpha")}
+    given["n_neighbors"] = fixed.n_neighbors
+    given = {name: value for name, value in given.items() if value is not None}
+    if not any_features:
+        given["scale"] = tried[0]["scale"]
+    settings: list[dict[str, Any]] = []
+    for setting in tried:
+        limited = {**setting, **given}
+        if limited not in settings:
+            settings.append(limited)
+    return tuple(settings)
+
+
+def _of(value: Any, name: str) -> Any:
+    return value[name] if isinstance(value, Mapping) else value

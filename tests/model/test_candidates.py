@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.model.candidates import Fixed, preparation_options, settings_to_try
+from mscam_dask.model.parameters import Preparation
+
+
+def test_nothing_fixed_leaves_two_scalings_and_three_alphas() -> None:
+    options = preparation_options(Fixed(), any_features=True)
+    assert len(options) == 6
+    assert {option.scale for option in options} == {"unit", "standard"}
+    assert {option.alpha for option in preparation_options(Fixed(), any_features=False)} == {
+        option.alpha for option in options
+    }
+    assert len(preparation_options(Fixed(), any_features=False)) == 3
+
+
+@pytest.mark.parametrize(
+    ("fixed", "expected"),
+    [
+        (Fixed(scale="minmax"), 3),
+        (Fixed(alpha=2.0), 2),
+        (Fixed(scale="unit", alpha=2.0), 0),
+        (Fixed(scale={"a": "unit"}, alpha=2.0), 0),
+    ],
+)
+def test_what_is_fixed_is_not_varied(fixed: Fixed, expected: int) -> None:
+    assert len(preparation_options(fixed, any_features=True)) == expected
+
+
+@pytest.mark.parametrize("fixed", [{}, {"scale": "none"}, {"alpha": 3.0}, {"n_neighbors": 4}])
+@pytest.mark.parametrize("choose", [True, False])
+def test_settings_keep_what_is_fixed(fixed: dict[str, Any], choose: bool) -> None:
+    settings = settings_to_try(Fixed(**fixed), (), any_features=True, choose=choose)
+    assert settings
+    for setting in settings:
+        assert set(setting) == {"scale", "alpha", "n_neighbors"}
+        assert all(setting[name] == value for name, value in fixed.items())
+    assert len({tuple(setting.items()) for setting in settings}) == len(settings)
+
+
+def test_without_choice_the_paper_is_followed() -> None:
+    assert settings_to_try(Fixed(), (), any_features=True, choose=False) == (
+        {"scale": "standard", "alpha": 1.0, "n_neighbors": 9},
+    )
+
+
+def test_preparations_by_view() -> None:
+    fixed = Fixed(scale={"a": "unit", "b": "none"}, alpha=2)
+    assert fixed.preparations(["b", "a"]) == (Preparation("none", 2.0), Preparation("unit", 2.0))
+    assert settings_to_try(fixed, (), any_features=True, choose=True)[0].keys() == {
+        "scale",
+        "alpha",
+        "n_neighbors",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fixed", "message"),
+    [
+        (Fixed(scale={"a": "unit", "b": "unit"}), "alpha is None"),
+        (Fixed(alpha={"a": 1.0, "b": 1.0}), "scale is None"),
+        (Fixed(scale={"a": "unit"}, alpha=1.0), r"scale=.*does not name the views \['a', 'b'\]"),
+        (Fixed(scale={"a": "log", "b": "unit"}, alpha=1.0), "scale='log'"),
+        (Fixed(scale="unit", alpha={"a": 1.0, "b": -1.0}), r"alpha=-1\.0"),
+    ],
+)
+def test_what_does_not_fit_the_views_is_refused(fixed: Fixed, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        fixed.preparations(["a", "b"])
