@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from types import TracebackType
@@ -134,9 +135,12 @@ class TerminalProgress:
             Text(printable(summary)),
             Text("" if seconds is None else f"{seconds:.1f} s", style="dim"),
         )
-        self._console.print(line)
-        for note in notes:
-            self._console.print(Padding(Text(printable(note), style="yellow"), (0, 0, 0, 12)))
+        indent = (0, 0, 0, 12)
+        said = [Padding(Text(printable(note), style="yellow"), indent) for note in notes]
+        # Rich redraws in a thread of its own: half-way through, it would forget how many lines
+        # to take back, and the live part would stay on the screen.
+        with contextlib.nullcontext() if self._live is None else self._live._lock:
+            self._console.print(line, *said, sep="\n")
 
     def _render(self) -> RenderableType:
         from rich.console import Group
