@@ -10,7 +10,7 @@ from mscam_dask.cli.run_file import execution_overrides
 from mscam_dask.cli.terminal import progress_console, relative, results_console, show, table
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.pace import printable
-from mscam_dask.pipeline.document import Override, parse_override
+from mscam_dask.pipeline.document import Override, parse_override, read_document
 from mscam_dask.pipeline.experiments.compare import run_comparison
 from mscam_dask.pipeline.experiments.config import read_experiment
 from mscam_dask.pipeline.experiments.course import Progress, default_output
@@ -43,7 +43,8 @@ def compare_methods(
                 "mscam-dask compare --dataset mine.npz"
             )
         pipeline = _DEFAULT
-    said = list(_options(datasets, methods, runs))
+    is_robustness = pipeline is not None and "robustness" in read_document(pipeline).tables
+    said = _options("robustness" if is_robustness else "compare", datasets, methods, runs)
     overrides = [override for override, _ in said]
     overrides += [parse_override(text) for text in assignments]
     overrides += execution_overrides(execution)
@@ -88,9 +89,9 @@ def sweep_parameters(
 
 
 def _options(
-    datasets: tuple[str, ...], methods: tuple[str, ...], runs: int | None
+    name: str, datasets: tuple[str, ...], methods: tuple[str, ...], runs: int | None
 ) -> list[tuple[Override, list[str]]]:
-    """Overrides of the options of compare, with the words they were given in."""
+    """Overrides of a table by the options of compare, with the words they were given in."""
     said = []
     for key, option, values in (
         ("datasets", "--dataset", datasets),
@@ -98,10 +99,10 @@ def _options(
     ):
         if values:
             words = [word for value in values for word in (option, value)]
-            said.append((Override(("compare", key), list(values), shlex.join(words)), words))
+            said.append((Override((name, key), list(values), shlex.join(words)), words))
     if runs is not None:
         words = ["--runs", str(runs)]
-        said.append((Override(("compare", "runs"), runs, shlex.join(words)), words))
+        said.append((Override((name, "runs"), runs, shlex.join(words)), words))
     return said
 
 

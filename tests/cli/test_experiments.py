@@ -33,6 +33,18 @@ def test_compare_on_ones_own_data_and_again(here: Path, call: Call) -> None:
     assert "knn-sc" not in again.stderr
 
 
+def test_options_go_to_the_table_that_the_file_has(here: Path, call: Call) -> None:
+    Path("r.toml").write_text("[robustness]\nn_samples = 40\ncorrupted = [0.0]\n")
+    result = call(
+        "compare", "r.toml", "--method", "knn-sc", "--runs", "1", "--in-process", "-o", "o"
+    )
+    assert result.exit_code == 0, result.output
+    assert "1 fits. Results: o" in result.stdout
+    refused = call("compare", "r.toml", "--dataset", "tiny.npz")
+    assert refused.exit_code == 2
+    assert "[robustness] has no key 'datasets'" in refused.stderr
+
+
 def test_without_anything_there_has_to_be_the_papers_pipeline(here: Path, call: Call) -> None:
     result = call("compare")
     assert result.exit_code == 2

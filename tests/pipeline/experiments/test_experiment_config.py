@@ -11,8 +11,11 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.document import parse_override
 from mscam_dask.pipeline.experiments.config import read_experiment
 from mscam_dask.pipeline.experiments.methods import METHODS
+from mscam_dask.pipeline.experiments.paper import ROBUSTNESS, TABLES
 from mscam_dask.pipeline.experiments.settings import CompareTable, RobustnessTable, SweepTable
 from tests.pipeline.experiments.conftest import Write
+
+PIPELINES = Path(__file__).parents[3] / "pipelines"
 
 
 def test_defaults(write: Write) -> None:
@@ -53,6 +56,26 @@ def test_kinds(write: Write) -> None:
     assert robustness.table.methods == ("mlan", "mscan", "mscam")
     sweep = read_experiment(write("[sweep]\ndatasets = ['tiny.npz']"), command="sweep")
     assert isinstance(sweep.table, SweepTable)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("comparison", "compare"), ("robustness", "compare"), ("sensitivity", "sweep")],
+)
+def test_the_papers_pipelines_are_usable(
+    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, command: str
+) -> None:
+    for data in ("handwritten", "flowers17", "caltech101_nus31", "cifar10_nus_3100"):
+        (here / f"{data}.npz").touch()
+    monkeypatch.setenv("MSCAM_DATA", str(here))
+    settings = read_experiment(PIPELINES / f"{name}.toml", command=command)
+    assert settings.kind == name
+    if isinstance(settings.table, RobustnessTable):
+        assert settings.table == RobustnessTable()
+
+
+def test_the_paper_reports_on_methods_that_there_are() -> None:
+    assert {method for _, method in TABLES} | set(ROBUSTNESS) <= set(METHODS)
 
 
 def test_without_a_file(here: Path) -> None:
