@@ -34,7 +34,7 @@ NEUTRAL_NEIGHBORS = 9
 
 
 # Samples of large data on which settings are tried and partitions judged.
-SAMPLE = 6000
+SAMPLE = 4000
 
 # Directions of a view of large data that are kept: see docs/decisions/0038.
 LARGE_RANK = 64
@@ -141,7 +141,7 @@ def lay_foundation(
     a seeded sample of them.
     """
     if exact_samples is not None and data.n_samples > exact_samples:
-        sample = _foundation(_sample(data, executor), scales, executor)
+        sample = _foundation(_sample(data, executor), scales, executor, max_rank=LARGE_RANK)
         return dataclasses.replace(
             sample,
             n_samples=data.n_samples,
@@ -164,7 +164,11 @@ def _sample(data: MultiViewData, executor: Executor) -> MultiViewData:
 
 
 def _foundation(
-    data: MultiViewData, scales: Sequence[tuple[Scale, ...]], executor: Executor
+    data: MultiViewData,
+    scales: Sequence[tuple[Scale, ...]],
+    executor: Executor,
+    *,
+    max_rank: int | None = None,
 ) -> Foundation:
     names = data.view_names
     single: dict[tuple[int, Scale], Handle] = {}
@@ -177,7 +181,11 @@ def _foundation(
                     index, scale = view
                     source = data.views[index]
                     single[view] = executor.submit(
-                        view_tasks.factor, source, scale, key=f"factor/{scale}/{source.name}"
+                        view_tasks.factor,
+                        source,
+                        scale,
+                        max_rank,
+                        key=f"factor/{scale}/{source.name}",
                     )
             factored[by_view] = tuple(single[view] for view in enumerate(by_view))
     k = min(NEUTRAL_NEIGHBORS, data.n_samples - 1)

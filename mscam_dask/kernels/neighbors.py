@@ -12,7 +12,7 @@ from mscam_dask.kernels.simplex import adaptive_neighbor_weights
 
 __all__ = ["nearest_candidates", "nearest_neighbors", "select_neighbors"]
 
-# Neighbours asked for beyond K + self, so that rounding and ties at the boundary can
+# Neighbours asked for beyond K + K/4 + self, so that rounding and ties at the boundary can
 # be seen; rows where they still decide are searched again without approximation.
 _PADDING = 8
 
@@ -75,7 +75,7 @@ def nearest_neighbors(
     Notes
     -----
     Matrix products in float32, block of rows by block of rows (2 m n r flops), propose
-    K + 1 + 8 neighbours; their distances are recomputed by exact differences. A row for
+    K + K/4 + 9 neighbours; their distances are recomputed by exact differences. A row for
     which the error bound of the product cannot exclude a sample beyond them (ties,
     duplicates) is searched again over all samples in float64. Squared distances that differ
     by less than 1e-9 of themselves count as tied there; where the bound is coarser than that,
@@ -87,7 +87,7 @@ def nearest_neighbors(
     _check_search(points, n_candidates, row_start, stop)
     if row_start == stop:
         return np.empty((0, n_candidates), dtype=np.int64), np.empty((0, n_candidates))
-    n_asked = min(n, n_candidates + 1 + _PADDING)
+    n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
     found, reach = _propose(points, n_asked, row_start, stop)
     own = np.arange(row_start, stop, dtype=np.int64)
     result, distances = _nearest_of(points, own, found, n_candidates)

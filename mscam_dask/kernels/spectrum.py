@@ -79,7 +79,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
         sqrt(degree) for the normalised Laplacian.
     n_accurate : int, optional
         So many pairs must meet the tolerance, by default all; the others are the best found
-        beside them.
+        beside them. A warm start that meets it is then taken as it is.
     relative_tolerance : float
         Asked for: residual <= relative_tolerance * (upper bound of the largest eigenvalue).
     max_iterations : int
@@ -241,6 +241,7 @@ def _filtered_block(
         bound=goal.bound,
         target=goal.target,
         max_rounds=goal.max_rounds,
+        trusted=warm_start is not None and goal.n_accurate < n_rest,
     )
     vectors = np.empty_like(block.vectors)
     vectors[order] = block.vectors

@@ -56,12 +56,14 @@ def test_most_true_neighbours_are_found_and_all_distances_are_right() -> None:
         for sample, row in zip(samples, indices, strict=True)
     ]
     assert np.mean(shares) > 0.9
-    assert np.all(squared >= distances[samples] - 1e-9)
+    assert np.all(squared >= distances[samples] - 1e-3)
     assert np.all(np.diff(squared, axis=1) >= 0)
     whole = points.stacked(slice(None))
     for sample, row, found in zip(samples[:50], indices[:50], squared[:50], strict=True):
         assert sample not in row
-        assert_allclose(found, np.sum((whole[row] - whole[sample]) ** 2, axis=1), rtol=1e-4)
+        assert_allclose(
+            found, np.sum((whole[row] - whole[sample]) ** 2, axis=1), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_parts_of_the_cells_give_the_bits_of_the_whole() -> None:
@@ -86,7 +88,7 @@ def test_duplicates_do_not_swell_a_cell() -> None:
     _, indices, squared = neighbors_in_cells(coordinates, cells, 5, first=0, last=len(cells))
     assert np.all(indices >= 0)
     samples = cells.order
-    assert_array_equal(squared[samples < 900], 0.0)
+    assert_allclose(squared[samples < 900], 0.0, atol=1e-5)
 
 
 def test_a_pool_smaller_than_what_is_asked_for_says_so() -> None:

@@ -1,0 +1,81 @@
+"""A store larger than a worker, on worker processes: ``python -m tests.benchmarks.from_store``.
+
+Writes n samples of three views to a Zarr store, clusters it on a local cluster and prints seconds,
+components, accuracy and the peak resident set of the driver and of each worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client, LocalCluster
+
+from mscam_dask import MSCAM
+from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.metrics import score_partition
+from tests.benchmarks.growth import DIMS
+from tests.benchmarks.measured import subspace_views
+
+
+def peak_bytes() -> int:
+    """Largest resident set of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main(arguments: Sequence[str] | None = None) -> MSCAM:
+    """Write the store (unless it is there), fit, print; the fitted model is returned."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=1_000_000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--memory", default="8GiB", help="limit of a worker")
+    parser.add_argument("--store", type=Path, help="kept; made when missing, with its labels")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as scratch:
+        store = options.store or Path(scratch) / "data.zarr"
+        truth = store.with_suffix(".labels.npy")
+        if not store.exists():
+            views, labels = subspace_views(options.samples, DIMS)
+            write_store(as_multi_view(views), store)
+            np.save(truth, labels)
+            del views
+        return _fit(store, np.load(truth), options.workers, options.memory)
+
+
+def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
+    write = sys.stdout.write
+
+    def tell(event: object) -> None:
+        write(f"{time.perf_counter() - started:8.1f} s  {type(event).__name__}\n")
+        sys.stdout.flush()
+
+    cluster = LocalCluster(  # type: ignore[no-untyped-call]
+        n_workers=n_workers, threads_per_worker=1, memory_limit=memory, dashboard_address=None
+    )
+    with cluster, Client(cluster) as client:  # type: ignore[no-untyped-call]
+        before = peak_bytes()
+        started = time.perf_counter()
+        model = MSCAM(10, client=client, callbacks=[tell]).fit(str(store))
+        seconds = time.perf_counter() - started
+        workers = client.run(peak_bytes)
+    accuracy = score_partition(labels, model.labels_).accuracy
+    write(
+        f"n = {len(labels)}: {seconds:.0f} s, {model.n_connected_components_} components, "
+        f"ACC {accuracy:.4f}; driver {peak_bytes() / 2**30:.2f} GiB "
+        f"({before / 2**30:.2f} before), workers "
+        + ", ".join(f"{used / 2**30:.2f} GiB" for used in workers.values())
+        + "\n"
+    )
+    return model
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""One clustering in a process of its own: seconds, CPU seconds, peak memory, quality.
+
+Run by the other scripts here; a process that has done something else would show its memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Measured", "exponent", "measure", "subspace_views"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What one run took.
+
+    Attributes
+    ----------
+    method : str
+    n_samples, n_views : int
+    seconds, cpu_seconds : float
+        Of the fit, without making the data; CPU of all threads.
+    peak_bytes : int
+        Largest resident set of the process, data included.
+    data_bytes : int
+        Resident before the fit.
+    components : int
+        Connected components of the graph; 0 where the method has none.
+    accuracy : float
+    """
+
+    method: str
+    n_samples: int
+    n_views: int
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    data_bytes: int
+    components: int
+    accuracy: float
+
+
+def subspace_views(
+    n_samples: int, dims: Sequence[int], *, n_clusters: int = 10, seed: int = 0
+) -> tuple[list[NDArray[np.float32]], NDArray[np.int64]]:
+    """Each cluster a five-dimensional affine subspace of every view, with noise of 0.3."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, n_clusters, n_samples)
+    views = []
+    for d in dims:
+        directions = rng.standard_normal((n_clusters, 5, d)) / np.sqrt(5)
+        offsets = 0.5 * rng.standard_normal((n_clusters, d))
+        view = np.empty((n_samples, d), dtype=np.float32)
+        for cluster in range(n_clusters):
+            rows = np.flatnonzero(labels == cluster)
+            inside = rng.standard_normal((len(rows), 5)) @ directions[cluster]
+            view[rows] = inside + offsets[cluster] + 0.3 * rng.standard_normal((len(rows), d))
+        views.append(view)
+    return views, labels
+
+
+def measure(method: str, n_samples: int, dims: Sequence[int], n_jobs: int = 1) -> Measured:
+    """Run `method` ("MSCAM" or the name of a baseline) on `subspace_views` in a new process."""
+    task = json.dumps([method, n_samples, list(dims), n_jobs])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.measured", task],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return Measured(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def exponent(small: Measured, large: Measured, attribute: str) -> float:
+    """Growth of an attribute between two sizes, as a power of n."""
+    ratio = getattr(large, attribute) / getattr(small, attribute)
+    return float(np.log(ratio) / np.log(large.n_samples / small.n_samples))
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _run(method: str, n_samples: int, dims: Sequence[int], n_jobs: int) -> Measured:
+    from mscam_dask import MSCAM
+    from mscam_dask.baselines.registry import method as baseline
+    from mscam_dask.metrics import score_partition
+
+    views, labels = subspace_views(n_samples, dims)
+    if method == "MSCAM":
+        model: Any = MSCAM(10, n_jobs=n_jobs)
+    else:
+        model = baseline(method).make(10, 0, {})
+    data_bytes = _peak_bytes()
+    started, cpu = time.perf_counter(), _cpu_seconds()
+    model.fit(views)
+    return Measured(
+        method=method,
+        n_samples=n_samples,
+        n_views=len(dims),
+        seconds=time.perf_counter() - started,
+        cpu_seconds=_cpu_seconds() - cpu,
+        peak_bytes=_peak_bytes(),
+        data_bytes=data_bytes,
+        components=int(getattr(model, "n_connected_components_", 0)),
+        accuracy=float(score_partition(labels, model.labels_).accuracy),
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(dataclasses.asdict(_run(*json.loads(sys.argv[1])))) + "\n")

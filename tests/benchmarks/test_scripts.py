@@ -1,0 +1,35 @@
+"""The benchmark scripts run: small sizes, so that they cannot rot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks import from_store, growth, many_views
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_growth(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = growth.main(["--quick"])
+    assert set(runs) == {"MSCAM", "smvsc"}
+    assert [run.n_samples for run in runs["MSCAM"]] == [1000, 2000]
+    assert all(run.components == 10 for run in runs["MSCAM"])
+    assert all(run.peak_bytes >= run.data_bytes > 0 for run in runs["MSCAM"])
+    assert "CPU time grows as n^" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_from_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "data.zarr"
+    arguments = ["--samples", "800", "--memory", "2GiB", "--store", str(store)]
+    model = from_store.main([*arguments, "--workers", "1"])
+    assert model.n_connected_components_ == 10
+    assert "10 components" in capsys.readouterr().out
+
+
+def test_many_views(capsys: pytest.CaptureFixture[str]) -> None:
+    assert many_views.main(["--views", "2", "--samples", "150", "--features", "12"]) > 0
+    assert "V = 2" in capsys.readouterr().out
