@@ -99,6 +99,7 @@ def report_html(directory: RunDirectory, base: Path) -> str:
             labels_true=labels_true,
             label_names=label_names,
             files=_links(directory, base),
+            moved=_moved(directory),
             notes=notes,
         )
     )
@@ -127,6 +128,19 @@ def _sample_ids(directory: RunDirectory, record: RunRecord) -> list[str] | None:
             "changed since. Run the pipeline again."
         )
     return names
+
+
+def _moved(directory: RunDirectory) -> list[tuple[str, int, int]]:
+    """Lines of moved.csv; none where the run had none before it."""
+    if not directory.moved.is_file():
+        return []
+    try:
+        with directory.moved.open(encoding="utf-8", newline="") as stream:
+            return [(name, int(old), int(new)) for name, old, new in list(csv.reader(stream))[1:]]
+    except ValueError as error:
+        raise DataError(
+            f"{directory.moved} is damaged ({error}). Delete it, and the report is made without."
+        ) from error
 
 
 def _truth(

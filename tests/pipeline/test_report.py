@@ -90,3 +90,28 @@ def test_a_report_that_fails_does_not_fail_the_run(
     )
     assert outcome.record.state == "finished"
     assert any("the pen is dry. Try again with mscam-dask report" in note for note in notes)
+
+
+def test_samples_that_moved_are_read_from_the_run(directory: RunDirectory) -> None:
+    record = json.loads(directory.record.read_text())
+    sizes = record["fit"]["cluster_sizes"]
+    record["drift"] = {
+        **dict.fromkeys(("n_new", "n_gone", "warm_runs"), 0),
+        "earlier": "tiny-0",
+        "start": "cold",
+        "reason": "of a test",
+        "n_common": 60,
+        "n_moved": 1,
+        "sizes_before": sizes,
+        "sizes_after": sizes,
+        "score_before": None,
+        "score_after": None,
+    }
+    directory.record.write_text(json.dumps(record))
+    directory.moved.write_text("sample,before,after\nleaf-17,0,2\n")
+    page = write_report(directory).read_text(encoding="utf-8")
+    assert "leaf-17" in page
+    assert 'href="moved.csv"' in page
+    directory.moved.write_text("sample,before,after\nleaf-17,0\n")
+    with pytest.raises(DataError, match=r"moved.csv is damaged.*Delete it"):
+        write_report(directory)

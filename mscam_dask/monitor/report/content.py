@@ -51,6 +51,8 @@ class RunContent:
     label_names
         Name of label 0, 1, ..., or None.
     files
+    moved
+        Name, cluster before and cluster now of each sample that changed cluster since the run before.
     notes
         What the reader should know about the report itself.
     """
@@ -62,4 +64,5 @@ class RunContent:
     labels_true: NDArray[np.int64] | None
     label_names: Sequence[str] | None
     files: tuple[FileLink, ...]
+    moved: Sequence[tuple[str, int, int]] = ()
     notes: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from mscam_dask.monitor.report import wording
 from mscam_dask.monitor.report.certainty import Certainty, embedding_certainty
 from mscam_dask.monitor.report.content import RunContent
 from mscam_dask.monitor.report.drawing import DRAW_SEED, Drawing, draw_samples
+from mscam_dask.monitor.report.drift import drift_section
 from mscam_dask.monitor.report.figures import (
     convergence_charts,
     graph_figure,
@@ -95,6 +96,7 @@ def run_page(content: RunContent) -> str:
             "views": views,
             "n_embedded": n_embedded,
             "shares": sorted(result.view_contributions.items(), key=lambda pair: -pair[1]),
+            "drift": drift_section(content.record.get("drift"), content.moved, content.files),
             "bars": bars,
             "bars_cut": bars_cut,
             "charts": convergence_charts(result, content.record["fit"]["n_clusters"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -9,6 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from mscam_dask.monitor.report.content import FileLink
 from mscam_dask.monitor.report.page import run_page
 from tests.monitor.report.made_up import made_up_content
 
@@ -118,3 +120,71 @@ def test_edges(case: str) -> None:
         "many views": "The first 12 of 14 views",
     }
     assert expected[case] in page
+
+
+def drift(**changes: object) -> dict[str, object]:
+    return {
+        "earlier": "nightly-0123456789ab",
+        "start": "warm",
+        "reason": "",
+        "warm_runs": 2,
+        "n_common": 80,
+        "n_new": 10,
+        "n_gone": 3,
+        "n_moved": 2,
+        "sizes_before": [33, 30, 20],
+        "sizes_after": [30, 30, 30],
+        "score_before": 1.0,
+        "score_after": None,
+        **changes,
+    }
+
+
+def page_after(record: dict[str, object] | None, **changes: object) -> str:
+    content = made_up_content(some_labels(90, 3), ids=[f"s{row}" for row in range(90)])
+    moved = (("s4", 0, 2), ("<b>s7</b>", 0, 2))
+    link = FileLink(name="moved.csv", href="a%20b/moved.csv", what="moved")
+    changes = {"moved": moved, "files": (link,), **changes}
+    return run_page(
+        dataclasses.replace(content, record={**content.record, "drift": record}, **changes)  # type: ignore[arg-type]
+    )
+
+
+def section(page: str) -> str:
+    part = page[page.index('id="drift"') : page.index('id="graph"')]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", part))
+
+
+def test_what_changed_since_the_run_before() -> None:
+    page = page_after(drift())
+    assert 'href="a%20b/moved.csv"' in page
+    assert "<b>s7" not in page
+    text = section(page)
+    for part in (
+        "nightly-0123456789ab",
+        "2 runs in a row",
+        "In both runs 80 New 10 Gone 3 Moved 2 (2.5\xa0%)".replace("\xa0", " "),
+        "0 33 30 \u22123 1 30 30 \u00b10 2 20 30 +10",
+        "2 from 0 to 2.",
+        "s4 0 2",
+    ):
+        assert part in text, part
+
+
+def test_a_first_run_has_no_run_before() -> None:
+    assert "Since the run before" not in page_after(None)
+
+
+def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
+    text = section(page_after(drift(start="cold", reason="30 runs in a row were warm")))
+    assert "Started afresh: 30 runs in a row were warm." in text
+    assert "no longer there" in section(page_after(drift(), moved=()))
+    assert "None: moved.csv has no line" in section(page_after(drift(n_moved=0), moved=()))
+    many = tuple((f"s{row}", 0, 1) for row in range(80))
+    text = section(page_after(drift(n_moved=80), moved=many))
+    assert "80 from 0 to 1. The first 40 of 80 are listed." in text
+    assert "s39 0 1" in text
+    assert "s40 0 1" not in text
+    text = section(page_after(drift(sizes_before=[5] * 99, sizes_after=[5] * 98 + [7, 2])))
+    assert "The 60 of 100 clusters that changed most." in text
+    assert "98 5 7 +2 99 \u2013 2 +2" in text or "99 \u2013 2 +2 98 5 7 +2" in text

@@ -1,0 +1,135 @@
+"""What a report says of the run before: sizes of the clusters then and now, samples that moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from mscam_dask.monitor.report.content import FileLink
+from mscam_dask.monitor.report.wording import count, percent, plural
+
+__all__ = ["DriftSection", "MovedSample", "SizeRow", "drift_section"]
+
+_LARGEST_TABLE = 60
+_LISTED_SAMPLES = 40  # as many as are printed
+_LISTED_WAYS = 20
+
+MovedSample = tuple[str, int, int]
+"""A sample's name, its cluster in the run before, and now."""
+
+
+@dataclass(frozen=True)
+class SizeRow:
+    """A cluster's samples in the run before and now; a dash where it was not there."""
+
+    cluster: int
+    before: str
+    after: str
+    change: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftSection:
+    """The section *Since the run before*.
+
+    Attributes
+    ----------
+    earlier
+        Name of that run's directory.
+    how
+        How this run started from it, as a sentence.
+    facts
+        Titles and numbers of the tiles.
+    sizes, sizes_cut
+        Rows of the table, and what was left out; those that changed most come first where it is cut.
+    ways
+        From which cluster to which how many samples moved, most first.
+    moved
+        The first of the samples that moved.
+    n_moved
+        All of them.
+    link
+        To the file with all of them; None when there is none.
+    """
+
+    earlier: str
+    how: str
+    facts: tuple[tuple[str, str], ...]
+    sizes: tuple[SizeRow, ...]
+    sizes_cut: str
+    ways: tuple[tuple[int, int, str], ...]
+    moved: tuple[MovedSample, ...]
+    n_moved: int
+    link: FileLink | None
+
+
+def drift_section(
+    drift: Mapping[str, Any] | None, moved: Sequence[MovedSample], files: Sequence[FileLink]
+) -> DriftSection | None:
+    """Return the section, or None for a run without one before it.
+
+    Parameters
+    ----------
+    drift
+        As in run.json.
+    moved
+        Lines of moved.csv.
+    files
+        Of the run.
+    """
+    if drift is None:
+        return None
+    n_common, n_moved = drift["n_common"], drift["n_moved"]
+    before, after = drift["sizes_before"], drift["sizes_after"]
+    sizes, cut = _sizes(before, after)
+    ways = Counter((old, new) for _, old, new in moved).most_common(_LISTED_WAYS)
+    return DriftSection(
+        earlier=drift["earlier"],
+        how=_how(drift),
+        facts=(
+            ("In both runs", count(n_common)),
+            ("New", count(drift["n_new"])),
+            ("Gone", count(drift["n_gone"])),
+            ("Moved", f"{count(n_moved)} ({percent(n_moved / n_common if n_common else 0.0)})"),
+        ),
+        sizes=sizes,
+        sizes_cut=cut,
+        ways=tuple((old, new, count(number)) for (old, new), number in ways),
+        moved=tuple(moved[:_LISTED_SAMPLES]),
+        n_moved=n_moved,
+        link=next((file for file in files if file.name == "moved.csv"), None),
+    )
+
+
+def _how(drift: Mapping[str, Any]) -> str:
+    if drift["start"] == "warm":
+        return (
+            f"Started from its clusters and setting, {plural(drift['warm_runs'], 'run')} in a row."
+        )
+    if drift["start"] == "cold":
+        return f"Started afresh: {drift['reason'].rstrip('.')}."
+    return "Same views and settings: its clusters as they are."
+
+
+def _sizes(before: Sequence[int], after: Sequence[int]) -> tuple[tuple[SizeRow, ...], str]:
+    pairs = list(enumerate(zip_longest(before, after)))
+    shown = pairs
+    cut = ""
+    if len(pairs) > _LARGEST_TABLE:
+        by_change = sorted(pairs, key=lambda pair: -abs((pair[1][1] or 0) - (pair[1][0] or 0)))
+        shown = by_change[:_LARGEST_TABLE]
+        cut = f"The {_LARGEST_TABLE} of {count(len(pairs))} clusters that changed most."
+    return tuple(SizeRow(cluster, *_texts(*sizes)) for cluster, sizes in shown), cut
+
+
+def _texts(before: int | None, after: int | None) -> tuple[str, str, str]:
+    change = (after or 0) - (before or 0)
+    sign = "+" if change > 0 else "\u2212" if change < 0 else "\u00b1"
+    return (
+        "\u2013" if before is None else count(before),
+        "\u2013" if after is None else count(after),
+        f"{sign}{count(abs(change))}",
+    )
