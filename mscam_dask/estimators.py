@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mscam_dask.data.history import history_dataset
+from mscam_dask.data.history import count_dataset, history_dataset
 from mscam_dask.data.validation import check_finite, validate
 from mscam_dask.data.views import MultiViewData, as_multi_view
 from mscam_dask.engine.checkpointing import Checkpointer
@@ -33,7 +33,13 @@ from mscam_dask.errors import (
     DataTypeError,
     MscamError,
 )
-from mscam_dask.model.candidates import Fixed, preparation_options, settings_to_try
+from mscam_dask.model.candidates import (
+    Choices,
+    Fixed,
+    most_clusters,
+    preparation_options,
+    settings_to_try,
+)
 from mscam_dask.model.parameters import Model, Parameters, Preparation, Scale
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
@@ -70,6 +76,7 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
     view_embeddings_: dict[str, NDArray[np.float64]]
     view_contributions_: dict[str, float]
     view_preparations_: dict[str, Preparation]
+    n_clusters_: int
     solution_: Solution
     data_findings_: tuple[Any, ...]
 
@@ -114,6 +121,7 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
         self.solution_ = solution
         self.labels_ = solution.labels
         self.consensus_graph_ = solution.consensus_graph
+        self.n_clusters_ = solution.parameters.n_clusters
         self.n_connected_components_ = solution.n_connected_components
         self.status_ = solution.status
         self.n_iter_ = len(solution.history)
@@ -152,7 +160,7 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
             any_features=_any_features(data),
             choose=self.selection == "auto" and self.solver == "reduced",
         )
-        common: dict[str, Any] = {"seed": self._seed()}
+        common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
         if fixed.by_view:
             common["preparations"] = fixed.preparations(data.view_names)
         if self.n_neighbors is None:  # what was chosen fits the data; what was asked for is checked
@@ -162,6 +170,39 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
                 for setting in settings
             )
         return tuple(dict.fromkeys(self._parameters({**one, **common}) for one in settings))
+
+    def _most_clusters(self, data: MultiViewData) -> int:
+        """The number of clusters or, where it is chosen, the most there may be."""
+        if not self._chooses_count:
+            if self.max_clusters is not None:
+                raise ConfigurationError(
+                    f"max_clusters={self.max_clusters!r} goes with n_clusters='auto', and n_clusters is "
+                    f"{self.n_clusters!r}. Leave max_clusters out."
+                )
+            given: int = self.n_clusters  # checked by Parameters
+            return given
+        if self.solver == "paper":
+            raise ConfigurationError(
+                "solver='paper' takes the number of clusters as the paper does: n_clusters='auto' "
+                "goes with solver='reduced'."
+            )
+        if self.initial_labels is not None:
+            raise ConfigurationError(
+                "initial_labels go with the number of clusters of the earlier fit, and n_clusters "
+                "is 'auto'. Give that number (n_clusters_)."
+            )
+        return most_clusters(self.max_clusters, data.n_samples)
+
+    @property
+    def _chooses_count(self) -> bool:
+        if not isinstance(self.n_clusters, str):
+            return False
+        if self.n_clusters != "auto":
+            raise ConfigurationError(
+                f"n_clusters={self.n_clusters!r} is not usable: allowed is a whole number >= 1, or "
+                "'auto' to have it chosen without labels."
+            )
+        return True
 
     def _fixed(self) -> Fixed:
         return Fixed(self.scale, self.alpha, self.n_neighbors)
@@ -193,7 +234,7 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
             data,
             candidates,
             executor,
-            options=self._options(data),
+            choices=Choices(self._options(data), self._chooses_count),
             observers=observers,
             checkpointer=self.checkpointer,
             known=known,
@@ -244,6 +285,13 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
                     "their units."
                 )
         return np.asarray(np.hstack(parts) / np.sqrt(len(parts)), dtype=np.float64)
+
+    @property
+    def cluster_counts_(self) -> xarray.Dataset | None:
+        """Curves over the numbers of clusters looked at; None when the number was given."""
+        check_is_fitted(self)
+        counted = self.solution_.counted
+        return None if counted is None else count_dataset(counted)
 
     @property
     def history_(self) -> xarray.Dataset:
@@ -415,8 +463,9 @@ class MSCAM(_ConsensusClustering):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters c.
+    n_clusters : int or "auto", default=8
+        Number of clusters c. "auto": chosen without labels, from 2 to `max_clusters`; the
+        curves it follows from are in `cluster_counts_` and told to the callbacks.
     alpha : float or mapping, optional
         Ridge of the self-representation, in units of a view's mean squared singular value; of
         all views, or by view name (`scale` then too). None: chosen.
@@ -439,6 +488,9 @@ class MSCAM(_ConsensusClustering):
         the paper.
     metric : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         What the numbers of a view are; one for all, by view name, or in order.
+    max_clusters : int, optional
+        Most clusters that "auto" may choose; at least 2, fewer than samples. None: a tenth of the
+        samples, 30 at most.
     view_sizes : sequence of int, optional
         Columns of each view when `fit` gets one 2-D array.
     max_outer_iter : int, default=30
@@ -457,7 +509,8 @@ class MSCAM(_ConsensusClustering):
         Run on this Dask cluster, with the same result.
     callbacks : sequence of callable, optional
         Called with each event of `mscam_dask.model.records` as it happens: `FitStarted`,
-        `SelectionEnded`, an `OuterRecord` for each outer iteration, `FitEnded` or `FitFailed`.
+        `ClusterCountEnded` (where the number of clusters was chosen), `SelectionEnded`, an
+        `OuterRecord` for each outer iteration, `FitEnded` or `FitFailed`.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
         `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
         page of the fit without any. What a callback raises ends the fit. Callbacks of
@@ -479,6 +532,11 @@ class MSCAM(_ConsensusClustering):
         A, rows on the simplex.
     n_connected_components_ : int
         Of `consensus_graph_`.
+    n_clusters_ : int
+        Clusters asked for, or chosen.
+    cluster_counts_ : xarray.Dataset or None
+        With ``n_clusters="auto"``: relative eigengap, modularity, information (nats) and
+        stability over n_clusters, and the number taken as an attribute.
     status_ : Status
         How the clusters were reached; ``status_.message`` is a sentence.
     score_ : float
@@ -519,7 +577,7 @@ class MSCAM(_ConsensusClustering):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         alpha: float | Mapping[str, float] | None = None,
         graph_weight: float = 0.1,
@@ -529,6 +587,7 @@ class MSCAM(_ConsensusClustering):
         scale: Scale | Mapping[str, Scale] | None = None,
         selection: Literal["auto"] | None = "auto",
         metric: str | Mapping[str, str] | Sequence[str] = "features",
+        max_clusters: int | None = None,
         view_sizes: Sequence[int] | None = None,
         max_outer_iter: int = 30,
         tol: float = 1e-3,
@@ -549,6 +608,7 @@ class MSCAM(_ConsensusClustering):
         self.scale = scale
         self.selection = selection
         self.metric = metric
+        self.max_clusters = max_clusters
         self.view_sizes = view_sizes
         self.max_outer_iter = max_outer_iter
         self.tol = tol
@@ -562,7 +622,6 @@ class MSCAM(_ConsensusClustering):
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(
-            n_clusters=self.n_clusters,
             model="mscam",
             **setting,
             graph_weight=self.graph_weight,
@@ -581,14 +640,14 @@ class MSCAN(_ConsensusClustering):
 
     Parameters
     ----------
-    n_clusters, alpha, graph_weight, n_neighbors, scale, selection, metric, view_sizes, max_outer_iter, tol, \
-solver, random_state, n_jobs, client, callbacks, checkpointer, initial_labels
+    n_clusters, alpha, graph_weight, n_neighbors, scale, selection, metric, max_clusters, view_sizes, \
+max_outer_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpointer, initial_labels
         As for `MSCAM`.
 
     Attributes
     ----------
-    labels_, consensus_graph_, n_connected_components_, status_, score_, n_iter_, n_neighbors_, \
-view_names_, view_contributions_, history_, data_findings_
+    labels_, consensus_graph_, n_connected_components_, n_clusters_, cluster_counts_, status_, score_, \
+n_iter_, n_neighbors_, view_names_, view_contributions_, history_, data_findings_
         As for `MSCAM`.
     view_embeddings_ : dict of str to (n_samples, r_v)
         The smoothed self-representation of each view in its own basis.
@@ -602,7 +661,7 @@ view_names_, view_contributions_, history_, data_findings_
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         alpha: float | Mapping[str, float] | None = None,
         graph_weight: float = 0.1,
@@ -610,6 +669,7 @@ view_names_, view_contributions_, history_, data_findings_
         scale: Scale | Mapping[str, Scale] | None = None,
         selection: Literal["auto"] | None = "auto",
         metric: str | Mapping[str, str] | Sequence[str] = "features",
+        max_clusters: int | None = None,
         view_sizes: Sequence[int] | None = None,
         max_outer_iter: int = 30,
         tol: float = 1e-3,
@@ -628,6 +688,7 @@ view_names_, view_contributions_, history_, data_findings_
         self.scale = scale
         self.selection = selection
         self.metric = metric
+        self.max_clusters = max_clusters
         self.view_sizes = view_sizes
         self.max_outer_iter = max_outer_iter
         self.tol = tol
@@ -641,7 +702,6 @@ view_names_, view_contributions_, history_, data_findings_
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(
-            n_clusters=self.n_clusters,
             model="mscan",
             **setting,
             graph_weight=self.graph_weight,

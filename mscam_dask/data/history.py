@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.model.records import OuterRecord
+from mscam_dask.model.records import ClusterCountEnded, OuterRecord
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["history_dataset"]
+__all__ = ["count_dataset", "history_dataset"]
 
 _PER_ITERATION = {
     "graph_weight": "weight λ of the accepted graph step",
@@ -30,6 +30,37 @@ _PER_VIEW = {
     "inner_iterations": "iterations of the inner solver",
     "objective": "the view's terms of the objective",
 }
+
+
+_PER_COUNT = {
+    "eigengap": "difference of the Laplacian's eigenvalues c+1 and c over the former",
+    "modularity": "modularity of the cut into c clusters on neutral graphs, mean over views",
+    "information": "cross-view information (nats) of that cut",
+    "stability": "adjusted Rand index of the cuts of two halves of the graph",
+}
+
+
+def count_dataset(counted: ClusterCountEnded) -> xarray.Dataset:
+    """Curves from which the number of clusters was chosen, over n_clusters.
+
+    Parameters
+    ----------
+    counted : ClusterCountEnded
+
+    Returns
+    -------
+    xarray.Dataset
+        Each variable's ``long_name`` says what it is; the attribute ``chosen`` is the number.
+    """
+    import xarray
+
+    curves = {
+        name: ("n_clusters", _numbers(list(getattr(counted, name))), _said(prose))
+        for name, prose in _PER_COUNT.items()
+    }
+    return xarray.Dataset(
+        curves, coords={"n_clusters": list(counted.counts)}, attrs={"chosen": counted.n_clusters}
+    )
 
 
 def history_dataset(history: Sequence[OuterRecord], view_names: Sequence[str]) -> xarray.Dataset:

@@ -20,7 +20,12 @@ from mscam_dask.engine.path import Course, PathState
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
 from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import OuterRecord, PreparedRecord, SelectionEnded
+from mscam_dask.model.records import (
+    ClusterCountEnded,
+    OuterRecord,
+    PreparedRecord,
+    SelectionEnded,
+)
 from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.solvers.rank_control import Decision, RankControl
 
@@ -68,6 +73,8 @@ class PathRecord:
     best_view_scores : tuple of float
     best_iteration : int
     history : tuple of OuterRecord
+    counted : ClusterCountEnded or None
+        None when the number of clusters was given.
     """
 
     data: str
@@ -83,6 +90,7 @@ class PathRecord:
     best_view_scores: tuple[float, ...]
     best_iteration: int
     history: tuple[OuterRecord, ...]
+    counted: ClusterCountEnded | None = None
 
 
 class Journal:
@@ -94,6 +102,8 @@ class Journal:
     data : MultiViewData
     candidates : sequence of Parameters
         Both as the fit was called with: a checkpoint of another fit is refused.
+    choose_n_clusters : bool
+        Whether the number of clusters of the candidates is only the most that is allowed.
 
     Notes
     -----
@@ -107,10 +117,13 @@ class Journal:
         checkpointer: Checkpointer | None,
         data: MultiViewData,
         candidates: Sequence[Parameters],
+        *,
+        choose_n_clusters: bool = False,
     ) -> None:
         self._checkpointer = checkpointer
         self._data = data
         self._candidates = tuple(candidates)
+        self._choose_n_clusters = choose_n_clusters
         self._arrays: dict[str, Any] = {}
 
     def load(self) -> PathRecord | None:
@@ -139,6 +152,9 @@ class Journal:
             differs.append("the data (their digest is not the recorded one)")
         if record.candidates != self._candidates:
             differs.append(f"the settings (recorded were {record.candidates})")
+        if (record.counted is not None) != self._choose_n_clusters:
+            was = "given" if record.counted is None else "chosen"
+            differs.append(f"whether the number of clusters is chosen (it was {was})")
         if differs:
             raise ConfigurationError(
                 f"the checkpoint is of another fit: {' and '.join(differs)} changed. Give the "
@@ -203,6 +219,7 @@ class Journal:
             best_view_scores=state.best.view_scores,
             best_iteration=state.best.iteration,
             history=tuple(course.history),
+            counted=course.counted,
         )
         arrays = dict(zip(_GRAPH, graph, strict=True))
         arrays[_LABELS] = labels

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.agreement import agree, with_preparations
 from mscam_dask.engine.checkpointing import Checkpointer, Journal, PathRecord
+from mscam_dask.engine.cluster_count import choose_count, with_count
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import judge, mean_score, spectrum_of
 from mscam_dask.engine.path import Course, PathState, embed_views, outer_iteration
@@ -23,9 +24,11 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.engine.warm import warm_start
-from mscam_dask.errors import redacted
-from mscam_dask.model.parameters import Parameters, Preparation
+from mscam_dask.errors import ConfigurationError, redacted
+from mscam_dask.model.candidates import Choices
+from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import (
+    ClusterCountEnded,
     FitEnded,
     FitFailed,
     FitStarted,
@@ -39,9 +42,12 @@ from mscam_dask.solvers.rank_control import Decision, RankControl
 
 __all__ = ["Event", "Observer", "run_fit"]
 
-Event = FitStarted | SelectionEnded | OuterRecord | FitEnded | FitFailed
+Event = FitStarted | ClusterCountEnded | SelectionEnded | OuterRecord | FitEnded | FitFailed
 Observer = Callable[[Event], None]
 """Called by the driver, in order, with each event of the fit."""
+
+
+_NOTHING = Choices()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +66,7 @@ def run_fit(
     candidates: Parameters | Sequence[Parameters],
     executor: Executor,
     *,
-    options: Sequence[Preparation] = (),
+    choices: Choices = _NOTHING,
     observers: Sequence[Observer] = (),
     checkpointer: Checkpointer | None = None,
     known: NDArray[np.int64] | None = None,
@@ -76,11 +82,14 @@ def run_fit(
         without labels; see `mscam_dask.engine.selection`.
     executor : Executor
         Entered and left here; the result does not depend on which one it is.
-    options : sequence of Preparation
-        With two or more, and two views or more, scaling and α are chosen among them for each
-        view by itself, whatever the candidates say; see `mscam_dask.engine.agreement`.
+    choices : Choices
+        What is chosen beside the candidates, whatever they say: with two preparations or more,
+        and two views or more, scaling and α of each view by itself (see
+        `mscam_dask.engine.agreement`); the number of clusters, from 2 to that of the candidates
+        (see `mscam_dask.engine.cluster_count`; a checkpoint has the number that was chosen).
     observers : sequence of callable
-        Called with `FitStarted`, `SelectionEnded`, one `OuterRecord` per outer iteration and
+        Called with `FitStarted`, `ClusterCountEnded` where the number of clusters was chosen,
+        `SelectionEnded`, one `OuterRecord` per outer iteration and
         `FitEnded` or `FitFailed`; after a restart with those of earlier iterations once more.
     checkpointer : Checkpointer, optional
         Gets the state after the selection and after each outer iteration. What it holds at the
@@ -99,21 +108,37 @@ def run_fit(
     ClusterError
         When the executor cannot carry the work.
     ConfigurationError
-        When the checkpointer holds the state of another fit.
+        When the checkpointer holds the state of another fit, or there is no number of clusters
+        to choose.
     DataError
         When a view turns out to be unusable, or a checkpoint.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
     trivial = _trivial(data.n_samples, candidates[0].n_clusters)
-    journal = Journal(checkpointer if trivial is None else None, data, candidates)
+    if choices.n_clusters and not 2 <= candidates[0].n_clusters < data.n_samples:
+        raise ConfigurationError(
+            f"the most clusters to choose from are {candidates[0].n_clusters}; allowed are 2 to "
+            f"{data.n_samples - 1}, one less than samples."
+        )
+    journal = Journal(
+        checkpointer if trivial is None else None,
+        data,
+        candidates,
+        choose_n_clusters=choices.n_clusters,
+    )
     started = time.perf_counter()
     with _failure_told(observers, started), contextlib.ExitStack() as stack:
         stack.enter_context(executor)
         saved = journal.load()
         agreed: tuple[PreparationRecord, ...] = ()
         asked = candidates if saved is None else (saved.parameters,)
-        if saved is None and trivial is None and len(options) > 1 and len(data.views) > 1:
-            agreed = agree(data, options, candidates[0].seed, executor)
+        if (
+            saved is None
+            and trivial is None
+            and len(choices.preparations) > 1
+            and len(data.views) > 1
+        ):
+            agreed = agree(data, choices.preparations, candidates[0].seed, executor)
             asked = with_preparations(candidates, agreed)
         scales = [candidate.scales(len(data.views)) for candidate in asked]
         foundation = lay_foundation(
@@ -121,22 +146,29 @@ def run_fit(
         )
         if saved is not None:
             foundation = dataclasses.replace(foundation, records=saved.prepared)
+        counted = None if saved is None else saved.counted
+        if saved is None and choices.n_clusters:
+            counted = choose_count(foundation, _usable(asked, foundation)[0], executor)
+            asked = with_count(asked, counted)
         _notify(
             observers,
             FitStarted(
                 n_samples=data.n_samples,
-                n_clusters=candidates[0].n_clusters,
+                n_clusters=asked[0].n_clusters,
                 max_outer_iter=candidates[0].max_outer_iter,
                 views=foundation.records,
                 executor=executor.description,
             ),
         )
+        if counted is not None:
+            _notify(observers, counted)
         if trivial is not None:
             course = _alone(foundation, asked, executor)
             ending = _closed(*trivial, course, executor)
         else:
             if saved is None:
                 course, state = _begin(foundation, asked, agreed, executor, known)
+                course = dataclasses.replace(course, counted=counted)
                 decision = Decision.ACCEPT
                 journal.save(state, decision, course, executor)
                 assert course.selection is not None
@@ -237,6 +269,7 @@ def _continue(
         saved.n_neighbors,
         saved.selection,
         list(saved.history),
+        saved.counted,
     )
 
 
@@ -319,6 +352,7 @@ def _collect(ending: _Ending, course: Course, executor: Executor) -> Solution:
         score=ending.score,
         n_neighbors=course.n_neighbors,
         parameters=course.parameters,
+        counted=course.counted,
         settings=() if course.selection is None else course.selection.settings,
         prepared=course.records,
         history=tuple(course.history),

@@ -16,7 +16,12 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import OuterRecord, PreparedRecord, SelectionEnded
+from mscam_dask.model.records import (
+    ClusterCountEnded,
+    OuterRecord,
+    PreparedRecord,
+    SelectionEnded,
+)
 from mscam_dask.solvers.graph import projected_weight
 from mscam_dask.solvers.rank_control import Decision, RankControl
 
@@ -64,6 +69,8 @@ class Course:
         None when there was nothing to choose between and no path.
     history : list of OuterRecord
         Grows with the path.
+    counted : ClusterCountEnded or None
+        None when the number of clusters was given.
     """
 
     parameters: Parameters
@@ -72,6 +79,7 @@ class Course:
     n_neighbors: int
     selection: SelectionEnded | None
     history: list[OuterRecord]
+    counted: ClusterCountEnded | None = None
 
 
 def embed_views(

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.model.parameters import Preparation
 
-__all__ = ["Fixed", "preparation_options", "settings_to_try"]
+__all__ = ["Choices", "Fixed", "most_clusters", "preparation_options", "settings_to_try"]
 
 # Among these each view's scaling and α are chosen: docs/decisions/0014.
 _SCALES = ("unit", "standard")
 _ALPHAS = (10.0, 1.0, 0.1)
+
+# Numbers of clusters among which "auto" chooses, unless told otherwise.
+_FEWEST = 2
+_MOST_CLUSTERS = 30
 
 # k then.
 _NEIGHBORS = 20
@@ -73,6 +78,22 @@ class Fixed:
         return tuple(Preparation(_of(self.scale, name), _of(self.alpha, name)) for name in names)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choices:
+    """What a fit chooses for itself before it tries settings.
+
+    Attributes
+    ----------
+    preparations : tuple of Preparation
+        Tried on every view; none for scaling and α as given.
+    n_clusters : bool
+        Whether the number of clusters of the settings is only the most there may be.
+    """
+
+    preparations: tuple[Preparation, ...] = ()
+    n_clusters: bool = False
+
+
 def preparation_options(fixed: Fixed, *, any_features: bool) -> tuple[Preparation, ...]:
     """Preparations among which one is chosen for each view; none where there is no choice.
 
@@ -125,6 +146,33 @@ def settings_to_try(
         if limited not in settings:
             settings.append(limited)
     return tuple(settings)
+
+
+def most_clusters(asked: Any, n_samples: int) -> int:
+    """The most clusters that may be chosen for n samples: as asked, or n / 10, 30 at most.
+
+    Raises
+    ------
+    ConfigurationError
+        When that is no whole number from 2 to n − 1.
+    """
+    if n_samples <= _FEWEST:
+        raise ConfigurationError(
+            f"n_clusters='auto' with {n_samples} sample(s): allowed are {_FEWEST + 1} samples or more. "
+            "Give the number of clusters."
+        )
+    if asked is None:
+        return min(_MOST_CLUSTERS, max(_FEWEST, n_samples // 10))
+    if isinstance(asked, bool) or not isinstance(asked, Integral):
+        raise ConfigurationError(
+            f"max_clusters={asked!r} is a {type(asked).__name__}; allowed are whole numbers from "
+            f"{_FEWEST} to {n_samples - 1}, or None."
+        )
+    if not _FEWEST <= int(asked) < n_samples:
+        raise ConfigurationError(
+            f"max_clusters={asked} with {n_samples} samples; allowed are {_FEWEST} to {n_samples - 1}."
+        )
+    return int(asked)
 
 
 def _of(value: Any, name: str) -> Any:

@@ -7,6 +7,7 @@ import dataclasses
 from mscam_dask.model.parameters import Scale
 
 __all__ = [
+    "ClusterCountEnded",
     "FitEnded",
     "FitFailed",
     "FitStarted",
@@ -174,6 +175,36 @@ class SelectionEnded:
     chosen: int
     seconds: float
     preparations: tuple[PreparationRecord, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterCountEnded:
+    """Sent once, after `FitStarted`, when the number of clusters was chosen without labels.
+
+    Attributes
+    ----------
+    counts : tuple of int
+        Numbers of clusters looked at; the curves have one value for each.
+    eigengap : tuple of float
+        (λ_{c+1} − λ_c) / λ_{c+1} of the Laplacian of the graph of the data distances.
+    modularity : tuple of float
+        Mean over views of the modularity of the cut into c clusters on the view's neutral graphs.
+    information : tuple of float
+        Cross-view information of the same cut, in nats; it grows with c.
+    stability : tuple of float
+        Adjusted Rand index of the cuts of two graphs, each with a random half of the edges.
+    n_clusters : int
+        The one taken.
+    seconds : float
+    """
+
+    counts: tuple[int, ...]
+    eigengap: tuple[float, ...]
+    modularity: tuple[float, ...]
+    information: tuple[float, ...]
+    stability: tuple[float, ...]
+    n_clusters: int
+    seconds: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import OuterRecord, PreparedRecord, SettingRecord
+from mscam_dask.model.records import (
+    ClusterCountEnded,
+    OuterRecord,
+    PreparedRecord,
+    SettingRecord,
+)
 from mscam_dask.model.status import Status
 
 if TYPE_CHECKING:
@@ -50,6 +55,8 @@ class Solution:
     encoders : dict of str to callable
         Map rows of a view, new ones too, to its anchor coordinates; empty where the solver has
         no out-of-sample form.
+    counted : ClusterCountEnded or None
+        How the number of clusters was chosen; None when it was given.
     """
 
     labels: NDArray[np.int64]
@@ -65,3 +72,4 @@ class Solution:
     view_embeddings: dict[str, NDArray[np.float64]]
     view_contributions: dict[str, float]
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
+    counted: ClusterCountEnded | None = None

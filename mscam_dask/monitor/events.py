@@ -9,7 +9,14 @@ from typing import IO
 
 import msgspec
 
-from mscam_dask.model.records import FitEnded, FitFailed, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.records import (
+    ClusterCountEnded,
+    FitEnded,
+    FitFailed,
+    FitStarted,
+    OuterRecord,
+    SelectionEnded,
+)
 
 __all__ = ["Event", "FitResumed", "JsonLines", "StepEnded", "StepStarted", "event_name"]
 
@@ -68,6 +75,7 @@ Event = (
     | StepEnded
     | FitResumed
     | FitStarted
+    | ClusterCountEnded
     | SelectionEnded
     | OuterRecord
     | FitEnded

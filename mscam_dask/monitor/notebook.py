@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mscam_dask.model.records import (
+    ClusterCountEnded,
     FitEnded,
     FitFailed,
     FitStarted,
@@ -18,6 +19,7 @@ from mscam_dask.model.records import (
 from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
 from mscam_dask.monitor.pace import (
     Pace,
+    count_sentence,
     duration,
     end_sentence,
     fit_sentence,
@@ -80,6 +82,8 @@ class NotebookProgress:
                 self._rows.clear()
                 self._setting = ""
                 self._lines.append(f"{fit_sentence(event)}, {event.executor}")
+            case ClusterCountEnded():
+                self._lines.append(f"{count_sentence(event)} ({event.seconds:.1f} s)")
             case SelectionEnded():
                 self._setting = setting_sentence(event)
             case OuterRecord():

@@ -5,11 +5,18 @@ from __future__ import annotations
 import datetime as dt
 from collections import deque
 
-from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.records import (
+    ClusterCountEnded,
+    FitEnded,
+    FitStarted,
+    OuterRecord,
+    SelectionEnded,
+)
 from mscam_dask.monitor.events import Event, FitResumed
 
 __all__ = [
     "Pace",
+    "count_sentence",
     "duration",
     "end_sentence",
     "fit_sentence",
@@ -80,6 +87,22 @@ def fit_sentence(event: FitStarted) -> str:
     """Say what is being clustered."""
     views = f"{len(event.views)} view" + ("s" if len(event.views) != 1 else "")
     return f"{event.n_samples} samples, {views}, {event.n_clusters} clusters"
+
+
+def count_sentence(event: ClusterCountEnded) -> str:
+    """Say how many clusters were chosen, and what the curves say of that number."""
+    at = event.counts.index(event.n_clusters)
+    return (
+        f"{event.n_clusters} clusters chosen from {event.counts[0]} to {event.counts[-1]}: "
+        f"stability {event.stability[at]:.2f}, modularity {event.modularity[at]:.3f}, eigengap "
+        f"{event.eigengap[at]:.2f}; highest at {_peak(event, event.stability)}, "
+        f"{_peak(event, event.modularity)} and {_peak(event, event.eigengap)}"
+    )
+
+
+def _peak(event: ClusterCountEnded, curve: tuple[float, ...]) -> int:
+    """Where a curve is highest; of equal values at the larger number."""
+    return max(zip(curve, event.counts, strict=True))[1]
 
 
 def setting_sentence(event: SelectionEnded) -> str:

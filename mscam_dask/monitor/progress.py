@@ -6,11 +6,19 @@ import datetime as dt
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Protocol, Self
 
-from mscam_dask.model.records import FitEnded, FitFailed, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.records import (
+    ClusterCountEnded,
+    FitEnded,
+    FitFailed,
+    FitStarted,
+    OuterRecord,
+    SelectionEnded,
+)
 from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
 from mscam_dask.monitor.notebook import NotebookProgress
 from mscam_dask.monitor.pace import (
     Pace,
+    count_sentence,
     end_sentence,
     fit_sentence,
     largest_residual,
@@ -101,6 +109,8 @@ class PlainProgress:
                     self._write(f"fit: note: {note}")
             case FitStarted():
                 self._write(f"fit: {fit_sentence(event)}, {event.executor}")
+            case ClusterCountEnded():
+                self._write(f"fit: {count_sentence(event)} ({event.seconds:.1f} s)")
             case SelectionEnded():
                 self._write(f"fit: {setting_sentence(event)} ({event.seconds:.1f} s)")
             case OuterRecord():

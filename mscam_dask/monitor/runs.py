@@ -14,7 +14,14 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from mscam_dask.model.records import FitEnded, FitFailed, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.records import (
+    ClusterCountEnded,
+    FitEnded,
+    FitFailed,
+    FitStarted,
+    OuterRecord,
+    SelectionEnded,
+)
 from mscam_dask.monitor.events import Event, event_name
 from mscam_dask.monitor.pace import Pace
 
@@ -41,7 +48,9 @@ class RunAnnounced:
     client : str
         Id of the Dask client whose tasks they are.
     views : tuple of str
-    n_samples, n_clusters : int
+    n_samples : int
+    n_clusters : int
+        Where it is chosen, the most there can be until `FitStarted` tells the number.
     """
 
     name: str
@@ -53,7 +62,15 @@ class RunAnnounced:
 
 _KINDS = {
     event_name(kind): kind
-    for kind in (RunAnnounced, FitStarted, SelectionEnded, OuterRecord, FitEnded, FitFailed)
+    for kind in (
+        RunAnnounced,
+        FitStarted,
+        ClusterCountEnded,
+        SelectionEnded,
+        OuterRecord,
+        FitEnded,
+        FitFailed,
+    )
 }
 
 
@@ -174,6 +191,7 @@ class Run:
         match event:
             case FitStarted():
                 self.started = event
+                self.announced = dataclasses.replace(self.announced, n_clusters=event.n_clusters)
                 self.outer.clear()  # after a restart the earlier ones come once more
             case SelectionEnded():
                 self.selection = event

@@ -8,10 +8,18 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from mscam_dask.model.records import FitEnded, FitFailed, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.records import (
+    ClusterCountEnded,
+    FitEnded,
+    FitFailed,
+    FitStarted,
+    OuterRecord,
+    SelectionEnded,
+)
 from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
 from mscam_dask.monitor.pace import (
     Pace,
+    count_sentence,
     duration,
     end_sentence,
     fit_sentence,
@@ -87,20 +95,23 @@ class TerminalProgress:
                 self._setting = None
                 if self._step is None:
                     self._step = ("fit", time.monotonic())
+            case ClusterCountEnded():
+                self._done("clusters", count_sentence(event), event.seconds, ())
             case SelectionEnded():
                 self._setting = setting_sentence(event)
             case OuterRecord():
                 self._rows.append(event)
-            case FitEnded():
-                self._pace.started = None
-                if not self._entered:
-                    self._done("fit", end_sentence(event), event.seconds, ())
-                    self._step = None
-                    self._stop()
-            case FitFailed():
-                self._pace.started = None
-                if not self._entered:
-                    self._stop()
+            case FitEnded() | FitFailed():
+                self._over(event)
+
+    def _over(self, event: FitEnded | FitFailed) -> None:
+        self._pace.started = None
+        if self._entered:
+            return
+        if isinstance(event, FitEnded):
+            self._done("fit", end_sentence(event), event.seconds, ())
+            self._step = None
+        self._stop()
 
     def _start(self) -> None:
         from rich.live import Live

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -215,6 +215,13 @@ def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
     if known is None:
         return None
     known.pop("method", None)
+    if isinstance(known.get("n_clusters"), str) and known["n_clusters"] != "auto":
+        problems.append(
+            f"{document.where('cluster', 'n_clusters')}: [cluster] n_clusters = "
+            f'{shown(known["n_clusters"])}; allowed is a whole number >= 1, or "auto" to have it '
+            "chosen without labels."
+        )
+        return None
     if "n_clusters" not in known:
         problems.append(
             f"{document.where('cluster')}: [cluster] needs n_clusters, the number of clusters to "
@@ -239,6 +246,10 @@ def _parameter_struct(defaults: Mapping[str, Any]) -> type[msgspec.Struct]:
     fields = []
     for name, default in defaults.items():
         kind = hints.get(name, Any if default is None else type(default))
+        if name == "n_clusters":
+            kind |= Literal["auto"]
+        elif name == "max_clusters":
+            kind = Annotated[int, msgspec.Meta(ge=2)] | None
         fields.append((name, kind | None if default is None and kind is not Any else kind, default))
     return msgspec.defstruct("ClusterParameters", fields, kw_only=True)
 
@@ -253,6 +264,13 @@ def _range_problems(
     values = {
         name: value for name, value in parameters.items() if name in names and value is not None
     }
+    if values["n_clusters"] == "auto":
+        values["n_clusters"] = parameters["max_clusters"] or 2
+    elif parameters["max_clusters"] is not None:
+        yield (
+            f"{document.where('cluster', 'max_clusters')}: [cluster] max_clusters goes with "
+            'n_clusters = "auto". Leave it out.'
+        )
     seed = parameters.get("random_state")
     try:
         Parameters(**values, model=method, seed=0 if seed is None else seed)

@@ -198,8 +198,15 @@ def _is_comparable(record: RunRecord, settings: Settings) -> bool:
         fit is not None
         and fit.reached
         and record.method == settings.cluster.method
-        and fit.n_clusters == settings.cluster.n_clusters
+        and _asked_count(record) == settings.cluster.n_clusters
     )
+
+
+def _asked_count(record: RunRecord) -> int | None:
+    """Clusters that a run asked for; None where it chose the number, or took a chosen one over."""
+    assert record.fit is not None
+    asked = ((record.settings or {}).get("cluster") or {}).get("parameters") or {}
+    return None if asked.get("n_clusters") == "auto" else record.fit.n_clusters
 
 
 def _known(
@@ -255,6 +262,8 @@ def _handed_down(record: RunRecord, result: StoredResult, settings: Settings) ->
         index = -1 if result.status == Status.CONTINUATION.name else by_score
         handed["graph_weight"] = float(result.history["graph_weight"].values[index])
     given = settings.cluster.parameters
+    if settings.cluster.n_clusters is None:
+        handed |= {"n_clusters": record.fit.n_clusters, "max_clusters": None}
     for name in ("scale", "alpha", "n_neighbors"):
         if given.get(name) is not None:
             handed[name] = given[name]

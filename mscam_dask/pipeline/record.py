@@ -122,6 +122,9 @@ class FitRecord(Struct, frozen=True, kw_only=True):
         Every setting it was chosen from, with its score.
     cluster_sizes
         Samples of cluster 0, 1, ...
+    cluster_counts
+        The `mscam_dask.model.records.ClusterCountEnded` of a number of clusters that was chosen;
+        None when it was given.
     """
 
     status: str
@@ -135,6 +138,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     settings_tried: tuple[dict[str, Any], ...]
     view_contributions: dict[str, float]
     cluster_sizes: tuple[int, ...]
+    cluster_counts: dict[str, Any] | None = None
 
 
 class ErrorRecord(Struct, frozen=True, kw_only=True):

@@ -374,7 +374,7 @@ class _Run:
                     handed_down=None if start is None else start.arguments,
                 )
                 solution = named_as_before(start, solution)
-                fit = steps.fit_record(solution, settings.cluster)
+                fit = steps.fit_record(solution)
                 drift, moved = drift_of(start, solution, fit, opened.data)
                 self._update(fit=fit, drift=drift)
                 said.notes = (*notes, *steps.drift_notes(drift))

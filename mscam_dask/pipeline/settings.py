@@ -86,9 +86,10 @@ class ClusterTable(Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any]
 
     @property
-    def n_clusters(self) -> int:
-        """Clusters asked for."""
-        return int(self.parameters["n_clusters"])
+    def n_clusters(self) -> int | None:
+        """Clusters asked for; None where the number is chosen."""
+        value = self.parameters["n_clusters"]
+        return None if value == "auto" else int(value)
 
     @property
     def n_neighbors(self) -> int | None:

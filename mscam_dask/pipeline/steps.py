@@ -21,6 +21,7 @@ from mscam_dask.engine.fit import Observer
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
+from mscam_dask.model.candidates import most_clusters
 from mscam_dask.model.solution import Solution
 from mscam_dask.pipeline.drift import DriftRecord
 from mscam_dask.pipeline.record import FitRecord, PreparationEntry, SettingEntry
@@ -57,7 +58,11 @@ class Said:
 
 def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
     """Refuse data that cannot be clustered as asked, before a cluster is started for them."""
-    return validate(data, n_clusters=table.n_clusters, n_neighbors=table.n_neighbors or 1)
+    given = table.n_clusters
+    n_clusters = (
+        most_clusters(table.parameters["max_clusters"], data.n_samples) if given is None else given
+    )
+    return validate(data, n_clusters=n_clusters, n_neighbors=table.n_neighbors or 1)
 
 
 def findings_summary(n_findings: int) -> str:
@@ -154,14 +159,14 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
     return (sentence,)
 
 
-def fit_record(solution: Solution, table: ClusterTable) -> FitRecord:
+def fit_record(solution: Solution) -> FitRecord:
     """Return what run.json says of a fit."""
     by_view = solution.parameters.preparations is not None
     return FitRecord(
         status=solution.status.name,
         message=solution.status.message,
         reached=solution.status.reached,
-        n_clusters=table.n_clusters,
+        n_clusters=solution.parameters.n_clusters,
         n_connected_components=int(solution.n_connected_components),
         n_outer_iterations=len(solution.history),
         score=float(solution.score),
@@ -177,6 +182,7 @@ def fit_record(solution: Solution, table: ClusterTable) -> FitRecord:
             }
             or None,
         ),
+        cluster_counts=None if solution.counted is None else msgspec.to_builtins(solution.counted),
         settings_tried=tuple(msgspec.to_builtins(setting) for setting in solution.settings),
         view_contributions={
             name: float(share) for name, share in solution.view_contributions.items()

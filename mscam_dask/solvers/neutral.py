@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.kernels.label_information import label_information
 from mscam_dask.kernels.laplacian import graph_from_neighbors, symmetric_affinity
+from mscam_dask.kernels.modularity import modularity
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
 from mscam_dask.kernels.scaling import (
     RowTransform,
@@ -27,7 +28,7 @@ from mscam_dask.kernels.scaling import (
 from mscam_dask.model.parameters import Scale
 from mscam_dask.solvers.view_basis import RowReader, ViewShape, column_moments, row_blocks
 
-__all__ = ["NeutralView", "neutral_graphs", "view_score"]
+__all__ = ["NeutralView", "neutral_graphs", "view_modularity", "view_score"]
 
 _SCALES: tuple[Scale, ...] = ("unit", "standard")
 
@@ -88,6 +89,11 @@ def neutral_graphs(
 def view_score(view: NeutralView, labels: NDArray[np.int64]) -> float:
     """Information on a partition (n,), in nats, of the view's best informed neutral graph."""
     return max(label_information(graph, labels) for graph in view.graphs)
+
+
+def view_modularity(view: NeutralView, labels: NDArray[np.int64]) -> float:
+    """Modularity of a partition (n,) on that of the view's neutral graphs where it is highest."""
+    return max(modularity(graph, labels) for graph in view.graphs)
 
 
 def _transformed(

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from mscam_dask.model.records import (
+    ClusterCountEnded,
     FitEnded,
     FitStarted,
     OuterRecord,
@@ -18,7 +19,12 @@ from mscam_dask.model.records import (
     ViewRecord,
 )
 from mscam_dask.monitor.events import Event, StepEnded, StepStarted
-from mscam_dask.monitor.progress import PlainProgress, TerminalProgress, progress_on
+from mscam_dask.monitor.progress import (
+    NotebookProgress,
+    PlainProgress,
+    TerminalProgress,
+    progress_on,
+)
 
 
 def view(name: str, residual: float) -> ViewRecord:
@@ -57,6 +63,15 @@ STARTED = FitStarted(
         ),
     ),
     executor="in this process",
+)
+COUNTED = ClusterCountEnded(
+    counts=(2, 3, 4, 5),
+    eigengap=(0.4, 0.2, 0.3, 0.1),
+    modularity=(0.2, 0.4, 0.5, 0.45),
+    information=(0.2, 0.4, 0.6, 0.8),
+    stability=(0.7, 0.9, 0.8, 0.6),
+    n_clusters=4,
+    seconds=2.5,
 )
 SELECTED = SelectionEnded(
     settings=tuple(
@@ -117,6 +132,24 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
         "at most 0:00:54 to go",  # 18 iterations of 3 s
     ):
         assert part in shown
+
+
+def test_a_number_of_clusters_that_was_chosen_is_said_everywhere(terminal: Console) -> None:
+    said = (
+        "4 clusters chosen from 2 to 5: stability 0.80, modularity 0.500, eigengap 0.30; highest "
+        "at 3, 4 and 2"
+    )
+    with TerminalProgress(terminal) as progress:
+        for event in (STARTED, COUNTED):
+            progress(event)
+    assert " ".join(said.split()) in " ".join(printed(terminal).replace("2.5 s", "").split())
+    stream = io.StringIO()
+    PlainProgress(stream)(COUNTED)
+    assert f"fit: {said} (2.5 s)" in stream.getvalue()
+    notebook = NotebookProgress()
+    notebook._show = lambda: None  # type: ignore[method-assign]  # there is no notebook
+    notebook(COUNTED)
+    assert said in notebook.html()
 
 
 def test_a_terminal_says_what_it_waits_for(terminal: Console) -> None:

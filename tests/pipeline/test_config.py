@@ -173,6 +173,34 @@ def test_overrides_change_settings(tmp_path: Path) -> None:
     assert not settings.evaluate.enabled
 
 
+def test_the_number_of_clusters_may_be_left_to_the_fit(tmp_path: Path) -> None:
+    text = GOOD.replace("10", '"auto"')
+    settings = read_config(write(tmp_path, text + "max_clusters = 12\n"))
+    assert settings.cluster.n_clusters is None
+    assert settings.cluster.arguments["n_clusters"] == "auto"
+    assert settings.cluster.arguments["max_clusters"] == 12
+    assert settings_text(settings).count('n_clusters = "auto"') == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "parts"),
+    [
+        ('"Auto"', "", ["n_clusters = 'Auto'", '"auto"']),
+        ('"auto"', "max_clusters = 1\n", ["max_clusters = 1", ">= 2"]),
+        ("4", "max_clusters = 9\n", ["max_clusters goes with", "Leave it out"]),
+        ("0", "", ["n_clusters=0", ">= 1"]),
+        ("2.5", "", ["n_clusters = 2.5"]),
+    ],
+    ids=str,
+)
+def test_numbers_of_clusters_that_make_no_sense(
+    tmp_path: Path, count: str, more: str, parts: list[str]
+) -> None:
+    said = problem(tmp_path, GOOD.replace("10", count) + more)
+    for part in parts:
+        assert part in said
+
+
 def test_paths_become_absolute_from_where_they_were_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

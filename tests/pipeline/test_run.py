@@ -17,10 +17,12 @@ from mscam_dask.data.results import read_result
 from mscam_dask.data.store import open_store
 from mscam_dask.errors import ClusterError, ConfigurationError, DataError
 from mscam_dask.metrics import score_partition
+from mscam_dask.model.records import ClusterCountEnded
 from mscam_dask.model.status import Status
 from mscam_dask.monitor.events import Event, StepEnded, StepStarted
 from mscam_dask.pipeline import steps
 from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.document import parse_override
 from mscam_dask.pipeline.run import EXIT_NOT_CONVERGED, RunOutcome, run_pipeline
 from mscam_dask.pipeline.run_directory import RunDirectory
 
@@ -157,6 +159,24 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
     assert len(fit.settings_tried) > 1
     chosen = (fit.setting.scale, fit.setting.alpha)
     assert chosen in [(setting["scale"], setting["alpha"]) for setting in fit.settings_tried]
+
+
+def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
+    pipeline: Write, tmp_path: Path
+) -> None:
+    settings = read_config(pipeline(IN_PROCESS), [parse_override("cluster.n_clusters=auto")])
+    events: list[Event] = []
+    outcome = run_pipeline(settings, tmp_path / "out", observers=[events.append])
+    fit = outcome.record.fit
+    assert fit is not None
+    (counted,) = [event for event in events if isinstance(event, ClusterCountEnded)]
+    curves = fit.cluster_counts
+    assert curves is not None
+    assert tuple(curves["modularity"]) == counted.modularity
+    assert tuple(curves["counts"]) == tuple(range(2, 7))  # a tenth of 60 samples
+    assert curves["n_clusters"] == fit.n_clusters == len(fit.cluster_sizes)
+    lines = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
+    assert "cluster_count_ended" in [json.loads(line)["event"] for line in lines]
 
 
 def test_built_in_digits(tmp_path: Path) -> None:

@@ -16,7 +16,15 @@ __all__ = ["METHODS", "Method", "grid_points", "import_all", "make_estimator"]
 _PAPER = "Xu, Guo, Wang, Luo, He, arXiv:1709.03656"
 
 # What an experiment gives by itself, and what only Python can give.
-_NOT_PARAMETERS = ("n_clusters", "random_state", "n_jobs", "client", "callbacks", "view_sizes")
+_NOT_PARAMETERS = (
+    "n_clusters",
+    "max_clusters",
+    "random_state",
+    "n_jobs",
+    "client",
+    "callbacks",
+    "view_sizes",
+)
 
 
 def _own(name: str) -> Method:
