@@ -106,9 +106,8 @@ def drift_section(
 
 def _how(drift: Mapping[str, Any]) -> str:
     if drift["start"] == "warm":
-        return (
-            f"Started from its clusters and setting, {plural(drift['warm_runs'], 'run')} in a row."
-        )
+        runs = plural(drift["warm_runs"], "such run")
+        return f"Started from its clusters and setting; {runs} since the last fresh start."
     if drift["start"] == "cold":
         return f"Started afresh: {drift['reason'].rstrip('.')}."
     return "Same views and settings: its clusters as they are."

@@ -162,7 +162,7 @@ def test_what_changed_since_the_run_before() -> None:
     text = section(page)
     for part in (
         "nightly-0123456789ab",
-        "2 runs in a row",
+        "2 such runs since the last fresh start",
         "In both runs 80 New 10 Gone 3 Moved 2 (2.5\xa0%)".replace("\xa0", " "),
         "0 33 30 \u22123 1 30 30 \u00b10 2 20 30 +10",
         "2 from 0 to 2.",
