@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["Page", "serve"]
 
 _EVERY_MS = 500
-_WORK_EVERY = 4  # updates between two drawings of who works on what
+_DRAWING_SHARE = 0.005  # of the scheduler's time for one window; sending costs as much again
+_LONGEST_REST_S = 10.0
 _NEWEST = "newest"
 _PLAIN = Mark(INK, (), "circle")
 
@@ -96,10 +97,10 @@ class Page:
     def __init__(self, runs: Runs, *, run_id: str = "") -> None:
         self._runs = runs
         self._wanted = run_id if run_id in runs.by_id else _NEWEST
-        self._drawn: tuple[str, int] | None = None
-        self._drawn_work: tuple[str, int] | None = None
+        self._drawn: tuple[str, int, int] | None = None
+        self._drawn_events: tuple[str, int] | None = None
         self._shown: list[figure] = []
-        self._tick = 0
+        self._not_before = 0.0  # of time.monotonic
         self._listed = -1
         sheet = InlineStyleSheet(css=page_css)
         # no TeX: what stands between dollar signs in a name is not a formula
@@ -152,18 +153,15 @@ class Page:
             self._head.text = _EMPTY
             return
         self._head.text = head_html(run, now=time.time())
-        self._tick += 1
-        changed = self._drawn != (run.run_id, run.version)
-        if changed:
-            self._drawn = (run.run_id, run.version)
+        state = (run.run_id, run.version, run.work_version)
+        if state == self._drawn:
+            return
+        other = self._drawn is None or self._drawn[0] != run.run_id
+        started = time.monotonic()
+        if other or not run.going or started >= self._not_before:
+            self._drawn = state
             self._draw(run)
-        work = (run.run_id, run.work_version)
-        if changed or (self._drawn_work != work and self._tick % _WORK_EVERY == 0):
-            self._drawn_work = work
-            figures = self._shown + ([self._work.figure] if self._draw_work(run) else [])
-            boxes: list[UIElement] = [self._boxes[figure] for figure in figures]
-            if self._grid.children != boxes:  # axes without a point on them say nothing
-                self._grid.children = boxes
+            self._not_before = 0.0 if other else _rest(time.monotonic() - started) + started
 
     def _list_runs(self) -> None:
         entries: list[str | tuple[Any, str]] = [(_NEWEST, "the newest run, as they come")]
@@ -178,7 +176,14 @@ class Page:
     def _draw(self, run: Run) -> None:
         hidden = len(run.announced.views) - len(run.views)
         self._legend.text = legend_html([printable(v) for v in run.views], n_hidden=hidden)
-        self._shown = [plot.figure for plot, lines in self._plots if plot.draw(lines(run))]
+        events = (run.run_id, run.version)
+        if self._drawn_events != events:
+            self._drawn_events = events
+            self._shown = [plot.figure for plot, lines in self._plots if plot.draw(lines(run))]
+        figures = self._shown + ([self._work.figure] if self._draw_work(run) else [])
+        boxes: list[UIElement] = [self._boxes[figure] for figure in figures]
+        if self._grid.children != boxes:  # axes without a point on them say nothing
+            self._grid.children = boxes
 
     def _draw_work(self, run: Run) -> bool:
         busy = set(run.busy.values())
@@ -191,6 +196,11 @@ class Page:
             for pair in pairs
         ]
         return self._work.draw(cells, workers=list(names.values()), views=list(views.values()))
+
+
+def _rest(seconds: float) -> float:
+    """How long a window stays as it is after a drawing that took so long."""
+    return min(seconds / _DRAWING_SHARE, _LONGEST_REST_S)
 
 
 def _plots() -> tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...]:

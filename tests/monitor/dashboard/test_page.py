@@ -1,0 +1,104 @@
+"""The page without a browser: what is drawn when, and that drawing keeps to its share of time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("bokeh", reason="bokeh is an extra")
+
+from mscam_dask.model.records import FitEnded, FitFailed, OuterRecord
+from mscam_dask.monitor.dashboard import page as module
+from mscam_dask.monitor.dashboard.page import Page, head_html
+from mscam_dask.monitor.runs import RunAnnounced, Runs, ViewTask, encode
+from tests.monitor.records import ENDED, FAILED, VIEWS, outer, started
+
+
+class Clock:
+    """Time that passes when it is told to; drawing takes a tenth of a second of it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.time = time.time
+        self.strftime, self.localtime = time.strftime, time.localtime
+
+    def monotonic(self) -> float:
+        self.now += 0.1
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def send(runs: Runs, *events: OuterRecord | FitEnded | FitFailed | RunAnnounced) -> None:
+    payloads = [{**(encode(event) or {}), "run": "01"} for event in events]
+    runs.message({"events": payloads}, now=0.0)
+
+
+def begun(name: str = "a run") -> Runs:
+    runs = Runs()
+    send(runs, RunAnnounced(name=name, client="c", views=VIEWS, n_samples=9, n_clusters=4))
+    runs.message({"events": [{**(encode(started()) or {}), "run": "01"}]}, now=0.0)
+    return runs
+
+
+def points(page: Page) -> int:
+    source: Any = page.root.select_one({"name": "score-points"})
+    return 0 if source is None else len(source.data["x"])
+
+
+def test_a_slow_drawing_is_followed_by_a_rest_and_the_end_is_drawn_at_once(clock: Clock) -> None:
+    runs = begun()
+    page = Page(runs)
+    page.update()
+    send(runs, outer(0))
+    page.update()
+    assert points(page) == 1
+    send(runs, outer(1))
+    page.update()
+    assert points(page) == 1  # it rests
+    clock.now += module._LONGEST_REST_S
+    page.update()
+    assert points(page) == 2
+    send(runs, outer(2), ENDED)
+    page.update()
+    assert points(page) == 3
+
+
+def test_axes_without_points_are_left_out() -> None:
+    runs = begun()
+    page = Page(runs)
+    page.update()
+    assert page._grid.children == []
+    send(runs, outer(0))  # its dual residuals are zero, which a logarithmic axis cannot show
+    runs.by_id["01"].task_done(VIEWS[0], ViewTask(0, "tcp://h:1", 0.5, 10), is_solve=True)
+    page.update()
+    boxes: list[Any] = list(page._grid.children)
+    names = {figure.name for box in boxes for figure in box.children}
+    assert "primal" in names
+    assert "work" in names
+    assert "dual" not in names
+
+
+def test_the_head_says_how_a_run_failed_or_was_lost_and_nothing_in_it_is_markup() -> None:
+    runs = begun("<i>name</i>")
+    send(runs, FAILED)
+    html = head_html(runs.by_id["01"], now=5.0)
+    assert "<b>WorkerLostError</b>: task &lt;b&gt;x&lt;/b&gt; was given up" in html
+    assert "&lt;i&gt;name&lt;/i&gt;" in html
+    lost = begun()
+    lost.client_left("c")
+    assert "the program that drove it is gone" in head_html(lost.by_id["01"], now=5.0)
+
+
+def test_a_closed_window_holds_no_runs() -> None:
+    page = Page(begun())
+    page.close()
+    page.update()
+    assert page.run is None
