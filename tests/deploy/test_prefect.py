@@ -223,6 +223,28 @@ def test_a_failure_that_would_come_again_is_not_tried_again(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
+def test_a_flow_run_that_is_cancelled_tells_the_command_to_stop(
+    server: Server, pipeline: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "mscam-dask"
+    program.write_text(
+        f"#!/usr/bin/env bash\ntrap 'touch {tmp_path}/told; exit 75' TERM\ntouch {tmp_path}/begun\n"
+        "while sleep 0.1; do :; done\n"
+    )
+    program.chmod(0o755)
+    env = {**server.environment, "MSCAM_DASK": str(program)}
+    log = tmp_path / "serve.log"
+    serve = (sys.executable, FLOW, pipeline, "--name", "cancelled", "--every", "5")
+    with started(*serve, log=log, env=env):
+        server.wait_for((tmp_path / "begun").exists, 200, log)
+        (running,) = server.runs("cancelled", "RUNNING")
+        state = {"state": {"type": "CANCELLING"}, "force": True}
+        server.ask(f"/flow_runs/{running['id']}/set_state", state)
+        server.wait_for((tmp_path / "told").exists, 100, log)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("arguments", "says"),
