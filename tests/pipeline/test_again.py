@@ -229,6 +229,26 @@ def test_a_run_on_data_that_grew_starts_from_the_last_one(
     assert not again(growing.file).resumed
 
 
+def test_a_number_of_clusters_that_was_chosen_is_taken_over_until_a_fresh_start(
+    growing: Growing, fits: list[dict[str, Any]]
+) -> None:
+    text = growing.file.read_text()
+    growing.file.write_text(text.replace("n_clusters = 3", "n_clusters = 'auto'"))
+    outcomes = []
+    for n_samples in (80, 85, 88, 90):
+        growing.write(np.arange(n_samples))
+        outcomes.append(again(growing.file))
+    records = [outcome.record.fit for outcome in outcomes]
+    assert records[0] is not None
+    n_clusters = records[0].n_clusters
+    assert [made.get("n_clusters") for made in fits] == [None, n_clusters, n_clusters, None]
+    chosen = [record is not None and record.cluster_counts is not None for record in records]
+    assert chosen == [True, False, False, True]
+    # a number that is given by now is not what was chosen then
+    growing.file.write_text(text)
+    assert again(growing.file).record.drift is None
+
+
 def test_samples_without_ids_are_known_by_rows_that_did_not_change(
     growing: Growing, fits: list[dict[str, Any]]
 ) -> None:
