@@ -21,6 +21,12 @@ __all__ = ["main"]
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+def _no_url(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.parts and path.parts[0] in ("s3:", "gs:", "file:"):
+        raise click.BadParameter("run directories are on file systems only; give a directory.")
+    return path
+
+
 _EXECUTION_OPTIONS = (
     click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one per core."),
     click.option(
@@ -59,7 +65,11 @@ def main() -> None:
 @main.command()
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="Store to make."
+    "-o",
+    "--output",
+    required=True,
+    metavar="DIR|URL",
+    help="Store to make; also at s3:// or gs://.",
 )
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Take this view; repeat.")
 @click.option(
@@ -110,6 +120,7 @@ def ingest(**options: Any) -> int:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
+    callback=_no_url,
     help="Run directory; by default runs/<pipeline>-<digest of settings and data>.",
 )
 @click.option("--overwrite", is_flag=True, help="Run in any case, replacing what is there.")
@@ -153,9 +164,9 @@ def resume(**options: Any) -> int:
 
 
 @main.command()
-@click.argument("path", metavar="STORE_OR_RUN_DIR", type=click.Path(path_type=Path))
+@click.argument("path", metavar="STORE_OR_RUN_DIR")
 @guarded
-def describe(path: Path) -> int:
+def describe(path: str) -> int:
     """Show what a store or a run directory holds."""
     from mscam_dask.cli.describe_path import describe_path
 

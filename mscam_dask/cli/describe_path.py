@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -19,6 +18,8 @@ from mscam_dask.cli.terminal import (
     table,
 )
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.objects import Location, ObjectPath, location, size_of
+from mscam_dask.data.publication import current
 from mscam_dask.data.store import is_store, verify_store
 from mscam_dask.data.validation import validate
 from mscam_dask.errors import DataError
@@ -31,9 +32,13 @@ __all__ = ["describe_path"]
 _SHORT = 16  # hexadecimal digits of a digest that are shown
 
 
-def describe_path(path: Path) -> int:
-    """Describe whatever is at a path; the exit code."""
+def describe_path(place: str) -> int:
+    """Describe whatever is at a path or URL; the exit code."""
     console = results_console()
+    path = location(place)
+    if isinstance(path, ObjectPath):
+        _describe_store(console, path)
+        return 0
     directory = RunDirectory(path.absolute())
     if directory.record.is_file():
         _describe_run(console, directory)
@@ -49,7 +54,7 @@ def describe_path(path: Path) -> int:
     return 0
 
 
-def _describe_store(console: Console, path: Path) -> None:
+def _describe_store(console: Console, path: Location) -> None:
     """Show a store; every value is read and compared with its digest."""
     with console.status("reading every value ..."):
         data = verify_store(path)
@@ -69,7 +74,7 @@ def _describe_store(console: Console, path: Path) -> None:
         ],
         numbers=("samples", "columns"),
     )
-    stored_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    stored_bytes = size_of(current(path))
     rest = [
         ("Samples", f"{data.n_samples}, {_ids(data)}"),
         ("Labels", _classes(data)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from mscam_dask.cli.terminal import fields, relative, results_console, show, table
 from mscam_dask.data.ingest import IngestReport, Source, append, ingest
@@ -15,7 +14,7 @@ __all__ = ["ingest_files"]
 def ingest_files(
     sources: tuple[str, ...],
     *,
-    output: Path,
+    output: str,
     views: tuple[str, ...],
     metrics: tuple[str, ...],
     labels: str | None,

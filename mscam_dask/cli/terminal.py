@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mscam_dask.data.objects import Location, ObjectPath
 from mscam_dask.monitor.pace import printable
 from mscam_dask.pipeline.record import SettingEntry
 
@@ -72,8 +73,10 @@ def fields(pairs: Sequence[tuple[str, str]]) -> Table:
     return result
 
 
-def relative(path: str | Path) -> str:
-    """Return a path as people would type it here."""
+def relative(path: str | Location) -> str:
+    """Return a path or URL as people would type it here."""
+    if isinstance(path, ObjectPath):
+        return str(path)
     target = Path(path).absolute()
     here = Path.cwd()
     return str(target.relative_to(here)) if target.is_relative_to(here) else str(target)

@@ -15,6 +15,8 @@ from mscam_dask.data.append import joined_samples
 from mscam_dask.data.conversion import common_sample_ids
 from mscam_dask.data.labels import encode_labels
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.objects import Location, size_of
+from mscam_dask.data.publication import current
 from mscam_dask.data.readers import Loaded, Selection, Source, read_labels, read_source
 from mscam_dask.data.sources import Metric, RowSource
 from mscam_dask.data.store import open_store
@@ -44,7 +46,7 @@ class IngestReport:
     Attributes
     ----------
     output
-        Absolute path of the store.
+        Absolute path, or the URL, of the store.
     n_samples, views
         What is in it.
     n_classes
@@ -54,12 +56,12 @@ class IngestReport:
     notes
         What was taken for what, and what was left out, one sentence each.
     stored_bytes
-        Size of the store on disk.
+        Size of the store where it lies.
     digest
         `MultiViewData.digest` of the store.
     """
 
-    output: Path
+    output: Location
     n_samples: int
     views: tuple[ViewRecord, ...]
     n_classes: int | None
@@ -71,7 +73,7 @@ class IngestReport:
 
 def ingest(
     sources: Sources,
-    output: str | Path,
+    output: str | Location,
     *,
     views: Sequence[str] | Mapping[str, str] | None = None,
     metric: MetricSpec | None = None,
@@ -86,10 +88,10 @@ def ingest(
     sources
         One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, whitespace-separated text
         (any other name, such as the UCI files mfeat-pix), NetCDF (.nc), a Zarr directory, or a
-        directory with the six UCI mfeat files. `Source` adds how a file is to be read. A
+        directory with the six UCI mfeat files; or the URL of a store of this package. `Source` adds how a file is to be read. A
         `MultiViewData` is written as it is.
     output
-        Directory of the store; see `write_store` for how it comes into being.
+        Directory or URL of the store; see `write_store` for how it comes into being.
     views
         Which views to take, in which order; a mapping also renames them, {name in the source:
         name in the store}. All of them by default.
@@ -126,7 +128,7 @@ def ingest(
 
 def append(
     sources: Sources,
-    output: str | Path,
+    output: str | Location,
     *,
     views: Sequence[str] | Mapping[str, str] | None = None,
     metric: MetricSpec | None = None,
@@ -163,7 +165,7 @@ def append(
     return _report(root, (f"{data.n_samples} samples added to {old.n_samples}", *notes))
 
 
-def _report(root: Path, notes: tuple[str, ...]) -> IngestReport:
+def _report(root: Location, notes: tuple[str, ...]) -> IngestReport:
     stored = open_store(root)
     return IngestReport(
         output=root,
@@ -174,7 +176,7 @@ def _report(root: Path, notes: tuple[str, ...]) -> IngestReport:
         n_classes=None if stored.labels is None else len(np.unique(stored.labels)),
         has_sample_ids=stored.sample_ids is not None,
         notes=notes,
-        stored_bytes=sum(file.stat().st_size for file in root.rglob("*") if file.is_file()),
+        stored_bytes=size_of(current(root)),
         digest=stored.digest(),
     )
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from mscam_dask.data.objects import Location
 from mscam_dask.errors import DataError, StoreCorruptError
 
 __all__ = ["METADATA_ERRORS", "NODES", "corrupt_store", "require_seal", "root_attributes", "seal"]
@@ -28,12 +28,12 @@ _RESTORE = "Restore the file from a copy, or ingest the original data again."
 METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 
 
-def corrupt_store(file: Path, what: str) -> StoreCorruptError:
+def corrupt_store(file: Location, what: str) -> StoreCorruptError:
     """The error that names a damaged file and what to do."""
     return StoreCorruptError(f"{file} is damaged: {what}. {_RESTORE}")
 
 
-def seal(group: Any, root: Path) -> None:
+def seal(group: Any, root: Location) -> None:
     """Seal a store whose last array has been written.
 
     Parameters
@@ -41,18 +41,20 @@ def seal(group: Any, root: Path) -> None:
     group
         Its root group, writable.
     root
-        Its directory.
+        Where it lies.
     """
+    below = len(str(root)) + 1
+    files: list[Location] = sorted(root.rglob(_METADATA), key=str)
     nodes = {
-        file.parent.relative_to(root).as_posix(): _digest(file.read_bytes())
-        for file in sorted(root.rglob(_METADATA))
+        str(file.parent)[below:]: _digest(file.read_bytes())
+        for file in files
         if file.parent != root
     }
     group.attrs.update({NODES: nodes})
     group.attrs.update({_SEAL: _own_digest((root / _METADATA).read_bytes())})
 
 
-def root_attributes(root: Path) -> Mapping[str, Any]:
+def root_attributes(root: Location) -> Mapping[str, Any]:
     """Attributes of a root group; those of a sealed store were compared with its seal.
 
     Raises
@@ -69,7 +71,7 @@ def root_attributes(root: Path) -> Mapping[str, Any]:
         )
     file = root / _METADATA
     if not file.is_file():
-        if any(root.glob(f"*/**/{_METADATA}")):
+        if any(root.rglob(_METADATA)):
             raise corrupt_store(file, "it is missing, and there are arrays below it")
         raise DataError(
             f"{root} is no Zarr v3 group (it has no zarr.json). Give the directory that "
@@ -90,7 +92,7 @@ def root_attributes(root: Path) -> Mapping[str, Any]:
     return attributes
 
 
-def require_seal(root: Path, attributes: Mapping[str, Any]) -> None:
+def require_seal(root: Location, attributes: Mapping[str, Any]) -> None:
     """Refuse a store whose seal was taken away.
 
     Raises
@@ -102,7 +104,7 @@ def require_seal(root: Path, attributes: Mapping[str, Any]) -> None:
         raise corrupt_store(root / _METADATA, "its seal is missing")
 
 
-def _check_nodes(root: Path, nodes: Mapping[str, str]) -> None:
+def _check_nodes(root: Location, nodes: Mapping[str, str]) -> None:
     for path, digest in nodes.items():
         file = root / path / _METADATA
         if not file.is_file():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ from numpy.typing import NDArray
 
 from mscam_dask.data import schema
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.objects import Location, location, reaching, zarr_place
+from mscam_dask.data.publication import current
 from mscam_dask.data.seal import (
     METADATA_ERRORS,
     NODES,
@@ -44,7 +45,7 @@ class ZarrRows:
     Parameters
     ----------
     path
-        Absolute path of the store; workers must see it under the same name.
+        Absolute path or URL of the store; workers must see it under the same name.
     key
         Path of the array inside the store.
     name, metric, shape, dtype
@@ -81,42 +82,48 @@ class ZarrRows:
             that was opened; the message names the file.
         """
         check_row_range(self, start, stop)
-        array = open_array(Path(self.path), self.key)
+        root = location(self.path)
+        array = open_array(root, self.key)
         if array.shape != self.shape or array.dtype != self.dtype:
             raise StoreCorruptError(
                 f"View {self.name!r} in {self.path} is now {array.shape} {array.dtype}; it was "
                 f"{self.shape} {self.dtype} when the store was opened. Another program replaced "
                 "it: open the store again."
             )
-        metadata = Path(self.path) / self.key / "zarr.json"
+        metadata = root / self.key / "zarr.json"
         if hashlib.sha256(metadata.read_bytes()).hexdigest() != self.metadata_sha256:
             raise corrupt_store(metadata, "it is not what it was when the store was opened")
         rows = np.empty((stop - start, self.shape[1]), dtype=np.float64)
         for first in range(start - start % self.chunk_rows, stop, self.chunk_rows):
             begin, end = max(first, start), min(first + self.chunk_rows, stop)
             rows[begin - start : end - start] = read_chunk(
-                array, Path(self.path) / self.key, slice(begin, end)
+                array, root / self.key, slice(begin, end)
             )
         return as_rows(rows)
 
 
-def is_store(path: Path) -> bool:
-    """Tell whether a directory is a store of this package, of any version, damaged or not."""
+def is_store(path: str | Location) -> bool:
+    """Tell whether a place is a store of this package, of any version, damaged or not."""
+    root = location(path)
     try:
-        return bool(root_attributes(path).get("format") == schema.FORMAT)
+        root = current(root)
     except StoreCorruptError:
-        return (path / schema.view_key(0)).is_dir()
+        return True  # nobody else has such a pointer
+    try:
+        return bool(root_attributes(root).get("format") == schema.FORMAT)
+    except StoreCorruptError:
+        return (root / schema.view_key(0)).is_dir()
     except DataError:
         return False
 
 
-def open_store(path: str | Path) -> MultiViewData:
+def open_store(path: str | Location) -> MultiViewData:
     """Open a store written by `ingest`; values are read later, when asked for.
 
     Parameters
     ----------
     path
-        Directory of the store.
+        Directory of the store, or its URL (s3://, gs://, file://).
 
     Returns
     -------
@@ -129,13 +136,10 @@ def open_store(path: str | Path) -> MultiViewData:
         When there is no store at the path, or it was written by a newer version.
     StoreCorruptError
         When metadata, ids or labels are damaged; the message names the file.
+    ConfigurationError, TemporaryFailure
+        When an object store cannot be read; see `mscam_dask.data.objects.reaching`.
     """
-    if "://" in str(path):
-        raise DataError(
-            f"{path} is a URL; a store is a directory that this computer and the workers see "
-            "under the same path. Mount or copy it."
-        )
-    root = Path(path).absolute()
+    root = current(location(path).absolute())
     attributes = root_attributes(root)
     if attributes.get("format") != schema.FORMAT:
         raise DataError(
@@ -167,7 +171,7 @@ def open_store(path: str | Path) -> MultiViewData:
     )
 
 
-def verify_store(path: str | Path) -> MultiViewData:
+def verify_store(path: str | Location) -> MultiViewData:
     """Open a store and compare the digest of every view with the recorded one.
 
     Raises
@@ -181,48 +185,50 @@ def verify_store(path: str | Path) -> MultiViewData:
         found = view_digest(view)
         if found != view.recorded_digest:
             raise corrupt_store(
-                Path(view.path) / view.key,
+                location(view.path) / view.key,
                 f"view {view.name!r} has digest {found[:16]}..., recorded is "
                 f"{view.recorded_digest[:16]}...",
             )
     return data
 
 
-def open_array(root: Path, key: str) -> Any:
+def open_array(root: Location, key: str) -> Any:
     """Open one array of a store; damaged metadata are a `StoreCorruptError`."""
     import zarr
 
     file = root / key / "zarr.json"
     if not file.is_file():
         raise corrupt_store(file, "it is missing")
-    try:
-        return zarr.open_array(root / key, mode="r", zarr_format=3)
-    except METADATA_ERRORS as error:
-        raise corrupt_store(file, f"no usable array metadata: {error}") from error
+    with reaching(file):
+        try:
+            return zarr.open_array(zarr_place(root / key), mode="r", zarr_format=3)
+        except METADATA_ERRORS as error:
+            raise corrupt_store(file, f"no usable array metadata: {error}") from error
 
 
-def read_chunk(array: Any, directory: Path, rows: slice) -> NDArray[Any]:
+def read_chunk(array: Any, directory: Location, rows: slice) -> NDArray[Any]:
     """Read rows that lie in one chunk of an array chunked by rows."""
     index = (rows.start // array.chunks[0],) + (0,) * (array.ndim - 1)
     file = directory / array.metadata.encode_chunk_key(index)
     if not file.is_file():
         raise corrupt_store(file, f"the chunk with rows {rows.start}:{rows.stop} is missing")
-    try:
-        return np.asarray(array[rows])
-    except _CHUNK_ERRORS as error:
-        raise corrupt_store(
-            file, f"rows {rows.start}:{rows.stop} cannot be decoded ({error})"
-        ) from error
+    with reaching(file):
+        try:
+            return np.asarray(array[rows])
+        except _CHUNK_ERRORS as error:
+            raise corrupt_store(
+                file, f"rows {rows.start}:{rows.stop} cannot be decoded ({error})"
+            ) from error
 
 
-def check_codecs(array: Any, file: Path) -> None:
+def check_codecs(array: Any, file: Location) -> None:
     """Refuse an array without checksums: its damage could not be noticed."""
     codecs = [type(codec).__name__ for codec in array.metadata.codecs]
     if "Crc32cCodec" not in codecs:
         raise corrupt_store(file, f"its codecs {codecs} have no checksum (crc32c)")
 
 
-def _view(root: Path, key: str, n_samples: int, metadata_sha256: str) -> ZarrRows:
+def _view(root: Location, key: str, n_samples: int, metadata_sha256: str) -> ZarrRows:
     file = root / key / "zarr.json"
     array = open_array(root, key)
     check_codecs(array, file)
@@ -255,7 +261,7 @@ def _view(root: Path, key: str, n_samples: int, metadata_sha256: str) -> ZarrRow
     )
 
 
-def _vector(root: Path, spec: schema.ArraySpec, length: int | None) -> NDArray[Any]:
+def _vector(root: Location, spec: schema.ArraySpec, length: int | None) -> NDArray[Any]:
     file = root / spec.key / "zarr.json"
     array = open_array(root, spec.key)
     check_codecs(array, file)
@@ -272,7 +278,7 @@ def _vector(root: Path, spec: schema.ArraySpec, length: int | None) -> NDArray[A
     return values
 
 
-def _sample_ids(root: Path, n_samples: int) -> tuple[str, ...]:
+def _sample_ids(root: Location, n_samples: int) -> tuple[str, ...]:
     buffer = _vector(root, schema.SAMPLE_ID_BYTES, None).tobytes()
     offsets = _vector(root, schema.SAMPLE_ID_OFFSETS, n_samples + 1)
     file = root / schema.SAMPLE_ID_OFFSETS.key

@@ -7,7 +7,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from mscam_dask.data import schema
 from mscam_dask.data.conversion import check_unique_ids
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.objects import Location, ObjectPath, location, reaching, zarr_place
+from mscam_dask.data.publication import current, is_taken, new_place, publish
 from mscam_dask.data.seal import root_attributes, seal
 from mscam_dask.data.sources import BLOCK_BYTES, RowSource, ViewDigest
 from mscam_dask.data.store import verify_store
 from mscam_dask.data.validation import check_finite, check_not_empty
-from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.errors import ConfigurationError, DataError, MscamError, TemporaryFailure
 
 __all__ = [
     "CHUNK_BYTES",
@@ -42,11 +44,11 @@ _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 def write_store(
     data: MultiViewData,
-    output: str | Path,
+    output: str | Location,
     *,
     chunk_rows: int | None = None,
     overwrite: bool = False,
-) -> Path:
+) -> Location:
     """Write views, ids and labels as one store (layout: `mscam_dask.data.schema`).
 
     Parameters
@@ -55,7 +57,8 @@ def write_store(
         Read once, by blocks of about 64 MiB.
     output
         Directory to make. It appears complete or not at all: a sibling directory is written,
-        read back against its digests, synced to disk and renamed.
+        read back against its digests, synced to disk and renamed. Or a URL (s3://, gs://,
+        file://): see `mscam_dask.data.publication`.
     chunk_rows
         Samples per chunk; by default as many as make 8 MiB in each view.
     overwrite
@@ -63,8 +66,8 @@ def write_store(
 
     Returns
     -------
-    Path
-        Absolute path of the store.
+    Path or ObjectPath
+        Absolute path, or the URL, of the store.
 
     Raises
     ------
@@ -73,7 +76,7 @@ def write_store(
     ConfigurationError
         When `chunk_rows` is less than 1.
     TemporaryFailure
-        When the disk is full; nothing is left behind.
+        When the disk is full, nothing is left behind; or an object store cannot be reached.
     """
     if chunk_rows is not None and chunk_rows < 1:
         raise ConfigurationError(f"chunk_rows={chunk_rows}; allowed is at least 1 sample.")
@@ -82,6 +85,8 @@ def write_store(
         check_not_empty(view)
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
+    if isinstance(root, ObjectPath):
+        return _write_objects(data, root, chunk_rows)
     root.parent.mkdir(parents=True, exist_ok=True)
     partial = root.with_name(f".{root.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
@@ -95,7 +100,21 @@ def write_store(
     return root
 
 
-def check_output(output: str | Path, *, overwrite: bool) -> Path:
+def _write_objects(data: MultiViewData, root: ObjectPath, chunk_rows: int | None) -> ObjectPath:
+    place = new_place(root)
+    try:
+        with reaching(place):
+            _write(data, place, chunk_rows)
+        verify_store(place)
+    except BaseException:
+        with suppress(MscamError):  # what stopped the writing may stop this too
+            place.remove(list(place.sizes()))
+        raise
+    publish(root, place)
+    return root
+
+
+def check_output(output: str | Location, *, overwrite: bool) -> Location:
     """Return the absolute path to write to, refusing one that must not be replaced.
 
     Raises
@@ -103,8 +122,8 @@ def check_output(output: str | Path, *, overwrite: bool) -> Path:
     DataError
         When something is there and `overwrite` is off, or it is not a store.
     """
-    root = Path(output).absolute()
-    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
+    root = location(output).absolute()
+    if not _is_in_use(root):
         return root
     if not _is_whole_store(root):
         raise DataError(
@@ -119,10 +138,16 @@ def check_output(output: str | Path, *, overwrite: bool) -> Path:
     return root
 
 
-def _is_whole_store(root: Path) -> bool:
-    """Whether a directory is certainly ours: a damaged one might be another's."""
+def _is_in_use(root: Location) -> bool:
+    if isinstance(root, ObjectPath):
+        return is_taken(root)
+    return root.exists() and not (root.is_dir() and not any(root.iterdir()))
+
+
+def _is_whole_store(root: Location) -> bool:
+    """Whether a place is certainly ours: a damaged one might be another's."""
     try:
-        return bool(root_attributes(root).get("format") == schema.FORMAT)
+        return bool(root_attributes(current(root)).get("format") == schema.FORMAT)
     except DataError:
         return False
 
@@ -141,11 +166,11 @@ def full_disk_is_temporary(root: Path) -> Iterator[None]:
         ) from error
 
 
-def _write(data: MultiViewData, directory: Path, chunk_rows: int | None) -> None:
+def _write(data: MultiViewData, directory: Location, chunk_rows: int | None) -> None:
     import zarr
 
     group = zarr.open_group(
-        directory,
+        zarr_place(directory, writable=True),
         mode="w-",
         zarr_format=3,
         attributes={

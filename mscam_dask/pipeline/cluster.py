@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mscam_dask import __version__
+from mscam_dask.data.objects import Location, location
 from mscam_dask.errors import ClusterError, NoWorkersError
 from mscam_dask.pipeline.encryption import check_handshake
 from mscam_dask.pipeline.settings import ExecutionTable
@@ -253,7 +253,7 @@ def observers_of(cluster: OpenCluster, name: str) -> tuple[Observer, ...]:
     return () if cluster.client is None else (ClusterEvents(cluster.client, name=name),)
 
 
-def check_workers(cluster: OpenCluster, paths: Sequence[Path]) -> None:
+def check_workers(cluster: OpenCluster, paths: Sequence[Location]) -> None:
     """Check that every worker has this package and sees the data, before any task is sent.
 
     Parameters
@@ -303,4 +303,4 @@ def check_workers(cluster: OpenCluster, paths: Sequence[Path]) -> None:
 
 def _probe(names: list[str]) -> tuple[str, list[str]]:
     """Runs on a worker: its version of this package, and the paths it does not see."""
-    return __version__, [name for name in names if not Path(name).exists()]
+    return __version__, [name for name in names if not location(name).exists()]

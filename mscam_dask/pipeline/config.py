@@ -298,4 +298,6 @@ def _with_paths(document: Document, name: str, table: _TableT, keys: Sequence[st
 
 
 def _absolute(document: Document, table: str, key: str, value: str) -> str:
+    if "://" in value:  # a source; others were refused
+        return value
     return str(document.base(table, key) / Path(value).expanduser())

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.objects import location
 from mscam_dask.data.results import StoredResult, read_result
 from mscam_dask.data.sources import ViewDigest, row_ranges
 from mscam_dask.data.store import open_store
@@ -304,7 +305,7 @@ def same_store(runs: list[Earlier], ingest: str | None) -> Earlier | None:
         `mscam_dask.pipeline.identity.ingest_id`.
     """
     for run in runs:
-        if run.record.ingest != ingest or Path(run.data.store).is_absolute():
+        if run.record.ingest != ingest or location(run.data.store).is_absolute():
             continue
         with contextlib.suppress(DataError):  # gone, damaged, or of another version
             open_store(run.directory.data)

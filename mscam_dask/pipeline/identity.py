@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from mscam_dask import __version__
+from mscam_dask.data.objects import Location, ObjectPath, location
 from mscam_dask.data.store import is_store, open_store
 from mscam_dask.errors import DataError
 from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, Settings
@@ -39,7 +40,7 @@ def ingest_id(table: DataTable) -> str:
         content = [] if table.path is None else [_content(Path(table.path))]
     else:
         names = [Path(source).name for source in table.sources]
-        content = [_content(Path(source)) for source in table.sources]
+        content = [_content(location(source)) for source in table.sources]
     labels = table.labels
     if labels is not None and Path(labels).is_file():
         labels = _content(Path(labels))
@@ -72,9 +73,9 @@ def run_id(settings: Settings) -> str:
     return _digest("run", __version__, ingest_id(settings.data), parts)
 
 
-def _content(path: Path) -> str:
+def _content(path: Location) -> str:
     """Digest of a store, a file or a directory of files."""
-    if is_store(path):
+    if isinstance(path, ObjectPath) or is_store(path):
         data = open_store(path)
         labels = None if data.labels is None else data.labels.tolist()
         ids = None if data.sample_ids is None else list(data.sample_ids)

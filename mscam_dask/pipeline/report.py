@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.objects import location
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store import open_store
 from mscam_dask.errors import DataError, MscamError
@@ -150,7 +151,8 @@ def _truth(
     assert record.data is not None
     if record.metrics is None:
         return None, None, ()
-    store = directory.path / record.data.store  # an absolute path stays what it is
+    recorded = location(record.data.store)
+    store = directory.path / recorded if isinstance(recorded, Path) else recorded
     try:
         data = open_store(store)
     except DataError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mscam_dask.data.objects import location
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.document import Document
 from mscam_dask.pipeline.problems import shown
 from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, ExecutionTable
@@ -14,6 +16,16 @@ __all__ = ["data_problems", "execution_problems", "text_problems"]
 def text_problems(document: Document) -> Iterable[str]:
     """Yield the keys whose text no file, view or address can be called by."""
     for key, text in document.texts():
+        if "://" in text and key[0] == "output":
+            yield (
+                f"{document.where(*key)}: {'.'.join(key)} = {shown(text)} is a URL; run directories "
+                "and checkpoints are on file systems only. Give a directory."
+            )
+        if "://" in text and key == ("data", "source"):
+            try:
+                location(text)
+            except ConfigurationError as error:
+                yield f"{document.where(*key)}: {error}"
         if "\0" in text:
             name = ".".join(key[1:])
             yield (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.objects import Location, ObjectPath, location
 from mscam_dask.data.store import is_store, open_store
 from mscam_dask.data.views import MetricSpec, with_metrics
 from mscam_dask.errors import ConfigurationError, DataError
@@ -26,7 +27,7 @@ class OpenData:
     ----------
     data
     store
-        Its directory.
+        Its directory or URL.
     is_new
         Whether this run wrote it.
     notes
@@ -34,7 +35,7 @@ class OpenData:
     """
 
     data: MultiViewData
-    store: Path
+    store: Location
     is_new: bool
     notes: tuple[str, ...] = ()
 
@@ -97,7 +98,7 @@ def open_data(table: DataTable, output: Path) -> OpenData:
     """
     metric: MetricSpec | None = table.metric
     if _is_ready(table):
-        store = Path(table.sources[0])
+        store = location(table.sources[0])
         data = open_store(store)
         return OpenData(data if metric is None else with_metrics(data, metric), store, is_new=False)
     report = ingest(
@@ -119,7 +120,7 @@ def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
     DataError
         When it is not there any more, or damaged.
     """
-    if Path(earlier.store).is_absolute():
+    if location(earlier.store).is_absolute():
         return open_data(table, output)
     return OpenData(open_store(output), output, is_new=True, notes=earlier.notes)
 
@@ -127,7 +128,7 @@ def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
 def _is_ready(table: DataTable) -> bool:
     """Whether the source is a store that can be read where it is."""
     as_it_is = table.views is None and table.labels is None and table.chunk_rows is None
-    return as_it_is and len(table.sources) == 1 and is_store(Path(table.sources[0]))
+    return as_it_is and len(table.sources) == 1 and is_store(table.sources[0])
 
 
 def _files(table: DataTable) -> list[Source]:
@@ -168,11 +169,13 @@ def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
     """
     if table.source in BUILT_IN_SOURCES:
         return (SourceRecord(source=str(table.source)),)
-    return tuple(_source_record(Path(source)) for source in table.sources)
+    return tuple(_source_record(location(source)) for source in table.sources)
 
 
-def _source_record(path: Path) -> SourceRecord:
-    if not path.is_file():  # a directory (its views have digests), or missing (ingest says so)
+def _source_record(path: Location) -> SourceRecord:
+    if (
+        isinstance(path, ObjectPath) or not path.is_file()
+    ):  # a directory (its views have digests), or missing (ingest says so)
         return SourceRecord(source=str(path))
     try:
         with path.open("rb") as stream:

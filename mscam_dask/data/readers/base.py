@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.objects import location
 from mscam_dask.data.sources import METRICS, Metric, RowSource
 from mscam_dask.errors import ConfigurationError, DataError
 
@@ -66,8 +67,9 @@ class Source:
 
     @property
     def file(self) -> Path:
-        """The path, as a Path."""
-        return Path(self.path)
+        """The path, as a Path; of a URL its last part."""
+        place = location(self.path)
+        return place if isinstance(place, Path) else Path(place.name)
 
     @property
     def view_name(self) -> str:

@@ -11,11 +11,12 @@ from mscam_dask.data.flowers17 import flowers17_files, load_flowers17
 from mscam_dask.data.mfeat import load_mfeat, mfeat_file
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.nus_wide import is_nus_wide, load_nus_wide
+from mscam_dask.data.objects import ObjectPath, location
 from mscam_dask.data.readers.base import Loaded, Selection, Source
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.numpy_files import read_npy, read_npz
 from mscam_dask.data.readers.text import read_text
-from mscam_dask.data.readers.xarray_files import read_netcdf, read_zarr
+from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
 from mscam_dask.errors import DataError
 
 __all__ = ["FORMATS", "Format", "read_source"]
@@ -99,6 +100,8 @@ def read_source(source: Source, selection: Selection, stack: ExitStack) -> Loade
     DataError
         When the path does not exist, no format claims it, or its contents are not usable.
     """
+    if isinstance(location(source.path), ObjectPath):
+        return read_store(source, selection)
     path = source.file
     if not path.exists():
         raise DataError(f"There is no {path}. Check the path (relative to {Path.cwd()}).")

@@ -19,7 +19,7 @@ from mscam_dask.data.readers.base import (
 from mscam_dask.data.store import is_store, open_store
 from mscam_dask.errors import DataError
 
-__all__ = ["read_netcdf", "read_zarr"]
+__all__ = ["read_netcdf", "read_store", "read_zarr"]
 
 _ERRORS = (ValueError, KeyError, TypeError, RuntimeError, AttributeError)
 _METADATA = (".zarray", "zarr.json", ".zmetadata")
@@ -36,6 +36,20 @@ def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> Loade
         return _from_dataset(dataset, source, selection)
 
 
+def read_store(source: Source, selection: Selection) -> Loaded:
+    """Read a store of this package, from a directory or a URL."""
+    data = open_store(source.path)
+    views = tuple(view for view in data.views if selection.wants(view.name))
+    return Loaded(
+        where=str(source.path),
+        views=views,
+        labels=data.labels,
+        label_names=data.label_names,
+        sample_ids=data.sample_ids,
+        labels_are_chosen=selection.labels == "labels" and data.labels is not None,
+    )
+
+
 def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
     """Read a store of this package, an xarray store, or a single (n, d) Zarr array."""
     import dask.array as da
@@ -43,16 +57,7 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
     import zarr
 
     if is_store(source.file):
-        data = open_store(source.file)
-        views = tuple(view for view in data.views if selection.wants(view.name))
-        return Loaded(
-            where=str(source.path),
-            views=views,
-            labels=data.labels,
-            label_names=data.label_names,
-            sample_ids=data.sample_ids,
-            labels_are_chosen=selection.labels == "labels" and data.labels is not None,
-        )
+        return read_store(source, selection)
     _refuse_pickles(source.file)
     with unreadable(source, "a Zarr store", *_ERRORS):
         node = zarr.open(source.file, mode="r")

@@ -181,7 +181,7 @@ def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetT
     changes: dict[str, Any] = {}
     base = document.base("dataset", key)
     if table.source not in BUILT_IN_SOURCES:
-        paths = [str(base / Path(item).expanduser()) for item in table.sources]
+        paths = [_source(base, item) for item in table.sources]
         changes["source"] = paths[0] if len(paths) == 1 else paths
     for name in ("path", "cache"):
         value = getattr(table, name)
@@ -190,6 +190,10 @@ def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetT
     if table.labels is not None and (base / table.labels).is_file():
         changes["labels"] = str(base / table.labels)
     return msgspec.structs.replace(table, **changes)
+
+
+def _source(base: Path, item: str) -> str:
+    return item if "://" in item else str(base / Path(item).expanduser())
 
 
 def _absolute(document: Document, name: str, table: Any, keys: Sequence[str]) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from mscam_dask.data.mixtures import corrupted_mixture
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.objects import Location
 from mscam_dask.data.sampling import sample_per_class
 from mscam_dask.data.store import open_store
 from mscam_dask.data.store_writer import write_store
@@ -78,7 +79,7 @@ def open_datasets(
 
 def _stored(
     name: str, table: DatasetTable, directory: ExperimentDirectory
-) -> tuple[MultiViewData, Path]:
+) -> tuple[MultiViewData, Location]:
     """The store of one data set; what its sources were is kept beside it."""
     store = directory.store(name)
     made_from = store.with_suffix(".json")
@@ -94,7 +95,7 @@ def _stored(
     plain = DataTable(**{key: getattr(table, key) for key in DataTable.__struct_fields__})
     if table.per_class is None:
         opened = open_data(plain, store)
-        data, store = opened.data, opened.store
+        data, used = opened.data, opened.store
     else:
         whole = store.with_name(f"{store.stem}.whole.zarr")
         if whole.exists():
@@ -107,10 +108,10 @@ def _stored(
         write_store(drawn, store)
         if whole.exists():
             _remove_store(whole)
-        data = open_store(store)
-    if store == directory.store(name):
+        data, used = open_store(store), store
+    if used == store:
         directory.write(made_from, said)
-    return data, store
+    return data, used
 
 
 def _remove_store(store: Path) -> None:
@@ -120,7 +121,7 @@ def _remove_store(store: Path) -> None:
 
 
 def _dataset(
-    name: str, table: DatasetTable, data: MultiViewData, store: Path, *, need_labels: bool
+    name: str, table: DatasetTable, data: MultiViewData, store: Location, *, need_labels: bool
 ) -> Dataset:
     labels = data.labels
     if labels is None and need_labels:

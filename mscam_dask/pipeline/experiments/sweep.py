@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mscam_dask.data.objects import Location, location
 from mscam_dask.data.store import open_store
 from mscam_dask.data.validation import validate
 from mscam_dask.engine.executor import Executor
@@ -203,10 +204,10 @@ class _Sweep:
         )
 
 
-def _path(dataset: Dataset) -> Path:
+def _path(dataset: Dataset) -> Location:
     data = dataset.data[None]
     assert isinstance(data, StoredData)
-    return Path(data.path)
+    return location(data.path)
 
 
 def _executor(cluster: OpenCluster) -> Executor:
