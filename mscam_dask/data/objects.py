@@ -23,6 +23,7 @@ __all__ = ["Location", "ObjectPath", "location", "reaching", "size_of", "zarr_pl
 _OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {
         "use_listings_cache": False,
+        "max_concurrency": 1,  # else the size is asked for before each object
         "config_kwargs": {
             "connect_timeout": 5,
             "read_timeout": 30,

@@ -224,7 +224,7 @@ def test_ingest_describe_and_run_take_urls(
 ) -> None:
     local = tmp_path / "data.npz"
     data = example()
-    np.savez(local, a=data.views[0].read(0, N), b=data.views[1].read(0, N), labels=data.labels)
+    np.savez(local, a=data.views[0].read(0, N), b=data.views[1].read(0, N), labels=np.arange(N) % 3)
 
     def code(*arguments: str) -> object:
         with pytest.raises(SystemExit) as ended:
