@@ -20,6 +20,7 @@ from distributed import KilledWorker, wait
 from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
 from distributed.comm.core import CommClosedError
 
+from mscam_dask.engine.alignment import aligned
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.local import PinnedBlas
 from mscam_dask.engine.sizes import make_measurable
@@ -270,6 +271,6 @@ class _Spans:
 
 def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
     PinnedBlas.pin_for_good()
-    result = function(*args)
+    result = function(*(aligned(argument) for argument in args))
     make_measurable(result)
     return result

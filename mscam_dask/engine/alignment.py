@@ -1,0 +1,59 @@
+"""Arrays as they were before they travelled.
+
+An array that comes from another process lies where its message put it, now and then at an address
+that is no multiple of its item size. NumPy computes with such an array in another order, so that
+the last bits of a product depend on which worker a task ran on. A copy mends that.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+__all__ = ["aligned"]
+
+
+def aligned(value: Any) -> Any:
+    """`value`, with unaligned arrays in it replaced by copies of the same memory order.
+
+    Parameters
+    ----------
+    value
+        Array, sparse array, dataclass, list, tuple or mapping of them, of any depth; anything
+        else is returned as it is. Nothing is changed in place.
+    """
+    if isinstance(value, np.ndarray):
+        return value if value.flags.aligned else value.copy(order="K")
+    if isinstance(value, csr_array):
+        parts = (value.data, value.indices, value.indptr)
+        mended = tuple(aligned(part) for part in parts)
+        return value if _same(mended, parts) else csr_array(mended, shape=value.shape)
+    if isinstance(value, list) or type(value) is tuple:
+        items = type(value)(aligned(item) for item in value)
+        return value if _same(items, value) else items
+    if isinstance(value, dict):
+        values = {key: aligned(item) for key, item in value.items()}
+        return value if _same(values.values(), value.values()) else values
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _dataclass(value)
+    return value
+
+
+def _dataclass(value: Any) -> Any:
+    names = [field.name for field in dataclasses.fields(value)]
+    parts = [getattr(value, name) for name in names]
+    mended = [aligned(part) for part in parts]
+    if _same(mended, parts):
+        return value
+    whole = copy.copy(value)
+    for name, part in zip(names, mended, strict=True):
+        object.__setattr__(whole, name, part)  # frozen, and already checked when it was made
+    return whole
+
+
+def _same(first: Any, second: Any) -> bool:
+    return all(one is other for one, other in zip(first, second, strict=True))
