@@ -367,7 +367,7 @@ class _ConsensusClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):  
                 f"initial_labels go from {labels.min()} to {labels.max()}; allowed are 0 to "
                 f"{n_clusters - 1}, and {UNKNOWN} for samples without one, not for all."
             )
-        if len(candidates) > 1:
+        if len(candidates) > 1 or self._options(data):
             raise ConfigurationError(
                 "initial_labels start from one setting, and scale, alpha or n_neighbors is left to "
                 "be chosen. Give the three of the earlier fit (solution_.parameters)."

@@ -56,9 +56,9 @@ def agree(
             tuple(options),
             sample,
             k,
-            key=f"sampled_neighbors/{index}/{source.name}",
+            key=f"sampled_neighbors/{source.name}",
         )
-        for index, source in enumerate(data.views)
+        for source in data.views
     ]
     shapes = [view_shape(source) for source in data.views]
     chosen = executor.submit(
