@@ -26,7 +26,7 @@ from mscam_dask.errors import DataError
 
 __all__ = ["IngestReport", "Source", "ViewRecord", "append", "ingest"]
 
-Sources = str | Path | Source | MultiViewData | Sequence[str | Path | Source]
+Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _gather(
     if isinstance(sources, MultiViewData):
         loaded = [_as_loaded(sources)]
     else:
-        listed = [sources] if isinstance(sources, str | Path | Source) else list(sources)
+        listed = [sources] if isinstance(sources, str | Location | Source) else list(sources)
         if not listed:
             raise DataError("No source was given; name at least one file to ingest.")
         selection = Selection(views=wanted, labels=label_key)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,22 @@ CHUNK_BYTES = 8 * 2**20
 
 _ID_CHUNK = 2**20
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+
+
+@overload
+def write_store(
+    data: MultiViewData, output: Path, *, chunk_rows: int | None = None, overwrite: bool = False
+) -> Path: ...
+
+
+@overload
+def write_store(
+    data: MultiViewData,
+    output: str | Location,
+    *,
+    chunk_rows: int | None = None,
+    overwrite: bool = False,
+) -> Location: ...
 
 
 def write_store(

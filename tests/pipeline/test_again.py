@@ -353,6 +353,7 @@ def test_ingest_of_a_grown_file_and_os_links(tmp_path: Path, tiny: Path) -> None
     from mscam_dask.pipeline.heritage import link_tree
 
     store = ingest([tiny], tmp_path / "a.zarr").output
+    assert isinstance(store, Path)
     link_tree(store, tmp_path / "b.zarr")
     names = sorted(str(file.relative_to(store)) for file in store.rglob("*") if file.is_file())
     assert all((store / name).samefile(tmp_path / "b.zarr" / name) for name in names)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.objects import location
+from mscam_dask.data.objects import Location, location
 from mscam_dask.data.sources import METRICS, Metric, RowSource
 from mscam_dask.errors import ConfigurationError, DataError
 
@@ -52,7 +52,7 @@ class Source:
         Of a text file; None: comma for .csv, tab for .tsv, any white space otherwise.
     """
 
-    path: str | Path
+    path: str | Location
     name: str | None = None
     samples_on: Literal["rows", "columns"] = "rows"
     header: bool | None = None
