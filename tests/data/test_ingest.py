@@ -188,7 +188,7 @@ def test_unknown_formats_list_the_known_ones(tmp_path: Path, name: str) -> None:
         path.mkdir()
     else:
         path.write_bytes(b"\x80\x04")
-    with pytest.raises(DataError, match=r"no format that can be read; allowed are NumPy archive"):
+    with pytest.raises(DataError, match=r"no format that can be read; allowed are .*NumPy archive"):
         ingest(path, tmp_path / "s.zarr")
 
 
