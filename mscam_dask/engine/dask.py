@@ -238,7 +238,7 @@ def _phase(stage: str, first: str) -> str | None:
         return None
     if first.isdecimal():
         return f"outer iteration {int(first) + 1}"
-    setting = re.fullmatch(r"setting-(\d+)", first)
+    setting = re.fullmatch(r"setting-(?:\d+-)?(\d+)", first)
     return None if setting is None else f"setting {int(setting[1]) + 1}"
 
 
