@@ -156,9 +156,11 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
     file.write_text("[data]\nsource = 'tiny.npz'\n[cluster]\nn_clusters = 3\n" + IN_PROCESS)
     fit = run(file, tmp_path / "out").record.fit
     assert fit is not None
-    assert len(fit.settings_tried) > 1
-    chosen = (fit.setting.scale, fit.setting.alpha)
-    assert chosen in [(setting["scale"], setting["alpha"]) for setting in fit.settings_tried]
+    assert (fit.setting.scale, fit.setting.alpha) == ("by view", None)
+    assert fit.setting.views is not None
+    assert set(fit.setting.views) == set(fit.view_contributions)
+    assert {view.scale for view in fit.setting.views.values()} <= {"unit", "standard"}
+    assert [setting["scale"] for setting in fit.settings_tried] == ["by view"]
 
 
 def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
