@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,12 @@ NAMES = [
 ]
 
 
+def prepared(model: MSCAM) -> str:
+    """How many views were prepared in which way: 4 unit 10, 2 standard 1."""
+    counts = Counter((one.scale, one.alpha) for one in model.view_preparations_.values())
+    return ", ".join(f"{count} {scale} {alpha:g}" for (scale, alpha), count in counts.most_common())
+
+
 def row(name: str) -> str:
     """One line of the table."""
     with np.load(Path(os.environ["MSCAM_DATA"]) / f"{name}.npz", allow_pickle=False) as archive:
@@ -51,12 +58,11 @@ def row(name: str) -> str:
     model.fit(views)
     seconds = time.perf_counter() - started
     scores = score_partition(labels, model.labels_)
-    taken = model.solution_.parameters
     return (
         f"| {name} | {len(labels)} | {count} | {n_clusters} | {model.n_connected_components_} "
         f"| {scores.accuracy:.4f} | {scores.normalized_mutual_information:.4f} "
         f"| {scores.adjusted_rand_index:.4f} | {scores.purity:.4f} | {seconds:.1f} "
-        f"| {taken.scale}, {taken.alpha:g}, {model.n_neighbors_} "
+        f"| {prepared(model)}, {model.n_neighbors_} "
         f"| {model.status_.name.lower().replace('_', ' ')} |"
     )
 
