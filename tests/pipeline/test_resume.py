@@ -118,7 +118,7 @@ def test_a_run_stopped_anywhere_ends_with_the_same_bits(
     assert [json.loads(line)["event"] for line in lines][-1] == "step_ended"
     assert {item.name for item in root.iterdir()} == {
         *(".lock", "pipeline.toml", "run.json", "events.jsonl"),
-        *("data.zarr", "labels.csv", "result.zarr"),
+        *("data.zarr", "labels.csv", "report.html", "result.zarr"),
     }
     resumed = [event for event in events if isinstance(event, FitResumed)]
     assert bool(resumed) == (stop not in ("ingest begins", "ingest ends", "validate ends"))

@@ -61,7 +61,7 @@ def percent(value: float, digits: int = 1) -> str:
     Examples
     --------
     >>> percent(0.2234)
-    '22.3\\xa0%'
+    '22.3\xa0%'
     """
     return f"{100 * value:.{digits}f}\u00a0%"
 
@@ -87,7 +87,7 @@ def time_span(seconds: float) -> str:
 
     Examples
     --------
-    >>> time_span(0.314), time_span(18.65), time_span(754), time_span(7384)
+    >>> time_span(0.314), time_span(18.66), time_span(754), time_span(7384)
     ('0.31 s', '18.7 s', '12 min 34 s', '2 h 3 min')
     """
     if seconds < 1:
