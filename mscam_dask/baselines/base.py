@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, get_args
@@ -29,7 +30,7 @@ View = NDArray[np.float64]
 _GIB = 2.0**30
 
 
-class Baseline(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
+class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyped bases
     """Base of the comparison methods; a method gives its parameters and `_cluster`.
 
     Every method turns its views into scaled feature rows first (see
@@ -95,9 +96,9 @@ class Baseline(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # untyped ba
         self.labels_ = canonical_labels(np.asarray(labels, dtype=np.int64))
         return self
 
+    @abstractmethod
     def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
         """Labels (n,) of the scaled views; sets what attributes the method has."""
-        raise NotImplementedError
 
     def _check(self, data: MultiViewData) -> None:
         """Refuse parameters that are out of range or do not fit the data."""
@@ -177,9 +178,10 @@ def require_count(name: str, value: object, *, minimum: int = 1, maximum: int | 
         Naming the parameter, what was got and what is allowed.
     """
     allowed = f"a whole number >= {minimum}" + ("" if maximum is None else f" and <= {maximum}")
-    usable = isinstance(value, Integral) and not isinstance(value, bool)
-    if usable and minimum <= int(value) and (maximum is None or int(value) <= maximum):  # type: ignore[call-overload]
-        return int(value)  # type: ignore[call-overload,no-any-return]
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        count = int(value)
+        if minimum <= count and (maximum is None or count <= maximum):
+            return count
     raise ConfigurationError(f"{name}={value!r} is not usable: allowed is {allowed}.")
 
 

@@ -1,0 +1,85 @@
+"""What `fit` and `predict` are given: one table, several arrays, a store, as views."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scipy.sparse import issparse
+from sklearn.utils.validation import validate_data
+
+from mscam_dask.data.validation import check_finite
+from mscam_dask.data.views import MultiViewData, as_multi_view
+from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
+
+__all__ = ["TakesViews"]
+
+
+class TakesViews:
+    """Part of an estimator: its input as views, new samples as those of the fit."""
+
+    metric: str | Mapping[str, str] | Sequence[str]
+    view_sizes: Sequence[int] | None
+    view_names_: tuple[str, ...]
+    _training: MultiViewData
+
+    def _views(self, X: Any, *, reset: bool) -> MultiViewData:
+        """Views of `X`; one plain table goes through scikit-learn's own validation first."""
+        if _is_plain_table(X):
+            table = self._table(X, reset=reset)
+            n_columns = table.shape[1]
+            sizes = (n_columns,) if self.view_sizes is None else tuple(self.view_sizes)
+            data = as_multi_view(table, view_sizes=sizes, metric=self.metric)
+        elif self.view_sizes is not None:
+            raise ConfigurationError(
+                f"view_sizes={tuple(self.view_sizes)} goes with one 2-D array; the views given "
+                "are separate already. Leave view_sizes out."
+            )
+        else:
+            data = as_multi_view(X, metric=self.metric)
+        return data if reset else self._as_fitted(data)
+
+    def _table(self, X: Any, *, reset: bool) -> Any:
+        """Scikit-learn's words, in an error of this package."""
+        try:
+            return validate_data(
+                self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1
+            )
+        except MscamError:
+            raise
+        except TypeError as error:
+            raise DataTypeError(str(error)) from error
+        except ValueError as error:
+            raise DataError(str(error)) from error
+
+    def _as_fitted(self, data: MultiViewData) -> MultiViewData:
+        """New samples' views, checked, in the order of the fit."""
+        expected = {
+            source.name: source.shape[0] if source.metric != "features" else source.shape[1]
+            for source in self._training.views
+        }
+        got = {source.name: source.shape[1] for source in data.views}
+        if got != expected:
+            raise DataError(
+                f"the fit saw views with these numbers of columns: {expected}; got {got}. "
+                "Give the same views, by the same names, with the same features."
+            )
+        by_name = {source.name: source for source in data.views}
+        for source in data.views:
+            check_finite(source)
+        return dataclasses.replace(data, views=tuple(by_name[name] for name in self.view_names_))
+
+
+def _is_plain_table(X: Any) -> bool:
+    """Whether X is one table, as scikit-learn knows it, and not a collection of views."""
+    if issparse(X):  # a dictionary of keys is a mapping as well
+        return True
+    if isinstance(X, MultiViewData | str | os.PathLike | Mapping):
+        return False
+    if type(X).__module__.partition(".")[0] == "xarray":
+        return False
+    if isinstance(X, Sequence):
+        return len(X) > 0 and not any(hasattr(item, "shape") for item in X)
+    return True

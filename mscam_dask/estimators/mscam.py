@@ -1,0 +1,197 @@
+"""MSCAM: a metric of every view is learned with the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mscam_dask.engine.checkpointing import Checkpointer
+from mscam_dask.engine.fit import Observer
+from mscam_dask.estimators.base import ConsensusClustering
+from mscam_dask.model.parameters import Model, Parameters, Scale
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["MSCAM"]
+
+
+class MSCAM(ConsensusClustering):
+    """Multi-view clustering with a learned metric per view and one consensus graph.
+
+    Every view's self-representation and Mahalanobis metric are fitted to a shared sparse graph,
+    the graph to the views' distances, until its connected components are the clusters. There is
+    no k-means on the result and no label in the fit.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto", default=8
+        Number of clusters c. "auto": chosen without labels, from 2 to `max_clusters`; the
+        curves it follows from are in `cluster_counts_` and told to the callbacks.
+    alpha : float or mapping, optional
+        Ridge of the self-representation, in units of a view's mean squared singular value; of
+        all views, or by view name (`scale` then too). None: chosen.
+    graph_weight : float, default=0.1
+        First weight λ of the graph; it grows along the path.
+    n_neighbors : int, optional
+        Neighbours of a sample in the consensus graph. None: chosen.
+    metric_floor : float, default=1.0
+        Weight of the data distances beside the learned metric (M = floor·I + PPᵀ).
+    metric_ridge : float, default=1.0
+        Ridge on the metric factor P.
+    scale : {"standard", "unit", "minmax", "none"} or mapping, optional
+        Scaling of feature views before they are centred: columns to variance 1, rows to length
+        1, columns to [0, 1], or as they are. None: chosen.
+    selection : {"auto"} or None, default="auto"
+        How `scale`, `alpha` and `n_neighbors` are chosen where they are None. "auto": view by
+        view, the scaling and α whose nearest neighbours the other views confirm, and 20
+        neighbours; with one view a few settings are started and the one whose clusters its
+        neighbour graphs know most about is taken. No labels. None: "standard", 1 and 9, as in
+        the paper.
+    metric : {"features", "distance", "kernel"} or mapping or sequence, default="features"
+        What the numbers of a view are; one for all, by view name, or in order.
+    max_clusters : int, optional
+        Most clusters that "auto" may choose; at least 2, fewer than samples. None: a tenth of the
+        samples, 30 at most.
+    view_sizes : sequence of int, optional
+        Columns of each view when `fit` gets one 2-D array.
+    max_outer_iter : int, default=30
+        Most outer iterations.
+    tol : float, default=1e-3
+        Partition scores closer than this (relative) are a tie, which the simpler one wins.
+    solver : {"reduced", "paper"}, default="reduced"
+        "paper" runs the corrected Algorithm 2 literally, with dense n×n matrices: slow, for
+        comparison on small data.
+    random_state : int, RandomState or None, default=0
+        Seed of the random start of the eigensolver; results differ only by its tolerance.
+    n_jobs : int or None, default=None
+        Threads of a fit in this process; None or -1 for all cores, 8 at most. The result does
+        not depend on it.
+    client : distributed.Client, optional
+        Run on this Dask cluster, with the same result.
+    callbacks : sequence of callable, optional
+        Called with each event of `mscam_dask.model.records` as it happens: `FitStarted`,
+        `ClusterCountEnded` (where the number of clusters was chosen), `SelectionEnded`, an
+        `OuterRecord` for each outer iteration, `FitEnded` or `FitFailed`.
+        Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
+        `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
+        page of the fit without any. What a callback raises ends the fit. Callbacks of
+        scikit-learn (1.9 and later) go to `set_callbacks` instead.
+    checkpointer : Checkpointer, optional
+        Keeps the state after each outer iteration, and may have one to go on from, such as
+        ``mscam_dask.data.checkpoint.CheckpointStore(directory)``. It needs a fixed
+        `random_state`; ``solver="paper"`` has no use for it.
+    initial_labels : (n_samples,) array of int, optional
+        Clusters of an earlier fit to start from, −1 for samples that it did not see; with its
+        `scale`, `alpha` and `n_neighbors`. A matter of time only as far as the path allows: the
+        result is judged as ever, and may differ from that of a fit without.
+
+    Attributes
+    ----------
+    labels_ : (n_samples,) int64
+        Clusters, numbered by first appearance.
+    consensus_graph_ : (n_samples, n_samples) CSR
+        A, rows on the simplex.
+    n_connected_components_ : int
+        Of `consensus_graph_`.
+    n_clusters_ : int
+        Clusters asked for, or chosen.
+    cluster_counts_ : xarray.Dataset or None
+        With ``n_clusters="auto"``: relative eigengap, modularity, information (nats) and
+        stability over n_clusters, and the number taken as an attribute.
+    status_ : Status
+        How the clusters were reached; ``status_.message`` is a sentence.
+    score_ : float
+        Cross-view information of the partition in nats, the label-free mark used throughout.
+    n_iter_ : int
+        Outer iterations.
+    n_neighbors_ : int
+        Neighbours used; more than asked for when the data alone fall into too many pieces.
+    view_names_ : tuple of str
+    view_embeddings_ : dict of str to (n_samples, n_clusters)
+        F_v given the final graph.
+    view_contributions_ : dict of str to float
+        Each view's share in the score, summing to 1.
+    view_preparations_ : dict of str to Preparation
+        Scaling and α of each view.
+    history_ : xarray.Dataset
+        Over (outer_iteration, view).
+    data_findings_ : tuple
+        What was found odd in the data but accepted (all-zero rows, constant columns).
+
+    References
+    ----------
+    N. Xu, Y. Guo, J. Wang, X. Luo, X. He, "Multi-view clustering via simultaneously learning
+    shared subspace and affinity matrix", arXiv:1709.03656.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> centers = np.repeat(np.eye(3), 20, axis=0)
+    >>> views = [10 * centers @ rng.normal(size=(3, d)) + rng.normal(size=(60, d)) for d in (5, 8)]
+    >>> model = MSCAM(n_clusters=3).fit(views)
+    >>> model.n_connected_components_, np.bincount(model.labels_).tolist()
+    (3, [20, 20, 20])
+    """
+
+    _model: Model = "mscam"
+
+    def __init__(
+        self,
+        n_clusters: int | Literal["auto"] = 8,
+        *,
+        alpha: float | Mapping[str, float] | None = None,
+        graph_weight: float = 0.1,
+        n_neighbors: int | None = None,
+        metric_floor: float = 1.0,
+        metric_ridge: float = 1.0,
+        scale: Scale | Mapping[str, Scale] | None = None,
+        selection: Literal["auto"] | None = "auto",
+        metric: str | Mapping[str, str] | Sequence[str] = "features",
+        max_clusters: int | None = None,
+        view_sizes: Sequence[int] | None = None,
+        max_outer_iter: int = 30,
+        tol: float = 1e-3,
+        solver: Literal["reduced", "paper"] = "reduced",
+        random_state: int | np.random.RandomState | None = 0,
+        n_jobs: int | None = None,
+        client: Client | None = None,
+        callbacks: Sequence[Observer] | None = None,
+        checkpointer: Checkpointer | None = None,
+        initial_labels: ArrayLike | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.alpha = alpha
+        self.graph_weight = graph_weight
+        self.n_neighbors = n_neighbors
+        self.metric_floor = metric_floor
+        self.metric_ridge = metric_ridge
+        self.scale = scale
+        self.selection = selection
+        self.metric = metric
+        self.max_clusters = max_clusters
+        self.view_sizes = view_sizes
+        self.max_outer_iter = max_outer_iter
+        self.tol = tol
+        self.solver = solver
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.client = client
+        self.callbacks = callbacks
+        self.checkpointer = checkpointer
+        self.initial_labels = initial_labels
+
+    def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
+        return Parameters(
+            model="mscam",
+            **setting,
+            graph_weight=self.graph_weight,
+            metric_floor=self.metric_floor,
+            metric_ridge=self.metric_ridge,
+            max_outer_iter=self.max_outer_iter,
+            tol=self.tol,
+        )

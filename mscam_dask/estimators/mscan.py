@@ -1,0 +1,97 @@
+"""MSCAN: adaptive neighbours of self-representations, no metric learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mscam_dask.engine.checkpointing import Checkpointer
+from mscam_dask.engine.fit import Observer
+from mscam_dask.estimators.base import ConsensusClustering
+from mscam_dask.model.parameters import Model, Parameters, Scale
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["MSCAN"]
+
+
+class MSCAN(ConsensusClustering):
+    """Multi-view clustering with adaptive neighbours of self-representations, no metric learned.
+
+    The simpler model of the paper: the graph follows plain distances between the columns of
+    self-representations that the graph itself smooths.
+
+    Parameters
+    ----------
+    n_clusters, alpha, graph_weight, n_neighbors, scale, selection, metric, max_clusters, view_sizes, \
+max_outer_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpointer, initial_labels
+        As for `MSCAM`.
+
+    Attributes
+    ----------
+    labels_, consensus_graph_, n_connected_components_, n_clusters_, cluster_counts_, status_, score_, \
+n_iter_, n_neighbors_, view_names_, view_contributions_, history_, data_findings_
+        As for `MSCAM`.
+    view_embeddings_ : dict of str to (n_samples, r_v)
+        The smoothed self-representation of each view in its own basis.
+
+    References
+    ----------
+    As for `MSCAM`.
+    """
+
+    _model: Model = "mscan"
+
+    def __init__(
+        self,
+        n_clusters: int | Literal["auto"] = 8,
+        *,
+        alpha: float | Mapping[str, float] | None = None,
+        graph_weight: float = 0.1,
+        n_neighbors: int | None = None,
+        scale: Scale | Mapping[str, Scale] | None = None,
+        selection: Literal["auto"] | None = "auto",
+        metric: str | Mapping[str, str] | Sequence[str] = "features",
+        max_clusters: int | None = None,
+        view_sizes: Sequence[int] | None = None,
+        max_outer_iter: int = 30,
+        tol: float = 1e-3,
+        solver: Literal["reduced", "paper"] = "reduced",
+        random_state: int | np.random.RandomState | None = 0,
+        n_jobs: int | None = None,
+        client: Client | None = None,
+        callbacks: Sequence[Observer] | None = None,
+        checkpointer: Checkpointer | None = None,
+        initial_labels: ArrayLike | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.alpha = alpha
+        self.graph_weight = graph_weight
+        self.n_neighbors = n_neighbors
+        self.scale = scale
+        self.selection = selection
+        self.metric = metric
+        self.max_clusters = max_clusters
+        self.view_sizes = view_sizes
+        self.max_outer_iter = max_outer_iter
+        self.tol = tol
+        self.solver = solver
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.client = client
+        self.callbacks = callbacks
+        self.checkpointer = checkpointer
+        self.initial_labels = initial_labels
+
+    def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
+        return Parameters(
+            model="mscan",
+            **setting,
+            graph_weight=self.graph_weight,
+            max_outer_iter=self.max_outer_iter,
+            tol=self.tol,
+        )

@@ -1,0 +1,75 @@
+"""Clusters of samples that were not in the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from mscam_dask.data.views import MultiViewData
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators.inputs import TakesViews
+from mscam_dask.model.solution import Solution
+from mscam_dask.solvers.assign import assign_by_neighbors
+from mscam_dask.solvers.view_basis import row_blocks
+
+__all__ = ["PredictsByNeighbors"]
+
+# Coordinates of new samples, in units of the training samples' spread, whose squares are numbers.
+_FARTHEST = 1e150
+
+
+class PredictsByNeighbors(TakesViews):
+    """Part of an estimator: new samples join the cluster of their neighbours in the anchor space."""
+
+    solver: str
+    labels_: NDArray[np.int64]
+    n_neighbors_: int
+    solution_: Solution
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Clusters of new samples, by their adaptive neighbours among the training samples.
+
+        Parameters
+        ----------
+        X : as for `fit`
+            The same views of other samples. A distance or kernel view holds the new samples'
+            distances or kernel values to the training samples, (n_new, n_samples).
+
+        Returns
+        -------
+        (n_new,) int64
+        """
+        check_is_fitted(self)
+        if not self.solution_.encoders:
+            raise ConfigurationError(
+                f"solver={self.solver!r} has no form for new samples; fit with solver='reduced'."
+            )
+        fresh = self._views(X, reset=False)
+        queries = self._anchors(fresh, 0, fresh.n_samples)
+        train = self._training
+        width = sum(source.shape[1] for source in train.views)
+
+        def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:
+            for start, stop in row_blocks(train.n_samples, width):
+                yield start, self._anchors(train, start, stop)
+
+        return assign_by_neighbors(queries, blocks(), self.labels_, n_neighbors=self.n_neighbors_)
+
+    def _anchors(self, data: MultiViewData, start: int, stop: int) -> NDArray[np.float64]:
+        encoders = self.solution_.encoders
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts = [encoders[source.name](source.read(start, stop)) for source in data.views]
+        for source, part in zip(data.views, parts, strict=True):
+            far = np.flatnonzero(~(np.abs(part) < _FARTHEST).all(axis=1))
+            if far.size:
+                raise DataError(
+                    f"View {source.name!r}: {far.size} new sample(s) are farther than {_FARTHEST:g} "
+                    f"times the spread of the training samples (first rows: "
+                    f"{(far[:5] + start).tolist()}); no distance to them can be computed. Check "
+                    "their units."
+                )
+        return np.asarray(np.hstack(parts) / np.sqrt(len(parts)), dtype=np.float64)
