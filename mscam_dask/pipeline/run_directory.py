@@ -17,10 +17,8 @@ Every file but events.jsonl is written aside, synced and renamed, so it is whole
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,13 +27,12 @@ from typing import IO
 
 from mscam_dask.data.store_writer import full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.pipeline.lock import LOCK_NAME, RunLock
+from mscam_dask.pipeline.directories import hold_directory, write_whole
 from mscam_dask.pipeline.record import RunRecord, decode_record, encode_record
 
 __all__ = ["RunDirectory"]
 
 _RECORD = "run.json"
-_FIRST_PARTIAL = re.compile(rf"\.{re.escape(_RECORD)}\.[0-9a-f]{{8}}\.partial")
 _PARTIAL = re.compile(r"\.[a-z]+\.[a-z]+\.[0-9a-f]{8}\.(partial|old)")
 _OWN = (
     "pipeline.toml",
@@ -124,25 +121,8 @@ class RunDirectory:
             When another driver holds it, or the disk is full.
         """
         directory = cls(Path(path).absolute())
-        root = directory.path
-        if root.exists() and not root.is_dir():
-            raise ConfigurationError(f"{root} is a file; the output of a run is a directory.")
-        if root.is_dir() and not directory.record.exists() and directory._holds_others():
-            raise ConfigurationError(
-                f"{root} is not empty and no run directory (it has no {_RECORD}); it is never "
-                "touched. Choose another output directory."
-            )
-        with full_disk_is_temporary(root):
-            root.mkdir(parents=True, exist_ok=True)
-        with RunLock(root):
+        with hold_directory(directory.path, record=_RECORD, kind="a run"):
             yield directory
-
-    def _holds_others(self) -> bool:
-        """Whether there is more than a run leaves that was killed before its first record."""
-        return any(
-            item.name != LOCK_NAME and not _FIRST_PARTIAL.fullmatch(item.name)
-            for item in self.path.iterdir()
-        )
 
     def claim(self, record: RunRecord, *, overwrite: bool) -> None:
         """Start a run here: the files of an earlier one are removed. Held by the caller.
@@ -214,16 +194,7 @@ class RunDirectory:
 
     def write(self, file: Path, content: bytes) -> None:
         """Write one file of the directory aside, sync it and give it its name."""
-        partial = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.partial")
-        try:
-            with full_disk_is_temporary(file):
-                with partial.open("wb") as stream:
-                    stream.write(content)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                partial.replace(file)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_whole(file, content)
 
     def write_record(self, record: RunRecord) -> None:
         """Write run.json."""

@@ -19,8 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from mscam_dask.data.store_writer import full_disk_is_temporary
-from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.directories import hold_directory, write_whole
 from mscam_dask.pipeline.experiments.cells import Cell, Limits
 from mscam_dask.pipeline.experiments.results import (
     CellEntry,
@@ -29,8 +28,6 @@ from mscam_dask.pipeline.experiments.results import (
     decode_experiment,
     encode_experiment,
 )
-from mscam_dask.pipeline.lock import LOCK_NAME, RunLock
-from mscam_dask.pipeline.run_directory import RunDirectory
 
 __all__ = ["ExperimentDirectory"]
 
@@ -92,30 +89,12 @@ class ExperimentDirectory:
             When another driver holds it, or the disk is full.
         """
         directory = cls(Path(path).absolute())
-        root = directory.path
-        if root.exists() and not root.is_dir():
-            raise ConfigurationError(f"{root} is a file; the output is a directory.")
-        if root.is_dir() and not directory.record.is_file() and directory._holds_others():
-            raise ConfigurationError(
-                f"{root} is not empty and no directory of an experiment (it has no {_RECORD}); it "
-                "is never touched. Choose another one with -o."
-            )
-        with full_disk_is_temporary(root):
-            root.mkdir(parents=True, exist_ok=True)
-        with RunLock(root):
+        with hold_directory(directory.path, record=_RECORD, kind="an experiment"):
             yield directory
-
-    def _holds_others(self) -> bool:
-        return any(
-            item.name != LOCK_NAME and not item.name.startswith(f".{_RECORD}.")
-            for item in self.path.iterdir()
-        )
 
     def write(self, file: Path, content: bytes) -> None:
         """Write one file aside, sync it and give it its name."""
-        with full_disk_is_temporary(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
-        RunDirectory(self.path).write(file, content)
+        write_whole(file, content)
 
     def write_record(self, record: ExperimentRecord) -> None:
         """Write experiment.json."""
