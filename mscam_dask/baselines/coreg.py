@@ -18,20 +18,18 @@ from numpy.typing import NDArray
 
 from mscam_dask.baselines.base import Baseline, View, require_choice, require_count, require_number
 from mscam_dask.baselines.cuts import (
-    gaussian_affinity,
+    AFFINITIES,
     kmeans_labels,
     leading_eigenvectors,
-    neighbor_affinity,
     normalized_affinity,
     unit_rows,
+    view_affinity,
 )
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.model.parameters import Scale
 
 __all__ = ["CoReg"]
-
-_AFFINITIES = ("gaussian", "neighbors")
 
 
 class CoReg(Baseline):
@@ -120,7 +118,7 @@ class CoReg(Baseline):
 
     def _check(self, data: MultiViewData) -> None:
         require_number("consensus_weight", self.consensus_weight, positive=False)
-        require_choice("affinity", self.affinity, _AFFINITIES)
+        require_choice("affinity", self.affinity, AFFINITIES)
         if self.affinity == "neighbors":
             require_count("n_neighbors", self.n_neighbors, maximum=data.n_samples - 1)
         require_count("max_iter", self.max_iter)
@@ -128,7 +126,10 @@ class CoReg(Baseline):
         require_count("n_init", self.n_init)
 
     def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
-        affinities = [normalized_affinity(self._affinity(view)) for view in views]
+        affinities = [
+            normalized_affinity(view_affinity(view, self.affinity, self.n_neighbors))
+            for view in views
+        ]
         embeddings = [leading_eigenvectors(matrix, self.n_clusters) for matrix in affinities]
         consensus = _consensus(embeddings, self.n_clusters)
         objective = [self._objective(affinities, embeddings, consensus)]
@@ -152,11 +153,6 @@ class CoReg(Baseline):
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective) - 1
         return kmeans_labels(unit_rows(consensus), self.n_clusters, n_init=self.n_init, rng=rng)
-
-    def _affinity(self, view: View) -> NDArray[np.float64]:
-        if self.affinity == "neighbors":
-            return np.asarray(neighbor_affinity(view, self.n_neighbors).toarray())
-        return gaussian_affinity(view)
 
     def _objective(
         self,

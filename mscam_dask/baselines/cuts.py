@@ -14,6 +14,7 @@ from mscam_dask.kernels.neighbors import nearest_neighbors
 from mscam_dask.kernels.ridge import orient_columns
 
 __all__ = [
+    "AFFINITIES",
     "gaussian_affinity",
     "kmeans_labels",
     "leading_eigenvectors",
@@ -21,7 +22,10 @@ __all__ = [
     "normalized_affinity",
     "spectral_labels",
     "unit_rows",
+    "view_affinity",
 ]
+
+AFFINITIES = ("neighbors", "gaussian")
 
 
 def gaussian_affinity(
@@ -68,6 +72,13 @@ def neighbor_affinity(rows: NDArray[np.float64], n_neighbors: int) -> csr_array[
         (np.ones(n * n_neighbors), indices.ravel(), pointers), shape=(n, n)
     )
     return csr_array((graph + graph.T) * 0.5)
+
+
+def view_affinity(rows: NDArray[np.float64], kind: str, n_neighbors: int) -> NDArray[np.float64]:
+    """`neighbor_affinity` or `gaussian_affinity`, one of `AFFINITIES`, dense (n, n)."""
+    if kind == "neighbors":
+        return np.asarray(neighbor_affinity(rows, n_neighbors).toarray())
+    return gaussian_affinity(rows)
 
 
 def normalized_affinity(affinity: NDArray[np.float64]) -> NDArray[np.float64]:

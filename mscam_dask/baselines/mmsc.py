@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from mscam_dask.baselines.base import Baseline, View, require_choice, require_count, require_number
 from mscam_dask.baselines.cuts import (
-    gaussian_affinity,
+    AFFINITIES,
     kmeans_labels,
     leading_eigenvectors,
-    neighbor_affinity,
     normalized_affinity,
     unit_rows,
+    view_affinity,
 )
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.errors import ConvergenceWarning
@@ -31,7 +31,6 @@ from mscam_dask.model.parameters import Scale
 
 __all__ = ["MMSC"]
 
-_AFFINITIES = ("neighbors", "gaussian")
 
 # Added to the first indicator, so that no entry of G starts at 0 and stays there.
 _START_OFFSET = 0.2
@@ -128,7 +127,7 @@ class MMSC(Baseline):
 
     def _check(self, data: MultiViewData) -> None:
         require_number("alpha", self.alpha)
-        require_choice("affinity", self.affinity, _AFFINITIES)
+        require_choice("affinity", self.affinity, AFFINITIES)
         if self.affinity == "neighbors":
             require_count("n_neighbors", self.n_neighbors, maximum=data.n_samples - 1)
         require_count("max_iter", self.max_iter)
@@ -167,11 +166,8 @@ class MMSC(Baseline):
 
     def _resolvent(self, view: View) -> NDArray[np.float64]:
         """(L + αI)⁻¹ of one view's normalised Laplacian, without negative entries."""
-        if self.affinity == "neighbors":
-            affinity = np.asarray(neighbor_affinity(view, self.n_neighbors).toarray())
-        else:
-            affinity = gaussian_affinity(view)
-            np.fill_diagonal(affinity, 0.0)
+        affinity = view_affinity(view, self.affinity, self.n_neighbors)
+        np.fill_diagonal(affinity, 0.0)
         matrix = -normalized_affinity(affinity)
         matrix[np.diag_indices(len(matrix))] += 1.0 + self.alpha
         factor = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True)
