@@ -120,12 +120,17 @@ def test_other_axes(browser: Browser, open_page: Open) -> None:
 
 def test_charts_the_matrix_and_cells_answer(browser: Browser, open_page: Open) -> None:
     open_page(content())
-    hover(browser, "svg.lines .step")
-    assert "iteration 0: components 1" in tip(browser)
-    hover(browser, "svg.matrix", -150, -150)
-    assert "cluster" in tip(browser)
-    hover(browser, ".confusion td.match")
-    assert "60 of 60 samples" in tip(browser)
+    for selector, x, y, said in (
+        ("svg.lines .step", 0, 0, "iteration 0: components 1"),
+        ("svg.matrix", -150, -150, "cluster"),
+        (".confusion td.match", 0, 0, "60 of 60 samples"),
+    ):
+
+        def told(selector: str = selector, x: int = x, y: int = y, said: str = said) -> bool:
+            hover(browser, selector, x, y)
+            return said in tip(browser)
+
+        browser.wait_for(f"{selector} to say {said!r}", told)
     browser.run("document.querySelector('[data-toggle=\"1\"]').click()")
     assert browser.run("return document.querySelectorAll('.line.off').length") == 3
 
