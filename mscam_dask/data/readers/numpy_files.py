@@ -32,7 +32,7 @@ _DESCRIPTIVE = ("view_names", "kind", "label_names", "sample_ids", "digests")
 _ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
-def read_npy(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001
+def read_npy(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001 - a reader's signature
     """Read one (n, d) array, mapped into memory rather than loaded."""
     with unreadable(source, "a NumPy array (.npy) of numbers", *_ERRORS):
         values = np.load(source.file, mmap_mode="r", allow_pickle=False)

@@ -52,7 +52,7 @@ def _published(
 ) -> Callable[[Source, Selection, ExitStack], Loaded]:
     """Reader of a data set that has a loader of its own."""
 
-    def read(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001
+    def read(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001 - a reader's signature
         data = load(source.file)
         return Loaded(
             where=str(source.path),

@@ -35,7 +35,7 @@ class _Layout:
     label_position: int | None
 
 
-def read_text(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001
+def read_text(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001 - a reader's signature
     """Read one table, one sample per line; the view is named by the file.
 
     A column called labels, label, class, target or ground_truth (or what the selection names)
