@@ -1,0 +1,94 @@
+"""What a fitted model holds, and what it tells of the data and of the fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask import MSCAM, MSCAN, Status
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.errors import ConvergenceWarning, DataError
+from mscam_dask.kernels.spectrum import bottom_eigenpairs
+from mscam_dask.model.records import FitEnded, FitStarted
+from tests.estimators.small import integer_views, quick
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+
+@pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
+def test_attributes_by_definition(estimator: Any) -> None:
+    views, _ = gaussian_views(4, n_samples=100, spread=0.8)
+    events: list[Any] = []
+    model = estimator(3, n_jobs=1, max_outer_iter=4, callbacks=[events.append]).fit(views)
+    assert_partition_and_graph_agree(model.solution_, n_clusters=3)
+    assert_array_equal(model.labels_, model.solution_.labels)
+    assert model.n_connected_components_ == 3
+    assert isinstance(model.status_, Status)
+    assert model.status_.message.strip()
+    assert model.n_iter_ == len(model.history_.outer_iteration)
+    assert model.history_["primal_residual"].dims == ("outer_iteration", "view")
+    assert model.history_.sizes["view"] == 3
+    assert set(model.history_["n_connected_components"].to_numpy()) <= set(range(1, 101))
+    assert isinstance(events[0], FitStarted)
+    assert isinstance(events[-1], FitEnded)
+    columns = {name: embedding.shape[1] for name, embedding in model.view_embeddings_.items()}
+    if estimator is MSCAM:
+        assert set(columns.values()) == {3}
+    assert list(columns) == list(model.view_names_)
+
+
+def test_history_of_a_fit_without_a_path() -> None:
+    views, _ = gaussian_views(4, n_samples=30)
+    for n_clusters in (1, 30):
+        history = quick(n_clusters).fit(views).history_
+        assert history.sizes == {"outer_iteration": 0, "view": 3}
+
+
+def test_a_model_fitted_again_forgets_the_first_data() -> None:
+    table = np.hstack(integer_views())
+    model = quick().fit(table)
+    views, _ = gaussian_views(6, n_samples=50, dims=(3, 8))
+    model.fit(views)
+    assert model.labels_.shape == (50,)
+    assert model.predict(views).shape == (50,)
+    with pytest.raises((DataError, ValueError), match=r"columns|features"):
+        model.predict(table)
+
+
+def test_findings_are_kept() -> None:
+    views = integer_views()
+    views[0][:, 1] = 5.0
+    views[1][[3, 9]] = 0.0
+    model = quick().fit({"a": views[0], "b": views[1]})
+    found = {(finding.view, finding.kind, finding.count) for finding in model.data_findings_}
+    assert found == {("a", "constant columns", 1), ("b", "zero rows", 2)}
+
+
+def test_a_view_whose_rows_have_one_direction_does_not_stop_the_choice_of_scaling() -> None:
+    # unit length makes all rows of a positive column equal; other scalings do not
+    (plain,), labels = gaussian_views(13, n_samples=60, spread=3.0, dims=(5,))
+    model = MSCAM(3, n_jobs=1).fit({"age": 30.0 + 10.0 * labels[:, None], "rest": plain})
+    assert adjusted_rand_score(labels, model.labels_) == 1.0
+    assert model.view_preparations_["age"].scale == "standard"
+    with pytest.raises(DataError, match=r"'age'.*scale='unit'"):
+        quick(scale="unit").fit({"age": 30.0 + 10.0 * labels[:, None], "rest": plain})
+
+
+def test_eigenvectors_that_did_not_converge_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = bottom_eigenpairs
+
+    def rough(*args: Any, **options: Any) -> Any:
+        return dataclasses.replace(real(*args, **options), converged=False)
+
+    views, _ = gaussian_views(0, n_samples=60)
+    model = MSCAM(n_clusters=3, selection=None, max_outer_iter=2, n_jobs=1)
+    model.fit(views)  # a warning would be an error
+    assert model.history_["spectrum_converged"].values.tolist() == [1] * model.n_iter_
+    monkeypatch.setattr(graph_tasks, "bottom_eigenpairs", rough)
+    with pytest.warns(ConvergenceWarning, match=r"in (\d) of \1 outer iterations .*random_state"):
+        model.fit(views)
+    assert model.history_["spectrum_converged"].values.tolist() == [0] * model.n_iter_

@@ -1,0 +1,127 @@
+"""What an estimator refuses, and how it names it: parameters, data, samples to predict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mscam_dask import MSCAM
+from mscam_dask.errors import ConfigurationError, DataError
+from tests.estimators.small import integer_views, pair_views, quick
+
+Array = NDArray[np.float64]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_clusters": 0}, "n_clusters=0"),
+        ({"n_clusters": 73}, r"n_clusters=73 with 72 sample\(s\); allowed are 1 to 72"),
+        ({"n_clusters": 2.0}, r"n_clusters=2\.0"),
+        ({"n_clusters": True}, "n_clusters=True"),
+        ({"n_clusters": "three"}, "n_clusters='three'"),
+        ({"n_neighbors": 72}, r"n_neighbors=72 with 72 sample\(s\); allowed are 1 to 71"),
+        ({"n_neighbors": 0}, "n_neighbors=0"),
+        ({"solver": "fast"}, "solver='fast'.*'reduced', 'paper'"),
+        ({"selection": "best"}, "selection='best'"),
+        ({"scale": "log"}, "scale='log'"),
+        ({"metric": "cosine"}, "metric='cosine'"),
+        ({"metric": ("features",)}, "1 entries for 2 views"),
+        ({"metric": {"no such view": "kernel"}}, "no such view"),
+        ({"alpha": 0.0}, r"alpha=0\.0"),
+        ({"alpha": float("nan")}, "alpha=nan"),
+        ({"graph_weight": -1.0}, r"graph_weight=-1\.0"),
+        ({"metric_floor": 0.0}, r"metric_floor=0\.0"),
+        ({"metric_ridge": -0.1}, r"metric_ridge=-0\.1"),
+        ({"max_outer_iter": 0}, "max_outer_iter=0"),
+        ({"tol": -1.0}, r"tol=-1\.0"),
+        ({"n_jobs": 0}, "n_jobs=0"),
+        ({"n_jobs": 1.5}, r"n_jobs=1\.5"),
+        ({"n_jobs": -2}, "n_jobs=-2"),
+        ({"random_state": -1}, "seed=-1"),
+        ({"view_sizes": (4, 7)}, r"view_sizes=\(4, 7\).*separate already"),
+    ],
+)
+def test_parameters_out_of_range_are_refused_by_name(
+    parameters: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        quick(**parameters).fit(integer_views())
+
+
+@pytest.mark.parametrize("view_sizes", [(5, 7), (11, 0), (), (-1, 12)])
+def test_view_sizes_must_cut_the_table(view_sizes: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigurationError, match="view_sizes"):
+        quick(view_sizes=view_sizes).fit(np.hstack(integer_views()))
+
+
+def broken(value: float) -> list[Array]:
+    views = integer_views()
+    views[1][[5, 40], 2] = value
+    return views
+
+
+@pytest.mark.parametrize(
+    ("views", "message"),
+    [
+        (lambda: {"a": broken(np.nan)[0], "bad": broken(np.nan)[1]}, r"'bad' has 2 NaN.*\[5, 40\]"),
+        (lambda: broken(-np.inf), r"'view_1' has 0 NaN and 2 infinite"),
+        (lambda: [integer_views()[0], integer_views()[1][:-1]], "different numbers of samples"),
+        (lambda: [integer_views()[0], np.ones((72, 3))], "'view_1' is constant"),
+        (lambda: [integer_views()[0], np.empty((72, 0))], "'view_1' is empty"),
+        (lambda: [integer_views()[0].astype(complex), integer_views()[1]], "complex"),
+        (lambda: [integer_views()[0].astype(object), integer_views()[1]], "Python objects"),
+        (lambda: [integer_views()[0].astype("datetime64[s]"), integer_views()[1]], "dates"),
+        (lambda: [integer_views()[0], np.arange(72.0)], "1 dimension"),
+        (dict, "No views"),
+        (lambda: Path("no such store.zarr"), "no such store"),
+    ],
+)
+def test_data_that_cannot_be_clustered_are_refused_by_name(
+    views: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        quick().fit(views())
+
+
+def test_prediction_with_other_views_is_refused() -> None:
+    views = integer_views()
+    model = quick().fit({"a": views[0], "b": views[1]})
+    for wrong in (
+        {"a": views[0]},
+        {"a": views[0], "c": views[1]},
+        {"a": views[0], "b": views[1], "c": views[1]},
+        {"a": views[0], "b": views[1][:, :-1]},
+        {"a": views[1], "b": views[0]},
+        views,
+        views[0],
+    ):
+        with pytest.raises(DataError, match="the fit saw views"):
+            model.predict(wrong)
+
+
+def test_prediction_from_the_wrong_number_of_distances_is_refused() -> None:
+    _, distances, _, _ = pair_views()
+    model = quick(metric="distance").fit([distances])
+    with pytest.raises(DataError, match="the fit saw views"):
+        model.predict([distances[:, :-1]])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_prediction_of_missing_values_is_refused_by_view(value: float) -> None:
+    model = quick().fit(integer_views())
+    with pytest.raises(DataError, match=r"'view_1' has .*\[5, 40\]"):
+        model.predict(broken(value))
+
+
+def test_prediction_before_a_fit_is_refused() -> None:
+    with pytest.raises(Exception, match="not fitted") as caught:
+        MSCAM(3).predict(integer_views())
+    assert isinstance(caught.value, ValueError)
+    with pytest.raises(Exception, match="not fitted"):
+        _ = MSCAM(3).history_

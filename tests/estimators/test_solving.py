@@ -1,0 +1,68 @@
+"""Where and how a fit is solved: threads, a cluster, the paper's own algorithm."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask import MSCAM, MSCAN, Status
+from mscam_dask.engine import local
+from mscam_dask.errors import ConfigurationError, ConvergenceWarning
+from tests.clusters import local_client
+from tests.estimators.small import quick
+from tests.synthetic import gaussian_views
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, None, -1, np.int64(2)])
+def test_number_of_threads_changes_no_bit(n_jobs: Any) -> None:
+    views, _ = gaussian_views(7, n_samples=90, spread=0.7)
+    one = quick().fit(views)
+    other = quick(n_jobs=n_jobs).fit(views)
+    assert_array_equal(other.labels_, one.labels_)
+    assert other.consensus_graph_.data.tobytes() == one.consensus_graph_.data.tobytes()
+
+
+def test_threads_are_counted_where_affinity_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert local.usable_cores() == (os.cpu_count() or 1)
+
+
+def test_on_a_cluster() -> None:
+    views, _ = gaussian_views(9, n_samples=90, spread=0.8)
+    with local_client(1, threads_per_worker=2, processes=False) as client:
+        model = quick(client=client).fit(views)
+    assert_array_equal(model.labels_, quick().fit(views).labels_)
+
+
+def test_paper_solver() -> None:
+    views, labels = gaussian_views(10, n_samples=40, spread=6.0)
+    model = quick(solver="paper").fit(views)
+    assert adjusted_rand_score(labels, model.labels_) == 1.0
+    assert model.n_connected_components_ == 3
+    assert model.history_.sizes["view"] == 3
+    with pytest.raises(ConfigurationError, match="no form for new samples"):
+        model.predict(views)
+
+
+def test_paper_solver_warns_when_components_are_not_reached() -> None:
+    views, _ = gaussian_views(11, n_samples=40, spread=0.0)
+    with pytest.warns(ConvergenceWarning, match=r"connected components instead of 7"):
+        model = quick(7, solver="paper", max_outer_iter=1).fit(views)
+    assert model.status_ is Status.COMPONENTS_NOT_REACHED
+
+
+def test_reduced_and_paper_solver_agree_where_clusters_are_plain() -> None:
+    views, _ = gaussian_views(12, n_samples=45, spread=5.0)
+    for estimator in (MSCAM, MSCAN):
+        labels = [
+            estimator(3, selection=None, solver=solver, n_jobs=1, max_outer_iter=5)
+            .fit(views)
+            .labels_
+            for solver in ("reduced", "paper")
+        ]
+        assert_array_equal(labels[0], labels[1])
