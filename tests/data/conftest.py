@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from mscam_dask.data.store_writer import write_store
+from tests.data.stores import example_data
+
 
 @pytest.fixture(scope="session")
 def data_file() -> Callable[[str], Path]:
@@ -29,6 +32,12 @@ def data_file() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store of `example_data`, in chunks of four rows."""
+    return write_store(example_data(), tmp_path / "data.zarr", chunk_rows=4)
 
 
 def dask_array(values: NDArray[Any], chunks: Any) -> Any:

@@ -1,0 +1,37 @@
+"""A store to read, to damage and to replace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.sources import ArrayRows
+
+__all__ = ["N", "edit", "example_data"]
+
+N = 11
+
+
+def example_data() -> MultiViewData:
+    rng = np.random.default_rng(5)
+    return MultiViewData(
+        views=(
+            ArrayRows(rng.standard_normal((N, 3)), "colour"),
+            ArrayRows(np.zeros((N, 2), dtype=np.float32), "all fill value"),
+            ArrayRows(rng.integers(0, 9, (N, 4)).astype(">i2"), "counts"),
+        ),
+        sample_ids=tuple(f"sample {i} é" for i in range(N)),
+        labels=np.arange(N, dtype=np.int64) % 3,
+        label_names=("a", "b", "c"),
+    )
+
+
+def edit(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    metadata = json.loads(file.read_text())
+    change(metadata)
+    file.write_text(json.dumps(metadata))
