@@ -14,17 +14,11 @@ import click
 
 from mscam_dask import __version__
 from mscam_dask.cli.errors import guarded
-from mscam_dask.cli.experiments import compare, sweep
+from mscam_dask.cli.experiments import compare, no_url, sweep
 
 __all__ = ["main"]
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-
-def _no_url(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.parts and path.parts[0] in ("s3:", "gs:", "file:"):
-        raise click.BadParameter("run directories are on file systems only; give a directory.")
-    return path
 
 
 _EXECUTION_OPTIONS = (
@@ -120,7 +114,7 @@ def ingest(**options: Any) -> int:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    callback=_no_url,
+    callback=no_url,
     help="Run directory; by default runs/<pipeline>-<digest of settings and data>.",
 )
 @click.option("--overwrite", is_flag=True, help="Run in any case, replacing what is there.")
@@ -133,7 +127,8 @@ def run(**options: Any) -> int:
     Ingests the data, clusters, compares with labels where there are any, and writes a run
     directory. What was done before is not done again, what was cut off is gone on with. Starts Dask
     workers on this computer unless --in-process or --scheduler says otherwise; the
-    result is the same. Interrupt with Ctrl-C; `mscam-dask resume` continues.
+    result is the same. Interrupt with Ctrl-C; `mscam-dask resume` continues. The file of an
+    experiment does what `mscam-dask compare` or `sweep` would.
     """
     from mscam_dask.pipeline.lock import refuse_held
 

@@ -10,7 +10,14 @@ import click
 
 from mscam_dask.cli.errors import guarded
 
-__all__ = ["compare", "sweep"]
+__all__ = ["compare", "no_url", "sweep"]
+
+
+def no_url(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a URL where a directory is needed; for Click."""
+    if path is not None and path.parts and path.parts[0] in ("s3:", "gs:", "file:"):
+        raise click.BadParameter("run directories are on file systems only; give a directory.")
+    return path
 
 
 def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,7 +34,12 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "-o",
             "--output",
             type=click.Path(path_type=Path),
+            callback=no_url,
             help="Directory; by default runs/<pipeline>. What is finished in it is kept.",
+        ),
+        click.option("--overwrite", is_flag=True, help="Run every fit again."),
+        click.option(
+            "--dry-run", is_flag=True, help="Show fits, bytes, memory and time; start nothing."
         ),
         click.option(
             "--workers", type=click.IntRange(min=1), help="Worker processes; one per core."
@@ -68,7 +80,13 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--runs", type=click.IntRange(min=1), help="Runs of each method.")
 @_with_options
 @guarded
-def compare(**options: Any) -> int:
+def compare(
+    pipeline: Path | None,
+    datasets: tuple[str, ...],
+    methods: tuple[str, ...],
+    runs: int | None,
+    **options: Any,
+) -> int:
     """Compare methods on data sets: scores, seconds and memory over several runs.
 
     Without a file: pipelines/comparison.toml when it is there, or every method on what --dataset
@@ -76,21 +94,22 @@ def compare(**options: Any) -> int:
     command computes what is missing. Results are tables (results.md, results.csv) and one
     document (experiment.json).
     """
-    from mscam_dask.cli.run_experiment import compare_methods
+    from mscam_dask.cli.run_experiment import compare_methods, options_asked
 
-    return compare_methods(**options)
+    asked = options_asked(**options)
+    return compare_methods(pipeline, asked, datasets=datasets, methods=methods, runs=runs)
 
 
 @click.command()
 @click.argument("pipeline", metavar="PIPELINE.toml", type=click.Path(path_type=Path))
 @_with_options
 @guarded
-def sweep(**options: Any) -> int:
+def sweep(pipeline: Path, **options: Any) -> int:
     """Fit a grid of alpha and graph weight, each view factored once.
 
     Results are heat maps of scores with and without labels, and the best label-free choice.
     Started again with the same output directory, the command computes what is missing.
     """
-    from mscam_dask.cli.run_experiment import sweep_parameters
+    from mscam_dask.cli.run_experiment import options_asked, sweep_parameters
 
-    return sweep_parameters(**options)
+    return sweep_parameters(pipeline, options_asked(**options))

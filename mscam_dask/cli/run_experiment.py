@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mscam_dask.cli.run_file import execution_overrides
@@ -11,29 +13,67 @@ from mscam_dask.cli.terminal import progress_console, relative, results_console,
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.pace import printable
 from mscam_dask.pipeline.document import Override, parse_override, read_document
+from mscam_dask.pipeline.environment import environment_overrides
 from mscam_dask.pipeline.experiments.compare import run_comparison
-from mscam_dask.pipeline.experiments.config import read_experiment
+from mscam_dask.pipeline.experiments.config import Command, read_experiment
 from mscam_dask.pipeline.experiments.course import Progress, default_output
 from mscam_dask.pipeline.experiments.results import ExperimentRecord, MeanStd
 from mscam_dask.pipeline.experiments.sweep import run_sweep
 
-__all__ = ["compare_methods", "sweep_parameters"]
+__all__ = ["Asked", "compare_methods", "options_asked", "run_experiment", "sweep_parameters"]
 
 _EXIT_WITHOUT_RESULT = 5
 _DEFAULT = Path("pipelines") / "comparison.toml"
 _MIB = 2**20
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The options that every command of experiments has.
+
+    Attributes
+    ----------
+    assignments
+        Of --set.
+    execution
+        Options of [execution] by key.
+    """
+
+    assignments: tuple[str, ...] = ()
+    output: Path | None = None
+    overwrite: bool = False
+    dry_run: bool = False
+    insecure: bool = False
+    execution: dict[str, object] = field(default_factory=dict)
+
+
+def options_asked(
+    *,
+    assignments: tuple[str, ...],
+    output: Path | None,
+    overwrite: bool,
+    dry_run: bool,
+    insecure: bool,
+    **execution: object,
+) -> Asked:
+    """Options of the command line as one value."""
+    return Asked(
+        assignments=assignments,
+        output=output,
+        overwrite=overwrite,
+        dry_run=dry_run,
+        insecure=insecure,
+        execution=execution,
+    )
+
+
 def compare_methods(
     pipeline: Path | None,
+    asked: Asked,
     *,
     datasets: tuple[str, ...],
     methods: tuple[str, ...],
     runs: int | None,
-    assignments: tuple[str, ...],
-    output: Path | None,
-    insecure: bool,
-    **execution: object,
 ) -> int:
     """Compare methods; the exit code."""
     if pipeline is None and not datasets:
@@ -45,47 +85,70 @@ def compare_methods(
         pipeline = _DEFAULT
     is_robustness = pipeline is not None and "robustness" in read_document(pipeline).tables
     said = _options("robustness" if is_robustness else "compare", datasets, methods, runs)
-    overrides = [override for override, _ in said]
-    overrides += [parse_override(text) for text in assignments]
-    overrides += execution_overrides(execution)
+    return run_experiment("compare", pipeline, asked, named="compare", said=said)
+
+
+def sweep_parameters(pipeline: Path, asked: Asked) -> int:
+    """Sweep alpha and graph weight; the exit code."""
+    return run_experiment("sweep", pipeline, asked, named="sweep")
+
+
+def run_experiment(
+    command: Command,
+    pipeline: Path | None,
+    asked: Asked,
+    *,
+    named: str,
+    said: list[tuple[Override, list[str]]] | None = None,
+) -> int:
+    """Carry an experiment out, or show what would be done; the exit code.
+
+    Parameters
+    ----------
+    command
+        What the file is for.
+    pipeline
+    asked
+    named
+        What was typed: `command`, or run.
+    said
+        Overrides by other options, with the words they were given in.
+    """
+    said = said or []
+    environment = environment_overrides(os.environ)
+    overrides = [*environment, *(override for override, _ in said)]
+    overrides += [parse_override(text) for text in asked.assignments]
+    overrides += execution_overrides(asked.execution)
+    settings = read_experiment(pipeline, overrides, command=command)
+    directory = default_output(settings) if asked.output is None else asked.output
+    if asked.dry_run:
+        from mscam_dask.cli.show_plan import show_experiment_plan
+        from mscam_dask.pipeline.experiments.preview import plan_experiment
+
+        show_experiment_plan(
+            plan_experiment(settings, directory, overwrite=asked.overwrite, insecure=asked.insecure)
+        )
+        return 0
     words = [word for _, given in said for word in given]
-    words += [word for text in assignments for word in ("--set", text)]
-    settings = read_experiment(pipeline, overrides)
-    directory = default_output(settings) if output is None else output
-    record = run_comparison(
+    words += [word for text in asked.assignments for word in ("--set", text)]
+    record = (run_sweep if command == "sweep" else run_comparison)(
         settings,
         directory,
-        command=_command("compare", pipeline, words),
-        insecure=insecure,
+        command=_command(named, pipeline, words, environment),
+        overwrite=asked.overwrite,
+        insecure=asked.insecure,
         observers=(_Lines(),),
     )
+    if record.cells and record.n_reused == len(record.cells):
+        results_console().file.write(
+            f"Nothing to do: every fit of this experiment had ended by {record.ended}. "
+            "--overwrite runs them again.\n"
+        )
+    if command == "sweep":
+        _show_best(record, directory)
+        return 0
     _show_rows(record, directory)
     return 0 if all(row.n_failed < row.n_runs for row in record.rows) else _EXIT_WITHOUT_RESULT
-
-
-def sweep_parameters(
-    pipeline: Path,
-    *,
-    assignments: tuple[str, ...],
-    output: Path | None,
-    insecure: bool,
-    **execution: object,
-) -> int:
-    """Sweep alpha and graph weight; the exit code."""
-    overrides = [parse_override(text) for text in assignments]
-    overrides += execution_overrides(execution)
-    settings = read_experiment(pipeline, overrides, command="sweep")
-    directory = default_output(settings) if output is None else output
-    words = [word for text in assignments for word in ("--set", text)]
-    record = run_sweep(
-        settings,
-        directory,
-        command=_command("sweep", pipeline, words),
-        insecure=insecure,
-        observers=(_Lines(),),
-    )
-    _show_best(record, directory)
-    return 0
 
 
 def _options(
@@ -106,10 +169,18 @@ def _options(
     return said
 
 
-def _command(name: str, pipeline: Path | None, words: list[str]) -> str:
+def _command(
+    name: str, pipeline: Path | None, words: list[str], environment: list[Override]
+) -> str:
     """What makes it again, as people type it where they are now."""
     file = [] if pipeline is None else [relative(pipeline)]
-    return shlex.join(["mscam-dask", name, *file, *words])
+    variables = [override.said.removesuffix(" (environment)") for override in environment]
+    return " ".join([*map(_assignment, variables), shlex.join(["mscam-dask", name, *file, *words])])
+
+
+def _assignment(variable: str) -> str:
+    name, _, value = variable.partition("=")
+    return f"{name}={shlex.quote(value)}"
 
 
 class _Lines:

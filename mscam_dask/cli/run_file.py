@@ -21,6 +21,7 @@ from mscam_dask.pipeline.again import run_again
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import Override, parse_override
 from mscam_dask.pipeline.environment import environment_overrides
+from mscam_dask.pipeline.experiments.config import experiment_command
 from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.run import RunOutcome
 
@@ -42,6 +43,19 @@ def run_file(
     **execution: object,
 ) -> int:
     """Run a pipeline file, or show what would be done; the exit code."""
+    command = experiment_command(pipeline)
+    if command is not None:
+        from mscam_dask.cli.run_experiment import Asked, run_experiment
+
+        asked = Asked(
+            assignments=assignments,
+            output=output,
+            overwrite=overwrite,
+            dry_run=dry_run,
+            insecure=insecure,
+            execution=execution,
+        )
+        return run_experiment(command, pipeline, asked, named="run")
     overrides = environment_overrides(os.environ)
     overrides += [parse_override(text) for text in assignments]
     overrides += execution_overrides(execution)

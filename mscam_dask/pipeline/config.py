@@ -48,6 +48,7 @@ _KINDS: dict[str, type[msgspec.Struct]] = {
     "output": OutputTable,
 }
 _TABLES = ("data", "cluster", "execution", "evaluate", "incremental", "report", "output")
+_EXPERIMENTS = ("compare", "robustness", "sweep")
 
 # Parameters of the estimators that a pipeline says elsewhere, or that only Python can give.
 _NOT_IN_CLUSTER = {
@@ -125,8 +126,14 @@ def _unknown_tables(document: Document) -> Iterable[str]:
     for name, value in document.tables.items():
         if name not in _TABLES:
             kind = f"table [{name}]" if isinstance(value, dict) else f"key {name!r}"
+            hint = nearest(name, _TABLES)
+            if name in _EXPERIMENTS:
+                hint = (
+                    " An experiment is a file of its own, without [data] and [cluster]: its data "
+                    f"are named in [{name}] and [dataset.NAME]."
+                )
             yield (
-                f"{document.where(name)}: there is no {kind}.{nearest(name, _TABLES)} Allowed are "
+                f"{document.where(name)}: there is no {kind} in a pipeline.{hint} Allowed are "
                 f"the tables {', '.join(f'[{table}]' for table in _TABLES)}."
             )
     for name in ("data", "cluster"):

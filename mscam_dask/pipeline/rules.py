@@ -21,7 +21,7 @@ def text_problems(document: Document) -> Iterable[str]:
                 f"{document.where(*key)}: {'.'.join(key)} = {shown(text)} is a URL; run directories "
                 "and checkpoints are on file systems only. Give a directory."
             )
-        if "://" in text and key == ("data", "source"):
+        if "://" in text and key[0] in ("data", "dataset") and key[-1] == "source":
             try:
                 location(text)
             except ConfigurationError as error:

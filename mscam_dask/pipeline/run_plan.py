@@ -31,11 +31,20 @@ from mscam_dask.pipeline.heritage import (
 )
 from mscam_dask.pipeline.identity import clustering_id, ingest_id
 from mscam_dask.pipeline.run_directory import RunDirectory
-from mscam_dask.pipeline.settings import Settings
+from mscam_dask.pipeline.settings import ExecutionTable, Settings
 from mscam_dask.pipeline.sources import open_again, open_data
 from mscam_dask.pipeline.steps import validate_data
 
-__all__ = ["RunPlan", "TaskCount", "Work", "count_tasks", "plan_run", "work_of"]
+__all__ = [
+    "RunPlan",
+    "TaskCount",
+    "Work",
+    "count_tasks",
+    "limit_of",
+    "plan_run",
+    "work_of",
+    "workers_of",
+]
 
 _SHARE_OF_PEAK = 0.25  # of a matrix product's speed that a fit reaches, all its steps together
 
@@ -123,7 +132,7 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         tried = _tried(settings, data, start)
         plans = [plan_memory(data, one) for one in tried]
         largest = max(plans, key=lambda plan: plan.tasks[0].peak_bytes + plan.held_bytes)
-        n_workers = _workers(settings)
+        n_workers = workers_of(settings.execution)
         seconds, basis = _time(data, tried, n_workers, runs, is_warm=bool(start and start.is_warm))
         return RunPlan(
             place=place,
@@ -135,7 +144,7 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
             read_bytes=data.nbytes,
             held_bytes=largest.held_bytes,
             worker_bytes=largest.worker_bytes(n_workers),
-            limit_bytes=_limit(settings, n_workers),
+            limit_bytes=limit_of(settings.execution, n_workers),
             n_workers=n_workers,
             seconds=seconds,
             basis=basis,
@@ -169,8 +178,8 @@ def _tried(
     return estimator.settings_tried(data)
 
 
-def _workers(settings: Settings) -> int:
-    execution = settings.execution
+def workers_of(execution: ExecutionTable) -> int:
+    """Return how many worker processes would run the tasks, as far as this process can know."""
     if execution.in_process:
         return 1
     if execution.workers is not None:
@@ -180,8 +189,8 @@ def _workers(settings: Settings) -> int:
     return int(CPU_COUNT)
 
 
-def _limit(settings: Settings, n_workers: int) -> int | None:
-    execution = settings.execution
+def limit_of(execution: ExecutionTable, n_workers: int) -> int | None:
+    """Return the memory of each worker in bytes; None where the cluster decides."""
     if execution.scheduler is not None or execution.in_process:
         return None
     if execution.memory_limit is None:

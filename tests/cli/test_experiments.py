@@ -123,3 +123,80 @@ def test_sweep_without_labels_has_no_scores_against_them(here: Path, call: Call)
     refused = call("sweep", "s.toml", "--in-process", "-o", "other")
     assert refused.exit_code == 2
     assert "n_clusters has to be given in [dataset.plain]" in refused.stderr
+
+
+SWEEP = (
+    "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1, 1]\ngraph_weight = [0.1]\nmax_outer_iter = 1\n"
+    "[execution]\nin_process = true\n[output]\nroot = 'outputs'\n"
+)
+
+
+def files_of(directory: Path) -> dict[Path, tuple[int, bytes]]:
+    return {
+        file: (file.stat().st_mtime_ns, file.read_bytes())
+        for file in directory.rglob("*")
+        if file.is_file() and file.name != ".lock"
+    }
+
+
+def test_run_takes_the_file_of_an_experiment_and_the_second_time_nothing_is_done(
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("s.toml").write_text(SWEEP)
+    monkeypatch.setenv("MSCAM_SWEEP__N_NEIGHBORS", "8")
+    planned = call("run", "s.toml", "--set", "sweep.seed=3", "--dry-run")
+    assert planned.exit_code == 0, planned.output
+    assert re.search(r"Experiment +sensitivity in outputs/s", planned.stdout)
+    assert re.search(r"To do +2 fits\n", planned.stdout)
+    assert not Path("outputs").exists()
+    result = call("run", "s.toml", "--set", "sweep.seed=3")
+    assert result.exit_code == 0, result.output
+    assert "2 fits. Results: outputs/s" in result.stdout
+    record = json.loads(Path("outputs/s/experiment.json").read_text())
+    assert record["command"] == (
+        "MSCAM_SWEEP__N_NEIGHBORS=8 mscam-dask run s.toml --set sweep.seed=3"
+    )
+    assert record["heat_maps"][0]["fixed"]["n_neighbors"] == 8
+    before = files_of(Path("outputs"))
+    again = call("sweep", "s.toml", "--set", "sweep.seed=3")
+    assert again.exit_code == 0, again.output
+    assert "Nothing to do: every fit of this experiment had ended by" in again.stdout
+    assert files_of(Path("outputs")) == before
+    planned = call("run", "s.toml", "--set", "sweep.seed=3", "--dry-run")
+    assert "nothing: all 2 fits have ended" in planned.stdout
+    forced = call("run", "s.toml", "--set", "sweep.seed=3", "--overwrite")
+    assert "2 fits. Results" in forced.stdout
+
+
+def test_run_takes_a_comparison_and_a_robustness_curve(here: Path, call: Call) -> None:
+    Path("r.toml").write_text(
+        "[robustness]\nn_samples = 40\ncorrupted = [0.0, 0.5]\nmethods = ['knn-sc']\nruns = 2\n"
+    )
+    planned = call("run", "r.toml", "--in-process", "--dry-run", "-o", "r")
+    assert re.search(r"To do +4 fits\n", planned.stdout)
+    assert "not known for 4 fits" in planned.stdout
+    assert call("run", "r.toml", "--in-process", "-o", "r").exit_code == 0
+    Path("c.toml").write_text(
+        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\n"
+    )
+    assert call("run", "c.toml", "--in-process", "-o", "c").exit_code == 0
+    before = files_of(Path("c"))
+    assert call("run", "c.toml", "--in-process", "-o", "c").exit_code == 0
+    assert files_of(Path("c")) == before
+    planned = call("compare", "c.toml", "--in-process", "--dry-run", "-o", "c", "--runs", "3")
+    assert re.search(r"To do +2 fits, 1 are kept from an earlier start", planned.stdout)
+    assert re.search(r"about .* for 2 fits, as those that ended here", planned.stdout)
+    assert files_of(Path("c")) == before
+
+
+def test_a_file_is_a_pipeline_or_an_experiment(here: Path, call: Call) -> None:
+    Path("both.toml").write_text(Path("tiny.toml").read_text() + "[compare]\nruns = 2\n")
+    refused = call("run", "both.toml", "--in-process")
+    assert refused.exit_code == 2
+    assert "An experiment is a file of its own" in refused.stderr
+    Path("s.toml").write_text(SWEEP)
+    refused = call("run", "s.toml", "--set", "output.root=s3://bucket/runs")
+    assert refused.exit_code == 2
+    assert "file systems only" in refused.stderr
+    refused = call("compare", "--dataset", "tiny.npz", "-o", "s3://bucket/run")
+    assert refused.exit_code == 2

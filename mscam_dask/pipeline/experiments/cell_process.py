@@ -65,7 +65,7 @@ class CellProcess:
             code = process.wait()
             self.close()
             return CellFit(
-                outcome="failed",
+                outcome="worker lost" if code == -signal.SIGTERM else "failed",  # being shut down
                 reason=f"the process that runs cells ended with code {code}; most often the "
                 "computer had no memory left. Run fewer cells at a time (--workers).",
             )

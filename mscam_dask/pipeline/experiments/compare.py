@@ -43,6 +43,7 @@ def run_comparison(
     output: str | Path | None = None,
     *,
     command: str = "",
+    overwrite: bool = False,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
 ) -> ExperimentRecord:
@@ -57,6 +58,8 @@ def run_comparison(
         runs/<name> by default.
     command
         What makes it again, for the document.
+    overwrite
+        Run every fit again, also those that are kept.
     insecure
         Allow a scheduler on another computer without encryption.
     observers
@@ -71,10 +74,18 @@ def run_comparison(
     ------
     MscamError
         For what is wrong before the first fit, and a cluster that is lost. A cell that fails
-        is in the result instead.
+        is in the result instead. `TemporaryFailure` after SIGTERM.
+    KeyboardInterrupt
+        After Ctrl-C.
     """
     check_execution(settings.execution, insecure=insecure)
-    with Course.entered(settings, output or default_output(settings), command, observers) as course:
+    with Course.entered(
+        settings,
+        output or default_output(settings),
+        command=command,
+        overwrite=overwrite,
+        observers=observers,
+    ) as course:
         comparison = _Comparison(settings, course)
         comparison.run()
         return course.record
@@ -140,6 +151,7 @@ class _Comparison:
                 )
                 missing = self._take_kept(cells, limits)
                 if missing and cluster is None:
+                    self._course.begin()
                     self._course.tell("starting workers")
                     cluster = stack.enter_context(open_cluster(self._settings.execution))
                     check_workers(cluster, stores)
@@ -187,8 +199,13 @@ class _Comparison:
             for dataset in datasets.values()
             if dataset.entry.corrupted is not None
         }
+        keys = [
+            cell.key
+            for contest in rows
+            for cell in (*first_cells(contest), *later_cells(contest, self._found))
+        ]
         self._course.finish(
             rows=table,
             curves=curves_of(table, shares) if shares else (),
-            cells=tuple(self._found.values()),
+            cells=tuple(self._found[key] for key in dict.fromkeys(keys)),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,10 +20,13 @@ from mscam_dask.pipeline.experiments.settings import (
     RobustnessTable,
     SweepTable,
 )
-from mscam_dask.pipeline.rules import execution_problems
+from mscam_dask.pipeline.redaction import credential_problems
+from mscam_dask.pipeline.rules import execution_problems, text_problems
 from mscam_dask.pipeline.settings import ExecutionTable, OutputTable
 
-__all__ = ["read_experiment"]
+__all__ = ["Command", "experiment_command", "read_experiment"]
+
+Command = Literal["compare", "sweep"]
 
 _KINDS: dict[str, type[CompareTable | RobustnessTable | SweepTable]] = {
     "compare": CompareTable,
@@ -33,11 +36,27 @@ _KINDS: dict[str, type[CompareTable | RobustnessTable | SweepTable]] = {
 _TABLES = (*_KINDS, "dataset", "parameters", "grid", "execution", "output")
 
 
+def experiment_command(path: str | Path) -> Command | None:
+    """Return the command that a file is for; None when it is a pipeline and no experiment.
+
+    A file with [data] or [cluster] is a pipeline, whatever else is in it.
+
+    Raises
+    ------
+    ConfigurationError
+        When it cannot be read or is not TOML.
+    """
+    tables = read_document(path).tables
+    if tables.keys() & {"data", "cluster"} or not tables.keys() & _KINDS.keys():
+        return None
+    return "compare" if tables.keys() & {"compare", "robustness"} else "sweep"
+
+
 def read_experiment(
     path: str | Path | None,
     overrides: Sequence[Override] = (),
     *,
-    command: str = "compare",
+    command: Command = "compare",
 ) -> ExperimentSettings:
     """Read and check an experiment file, and that data and methods it names exist.
 
@@ -62,7 +81,11 @@ def read_experiment(
         values, methods, parameters and data sets that do not exist, with the nearest ones.
     """
     document = _document(path, overrides)
-    problems: list[str] = list(unknown_tables(document, _TABLES))
+    problems: list[str] = [
+        *unknown_tables(document, _TABLES),
+        *text_problems(document),
+        *credential_problems(document),
+    ]
     name = _kind_table(document, command, problems)
     table = None if name is None else read_table(document, (name,), _KINDS[name], problems)
     execution = read_table(document, ("execution",), ExecutionTable, problems)
@@ -90,7 +113,7 @@ def read_experiment(
         parameters=parameters,
         grids=grids,
         execution=_absolute(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),
-        output=_absolute(document, "output", output, ("directory",)),
+        output=_absolute(document, "output", output, ("directory", "root")),
     )
 
 

@@ -13,13 +13,18 @@ from typing import Any
 
 import msgspec
 
-from mscam_dask.errors import MscamError
+from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 from mscam_dask.pipeline.experiment_report import write_experiment_report
 from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
-from mscam_dask.pipeline.experiments.results import CellEntry, ExperimentRecord
+from mscam_dask.pipeline.experiments.results import (
+    CellEntry,
+    ExperimentRecord,
+    encode_experiment,
+)
 from mscam_dask.pipeline.experiments.settings import ExperimentSettings
 from mscam_dask.pipeline.experiments.tables import csv_text, markdown_text
 from mscam_dask.pipeline.record import blas_libraries, software_versions
+from mscam_dask.pipeline.signals import Interruption
 from mscam_dask.pipeline.toml_text import toml_text
 
 __all__ = ["Course", "Observer", "Progress", "default_output"]
@@ -47,15 +52,22 @@ class Progress:
 
 Observer = Callable[[Progress], None]
 
+# What a start that found every fit done leaves as the one before it, which ran them, said it.
+_OF_THE_START = (
+    *("command", "started", "ended", "seconds"),
+    *("executor", "versions", "blas", "n_reused"),
+)
+
 
 def default_output(settings: ExperimentSettings) -> Path:
-    """Return runs/<name> in the working directory, or what [output] says.
+    """Return <root>/<name>, or what [output] directory says; root is runs where it is not given.
 
     The same for every start, so that a second one goes on where the first one was.
     """
     if settings.output.directory is not None:
         return Path(settings.output.directory)
-    return Path.cwd() / "runs" / settings.name
+    root = Path.cwd() / "runs" if settings.output.root is None else Path(settings.output.root)
+    return root / settings.name
 
 
 class Course:
@@ -66,18 +78,32 @@ class Course:
     directory
     record
         The document as far as it is known.
+    settings
+    earlier
+        The document of a start before this one that finished; None without.
     """
 
     def __init__(
         self,
+        settings: ExperimentSettings,
         directory: ExperimentDirectory,
-        record: ExperimentRecord,
+        command: str,
         observers: Sequence[Observer],
     ) -> None:
+        self.settings = settings
         self.directory = directory
-        self.record = record
+        self.earlier = _finished_in(directory)
+        self.record = ExperimentRecord(
+            kind=settings.kind,
+            name=settings.name,
+            state="running",
+            command=command,
+            started=_now(),
+            versions=software_versions(),
+        )
         self._observers = observers
         self._started = time.perf_counter()
+        self._begun = False
 
     @classmethod
     @contextmanager
@@ -85,27 +111,48 @@ class Course:
         cls,
         settings: ExperimentSettings,
         output: str | Path,
+        *,
         command: str,
+        overwrite: bool,
         observers: Sequence[Observer],
     ) -> Iterator[Course]:
-        """Hold the directory and keep its document true, however the experiment ends."""
+        """Hold the directory and keep its document true, however the experiment ends.
+
+        A finished experiment is left as it is until `begin`: there may be nothing to do.
+
+        Raises
+        ------
+        TemporaryFailure
+            After SIGTERM: the same command goes on.
+        KeyboardInterrupt
+            After Ctrl-C, likewise.
+        """
         with ExperimentDirectory.hold(output) as directory:
-            record = ExperimentRecord(
-                kind=settings.kind,
-                name=settings.name,
-                state="running",
-                command=command,
-                started=_now(),
-                versions=software_versions(),
-            )
-            course = cls(directory, record, observers)
-            directory.write_record(record)
-            directory.write(directory.pipeline, _settings_text(settings).encode())
-            try:
-                yield course
-            except BaseException as error:
-                course.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
-                raise
+            course = cls(settings, directory, command, observers)
+            if overwrite or course.earlier is None:
+                course.begin()
+            if overwrite:
+                directory.forget()
+            with Interruption(lambda: course.end("interrupted")) as interruption:
+                try:
+                    yield course
+                except KeyboardInterrupt as error:
+                    course.end("interrupted")
+                    remedy = "The same command goes on: the fits that ended are kept."
+                    if interruption.exit_code == TemporaryFailure.exit_code:
+                        raise TemporaryFailure(f"Stopped by SIGTERM. {remedy}") from error
+                    raise KeyboardInterrupt(remedy) from error
+                except BaseException:
+                    course.end("failed")
+                    raise
+
+    def begin(self) -> None:
+        """Say in the document that it is running; the first time this is called."""
+        if self._begun:
+            return
+        self._begun = True
+        self.directory.write_record(self.record)
+        self.directory.write(self.directory.pipeline, _settings_text(self.settings).encode())
 
     def update(self, **changes: Any) -> None:
         """Change the document."""
@@ -119,16 +166,27 @@ class Course:
             observer(Progress(text=text, entry=entry, done=done, total=total))
 
     def end(self, state: str) -> None:
-        """Say in the document how it ended, if that can be written."""
+        """Say in the document how it ended, if it had begun and that can be written."""
+        if not self._begun:
+            return
         self._close(state)
         with contextlib.suppress(MscamError, OSError):
             self.directory.write_record(self.record)
 
     def finish(self, **results: Any) -> None:
-        """Write the results, the document after the tables, and its report."""
+        """Write the results, the document after the tables, and its report.
+
+        Nothing is written when no fit was run and the directory says the same already.
+        """
         self.update(**results)
         self._close("finished")
         directory = self.directory
+        if not self._begun and self.earlier is not None:
+            if self._says_the_same(self.earlier):
+                self.record = msgspec.structs.replace(self.earlier, n_reused=self.record.n_reused)
+                return
+            self.update(executor=self.earlier.executor)
+        self.begin()
         directory.write(directory.csv, csv_text(self.record).encode())
         directory.write(directory.markdown, markdown_text(self.record).encode())
         directory.write_record(self.record)
@@ -137,9 +195,26 @@ class Course:
         except (MscamError, OSError) as error:
             self.tell(f"the results are complete, but not their report: {error}")
 
+    def _says_the_same(self, earlier: ExperimentRecord) -> bool:
+        """Whether the files of an earlier start are what this one would write."""
+        start = {name: getattr(earlier, name) for name in _OF_THE_START}
+        mine = msgspec.structs.replace(self.record, **start)
+        files = (self.directory.csv, self.directory.markdown, self.directory.report)
+        return encode_experiment(mine) == encode_experiment(earlier) and all(
+            file.is_file() for file in files
+        )
+
     def _close(self, state: str) -> None:
         seconds = time.perf_counter() - self._started
         self.update(state=state, ended=_now(), seconds=seconds, blas=blas_libraries())
+
+
+def _finished_in(directory: ExperimentDirectory) -> ExperimentRecord | None:
+    try:
+        record = directory.read_record()
+    except (DataError, OSError):
+        return None
+    return record if record.state == "finished" else None
 
 
 def _settings_text(settings: ExperimentSettings) -> str:

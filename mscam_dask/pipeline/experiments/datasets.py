@@ -12,7 +12,7 @@ import numpy as np
 
 from mscam_dask.data.mixtures import corrupted_mixture
 from mscam_dask.data.multiview import MultiViewData
-from mscam_dask.data.objects import Location
+from mscam_dask.data.objects import Location, location
 from mscam_dask.data.sampling import sample_per_class
 from mscam_dask.data.store import open_store
 from mscam_dask.data.store_writer import write_store
@@ -44,6 +44,13 @@ class Dataset:
     entry: DatasetEntry
     data: dict[int | None, StoredData | MixtureData]
 
+    @property
+    def place(self) -> Location:
+        """Where its store is."""
+        data = self.data[None]
+        assert isinstance(data, StoredData)
+        return location(data.path)
+
     def of(self, seed: int) -> StoredData | MixtureData:
         """Return what a run with this seed clusters."""
         return self.data[seed] if seed in self.data else self.data[None]
@@ -59,9 +66,21 @@ _NOTES = {
 
 
 def open_datasets(
-    tables: dict[str, DatasetTable], directory: ExperimentDirectory, *, need_labels: bool
+    tables: dict[str, DatasetTable],
+    directory: ExperimentDirectory,
+    *,
+    need_labels: bool,
+    aside: ExperimentDirectory | None = None,
 ) -> dict[str, Dataset]:
     """Open every data set, making its store when it is missing or its sources have changed.
+
+    Parameters
+    ----------
+    tables, directory
+    need_labels
+        Whether data without labels are refused.
+    aside
+        Where stores are made, instead of in `directory`.
 
     Raises
     ------
@@ -72,23 +91,37 @@ def open_datasets(
     """
     opened = {}
     for name, table in tables.items():
-        data, store = _stored(name, table, directory)
+        data, store = _kept(name, table, directory) or _made(name, table, aside or directory)
         opened[name] = _dataset(name, table, data, store, need_labels=need_labels)
     return opened
 
 
-def _stored(
-    name: str, table: DatasetTable, directory: ExperimentDirectory
-) -> tuple[MultiViewData, Location]:
-    """The store of one data set; what its sources were is kept beside it."""
-    store = directory.store(name)
-    made_from = store.with_suffix(".json")
-    said = msgspec.json.encode(
+def _said(table: DatasetTable) -> bytes:
+    """What a store is made from, as it is kept beside it."""
+    return msgspec.json.encode(
         {"table": msgspec.to_builtins(table), "sources": source_records(table)}, order="sorted"
     )
-    if store.is_dir() and made_from.is_file() and made_from.read_bytes() == said:
+
+
+def _kept(
+    name: str, table: DatasetTable, directory: ExperimentDirectory
+) -> tuple[MultiViewData, Location] | None:
+    """The store of one data set; None when it is missing or its sources are others now."""
+    store = directory.store(name)
+    made_from = store.with_suffix(".json")
+    if store.is_dir() and made_from.is_file() and made_from.read_bytes() == _said(table):
         return open_store(store), store
-    directory.store(name).parent.mkdir(parents=True, exist_ok=True)
+    return None
+
+
+def _made(
+    name: str, table: DatasetTable, directory: ExperimentDirectory
+) -> tuple[MultiViewData, Location]:
+    """Make the store of one data set; what its sources were is kept beside it."""
+    store = directory.store(name)
+    made_from = store.with_suffix(".json")
+    said = _said(table)
+    store.parent.mkdir(parents=True, exist_ok=True)
     made_from.unlink(missing_ok=True)
     if store.exists():
         _remove_store(store)

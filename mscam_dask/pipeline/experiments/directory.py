@@ -12,6 +12,7 @@ a cell's record is as good as missing.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,6 +65,11 @@ class ExperimentDirectory:
         return self.path / "results.csv"
 
     @property
+    def report(self) -> Path:
+        """Page for people."""
+        return self.path / "report.html"
+
+    @property
     def pipeline(self) -> Path:
         """Copy of the settings."""
         return self.path / "pipeline.toml"
@@ -114,6 +120,12 @@ class ExperimentDirectory:
         """Keep a cell that has ended."""
         content = msgspec.json.format(msgspec.json.encode(entry), indent=2) + b"\n"
         self.write(self.cell(entry.key), content)
+
+    def forget(self) -> None:
+        """Remove every cell: each is to be run again."""
+        cells = self.path / "cells"
+        if cells.is_dir():
+            shutil.rmtree(cells)
 
     def kept(self, key: str, limits: Limits) -> CellEntry | None:
         """Return the cell of a key, None when it is to be run.

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mscam_dask.data.objects import Location, location
 from mscam_dask.data.store import open_store
 from mscam_dask.data.validation import validate
 from mscam_dask.engine.executor import Executor
@@ -23,7 +22,7 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.pipeline.cluster import OpenCluster, check_workers, open_cluster
 from mscam_dask.pipeline.execution import check_execution
-from mscam_dask.pipeline.experiments.cells import Cell, CellFit, Limits, StoredData, entry_of
+from mscam_dask.pipeline.experiments.cells import Cell, CellFit, Limits, entry_of
 from mscam_dask.pipeline.experiments.course import Course, Observer, default_output
 from mscam_dask.pipeline.experiments.datasets import Dataset, open_datasets
 from mscam_dask.pipeline.experiments.results import (
@@ -35,7 +34,7 @@ from mscam_dask.pipeline.experiments.results import (
 from mscam_dask.pipeline.experiments.settings import ExperimentSettings, SweepTable
 from mscam_dask.pipeline.experiments.summary import method_entry
 
-__all__ = ["LABEL_FREE", "run_sweep"]
+__all__ = ["LABEL_FREE", "run_sweep", "sweep_cells", "sweep_parameters"]
 
 LABEL_FREE = ("cross_view_information", "eigengap", "modularity")
 """Scores that see no label; larger is better."""
@@ -48,6 +47,7 @@ def run_sweep(
     output: str | Path | None = None,
     *,
     command: str = "",
+    overwrite: bool = False,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
 ) -> ExperimentRecord:
@@ -55,7 +55,7 @@ def run_sweep(
 
     Parameters
     ----------
-    settings, output, command, insecure, observers
+    settings, output, command, overwrite, insecure, observers
         As for `mscam_dask.pipeline.experiments.compare.run_comparison`.
 
     Returns
@@ -69,7 +69,13 @@ def run_sweep(
         For anything wrong with settings, data or cluster.
     """
     check_execution(settings.execution, insecure=insecure)
-    with Course.entered(settings, output or default_output(settings), command, observers) as course:
+    with Course.entered(
+        settings,
+        output or default_output(settings),
+        command=command,
+        overwrite=overwrite,
+        observers=observers,
+    ) as course:
         _Sweep(settings, course).run()
         return course.record
 
@@ -90,8 +96,8 @@ class _Sweep:
         self._course.tell("reading the data")
         datasets = open_datasets(self._settings.datasets, self._course.directory, need_labels=False)
         for dataset in datasets.values():
-            data = open_store(_path(dataset))
-            first = self._parameters(dataset, table.alpha[0], table.graph_weight[0])
+            data = open_store(dataset.place)
+            first = sweep_parameters(table, dataset, table.alpha[0], table.graph_weight[0])
             validate(data, n_clusters=first.n_clusters, n_neighbors=first.n_neighbors)
         self._course.update(
             seeds=(table.seed,),
@@ -104,9 +110,10 @@ class _Sweep:
             for dataset in datasets.values():
                 missing = self._take_kept(dataset)
                 if missing and cluster is None:
+                    self._course.begin()
                     self._course.tell("starting workers")
                     cluster = stack.enter_context(open_cluster(self._settings.execution))
-                    check_workers(cluster, [_path(one) for one in datasets.values()])
+                    check_workers(cluster, [one.place for one in datasets.values()])
                     self._course.update(executor=cluster.description)
                 if missing and cluster is not None:
                     self._fit(dataset, missing, _executor(cluster))
@@ -115,50 +122,9 @@ class _Sweep:
             cells=tuple(self._found.values()),
         )
 
-    def _points(self) -> list[tuple[float, float]]:
-        return list(itertools.product(self._table.alpha, self._table.graph_weight))
-
-    def _parameters(self, dataset: Dataset, alpha: float, graph_weight: float) -> Parameters:
-        table = self._table
-        return Parameters(
-            n_clusters=dataset.entry.n_clusters,
-            model=table.method,
-            alpha=alpha,
-            graph_weight=graph_weight,
-            scale=table.scale,
-            n_neighbors=table.n_neighbors,
-            max_outer_iter=table.max_outer_iter,
-            seed=table.seed,
-        )
-
-    def _fixed(self) -> dict[str, Any]:
-        table = self._table
-        return {
-            "scale": table.scale,
-            "n_neighbors": table.n_neighbors,
-            "max_outer_iter": table.max_outer_iter,
-            "seed": table.seed,
-        }
-
-    def _cell(self, dataset: Dataset, alpha: float, graph_weight: float) -> Cell:
-        return Cell(
-            dataset=dataset.entry.name,
-            method=self._table.method,
-            data=dataset.of(self._table.seed),
-            n_clusters=dataset.entry.n_clusters,
-            seed=self._table.seed,
-            shuffled=False,
-            parameters={
-                "sweep": True,
-                **self._fixed(),
-                "alpha": alpha,
-                "graph_weight": graph_weight,
-            },
-        )
-
     def _take_kept(self, dataset: Dataset) -> list[tuple[float, float]]:
         """Take over what is kept; the points that remain to be fitted."""
-        cells = {point: self._cell(dataset, *point) for point in self._points()}
+        cells = sweep_cells(self._table, dataset)
         kept = self._course.directory.kept_of(list(cells.values()), _NO_LIMITS)
         self._found.update(kept)
         self._course.update(n_reused=self._course.record.n_reused + len(kept))
@@ -167,22 +133,23 @@ class _Sweep:
     def _fit(
         self, dataset: Dataset, points: Sequence[tuple[float, float]], executor: Executor
     ) -> None:
-        data = open_store(_path(dataset))
-        settings = [self._parameters(dataset, *point) for point in points]
+        data = open_store(dataset.place)
+        settings = [sweep_parameters(self._table, dataset, *point) for point in points]
         check_memory(data, settings[0], executor)
         self._course.tell(f"{len(points)} fits to do on {dataset.entry.name}, views factored once")
+        cells = sweep_cells(self._table, dataset)
         fits = sweep_fits(data, settings, executor)
         for count, (point, fit) in enumerate(zip(points, fits, strict=True), start=1):
             ended = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-            cell = self._cell(dataset, *point)
-            entry = entry_of(cell, _scored(fit, data.labels), _NO_LIMITS, ended)
+            entry = entry_of(cells[point], _scored(fit, data.labels), _NO_LIMITS, ended)
             self._course.directory.keep(entry)
             self._found[entry.key] = entry
             self._course.tell(entry=entry, done=count, total=len(points))
 
     def _heat_map(self, dataset: Dataset) -> HeatMapEntry:
         table = self._table
-        entries = {point: self._found[self._cell(dataset, *point).key] for point in self._points()}
+        cells = sweep_cells(table, dataset)
+        entries = {point: self._found[cell.key] for point, cell in cells.items()}
 
         def of(name: str) -> tuple[tuple[float | None, ...], ...]:
             return tuple(
@@ -200,14 +167,54 @@ class _Sweep:
             with_labels={name: of(name) for name in SCORES} if has_labels else {},
             label_free=label_free,
             best={name: place for name in LABEL_FREE if (place := _largest(label_free[name]))},
-            fixed=self._fixed(),
+            fixed=_fixed(table),
         )
 
 
-def _path(dataset: Dataset) -> Location:
-    data = dataset.data[None]
-    assert isinstance(data, StoredData)
-    return location(data.path)
+def sweep_parameters(
+    table: SweepTable, dataset: Dataset, alpha: float, graph_weight: float
+) -> Parameters:
+    """Return the parameters of one point of the grid."""
+    return Parameters(
+        n_clusters=dataset.entry.n_clusters,
+        model=table.method,
+        alpha=alpha,
+        graph_weight=graph_weight,
+        scale=table.scale,
+        n_neighbors=table.n_neighbors,
+        max_outer_iter=table.max_outer_iter,
+        seed=table.seed,
+    )
+
+
+def sweep_cells(table: SweepTable, dataset: Dataset) -> dict[tuple[float, float], Cell]:
+    """Return the cell of every point (alpha, graph weight) of the grid."""
+    return {
+        (alpha, graph_weight): Cell(
+            dataset=dataset.entry.name,
+            method=table.method,
+            data=dataset.of(table.seed),
+            n_clusters=dataset.entry.n_clusters,
+            seed=table.seed,
+            shuffled=False,
+            parameters={
+                "sweep": True,
+                **_fixed(table),
+                "alpha": alpha,
+                "graph_weight": graph_weight,
+            },
+        )
+        for alpha, graph_weight in itertools.product(table.alpha, table.graph_weight)
+    }
+
+
+def _fixed(table: SweepTable) -> dict[str, Any]:
+    return {
+        "scale": table.scale,
+        "n_neighbors": table.n_neighbors,
+        "max_outer_iter": table.max_outer_iter,
+        "seed": table.seed,
+    }
 
 
 def _executor(cluster: OpenCluster) -> Executor:

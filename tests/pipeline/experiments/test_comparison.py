@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from mscam_dask.pipeline.experiments.compare import run_comparison
 from mscam_dask.pipeline.experiments.config import read_experiment
 from mscam_dask.pipeline.experiments.course import Progress
@@ -252,3 +253,20 @@ def test_robustness_draws_anew_for_each_run_and_gives_curves(write: Write, here:
     )
     text = (here / "out" / "results.md").read_text()
     assert "| MSCAM, paper | 0.874 | 0.833 |" in text
+
+
+def test_a_signal_leaves_what_can_be_gone_on_with(write: Write, here: Path) -> None:
+    settings = read_experiment(
+        write("[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 3\n")
+    )
+
+    def terminate(progress: Progress) -> None:
+        if progress.done == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(TemporaryFailure, match="SIGTERM. The same command goes on"):
+        run_comparison(settings, here / "out", observers=(terminate,))
+    record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    assert record.state == "interrupted"
+    record = run_comparison(settings, here / "out")
+    assert (record.state, record.n_reused) == ("finished", 2)

@@ -9,7 +9,7 @@ import pytest
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.document import parse_override
-from mscam_dask.pipeline.experiments.config import read_experiment
+from mscam_dask.pipeline.experiments.config import Command, experiment_command, read_experiment
 from mscam_dask.pipeline.experiments.methods import METHODS
 from mscam_dask.pipeline.experiments.paper import ROBUSTNESS, TABLES
 from mscam_dask.pipeline.experiments.settings import CompareTable, RobustnessTable, SweepTable
@@ -63,11 +63,12 @@ def test_kinds(write: Write) -> None:
     [("comparison", "compare"), ("robustness", "compare"), ("sensitivity", "sweep")],
 )
 def test_the_papers_pipelines_are_usable(
-    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, command: str
+    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, command: Command
 ) -> None:
     for data in ("handwritten", "flowers17", "caltech101_nus31", "cifar10_nus_3100"):
         (here / f"{data}.npz").touch()
     monkeypatch.setenv("MSCAM_DATA", str(here))
+    assert experiment_command(PIPELINES / f"{name}.toml") == command
     settings = read_experiment(PIPELINES / f"{name}.toml", command=command)
     assert settings.kind == name
     if isinstance(settings.table, RobustnessTable):
