@@ -1,17 +1,28 @@
-"""Small data sets with a known structure, for tests of whole fits."""
+"""Small data sets with a known structure, and their arrays in other forms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.model.solution import Solution
 from mscam_dask.solvers.partition import canonical_labels
 
-__all__ = ["assert_partition_and_graph_agree", "gaussian_views"]
+__all__ = [
+    "assert_partition_and_graph_agree",
+    "distances_between",
+    "gaussian_views",
+    "save_npz",
+    "three_subspaces",
+    "two_subspaces",
+    "values_of",
+]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -33,6 +44,31 @@ def gaussian_views(
         for d in dims
     ]
     return views, labels
+
+
+def three_subspaces(n_samples: int = 60, *, seed: int = 0) -> MultiViewData:
+    """Three well separated clusters in two views of 5 and 8 columns, with labels."""
+    return subspace_mixture(n_samples, 3, (5, 8), rng=np.random.default_rng(seed))
+
+
+def two_subspaces() -> MultiViewData:
+    """40 samples of two well separated clusters in two views of 4 and 5 columns, with labels."""
+    return subspace_mixture(40, 2, (4, 5), rng=np.random.default_rng(0))
+
+
+def values_of(data: MultiViewData) -> dict[str, Array]:
+    """Every view whole, by name."""
+    return {view.name: view.read(0, data.n_samples) for view in data.views}
+
+
+def save_npz(file: Path, data: MultiViewData) -> None:
+    """The views by name, and the labels, as the reader of .npz files takes them."""
+    np.savez(file, allow_pickle=False, labels=np.asarray(data.labels), **values_of(data))
+
+
+def distances_between(rows: Array) -> Array:
+    """Euclidean distances of rows, (n, n), by differences: symmetric, exactly zero diagonal."""
+    return np.asarray(np.sqrt(np.sum((rows[:, None] - rows[None]) ** 2, axis=2)))
 
 
 def _components(A: csr_array[np.float64]) -> Labels:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from mscam_dask.cli import main
-from mscam_dask.data.datasets import subspace_mixture
+from tests.synthetic import save_npz, three_subspaces
 
 Call = Callable[..., Result]
 
@@ -19,9 +18,7 @@ Call = Callable[..., Result]
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory with tiny.npz (60 samples, 3 clusters) and tiny.toml."""
     monkeypatch.chdir(tmp_path)
-    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
-    views = {f"view_{index}": view.read(0, 60) for index, view in enumerate(data.views)}
-    np.savez("tiny.npz", allow_pickle=False, labels=np.asarray(data.labels), **views)
+    save_npz(Path("tiny.npz"), three_subspaces())
     Path("tiny.toml").write_text(
         "[data]\nsource = 'tiny.npz'\n"
         "[cluster]\nn_clusters = 3\nselection = 'none'\nmax_outer_iter = 3\n"

@@ -15,6 +15,7 @@ from mscam_dask.data.ingest import IngestReport, Source, ViewRecord, ingest
 from mscam_dask.data.store import open_store, verify_store
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
+from tests.synthetic import values_of
 
 N = 7
 COLOUR = np.arange(3.0 * N).reshape(N, 3) / 7
@@ -29,8 +30,7 @@ def save_npz(path: Path, **more: Any) -> Path:
 
 
 def stored(report: IngestReport) -> dict[str, NDArray[np.float64]]:
-    data = verify_store(report.output)
-    return {view.name: view.read(0, data.n_samples) for view in data.views}
+    return values_of(verify_store(report.output))
 
 
 def test_report_says_what_is_in_the_store(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from mscam_dask.data.nus_wide import load_nus_wide
 from mscam_dask.data.sampling import sample_per_class
 from mscam_dask.data.store import open_store
 from mscam_dask.errors import DataError
+from tests.synthetic import distances_between
 
 RNG = np.random.default_rng(5)
 WIDTHS = {"CH": 4, "CM55": 5, "CORR": 3, "EDH": 2, "WT": 6, "BoW": 7}
@@ -25,9 +26,7 @@ Array = NDArray[Any]
 
 
 def distances(n_samples: int) -> Array:
-    points = RNG.standard_normal((n_samples, 2))
-    found: Array = np.linalg.norm(points[:, None] - points, axis=2)
-    return found
+    return distances_between(RNG.standard_normal((n_samples, 2)))
 
 
 @pytest.fixture

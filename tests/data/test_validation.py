@@ -16,6 +16,7 @@ from mscam_dask.data.validation import ValidationReport, check_sizes, validate
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.conftest import BenchmarkData
+from tests.synthetic import distances_between
 
 N = 12
 
@@ -43,9 +44,7 @@ def check(
 
 
 def distances(rng: np.random.Generator) -> NDArray[np.float64]:
-    points = rng.standard_normal((N, 2))
-    gaps: NDArray[np.float64] = np.linalg.norm(points[:, None] - points[None], axis=2)
-    return gaps
+    return distances_between(rng.standard_normal((N, 2)))
 
 
 # ----------------------------------------------------------------------------- c and k

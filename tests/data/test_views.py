@@ -22,6 +22,7 @@ from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import ArrayRows, MultiViewData, as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.conftest import dask_array, finite_tables
+from tests.synthetic import values_of
 
 ROOT = Path(__file__).parents[2]
 COLOUR = np.array([[0.0, 1, 2], [3, 0, 5], [6, 7, 0], [0, 0, 1]])
@@ -47,10 +48,6 @@ FORMS: dict[str, Callable[[NDArray[np.float64]], Any]] = {
     "chunked data array": lambda x: xr.DataArray(x, dims=("sample", "feature")).chunk(2),
     "row source": lambda x: ArrayRows(x, "colour"),
 }
-
-
-def values_of(data: MultiViewData) -> dict[str, NDArray[np.float64]]:
-    return {view.name: view.read(0, data.n_samples) for view in data.views}
 
 
 def assert_holds(data: MultiViewData, **expected: NDArray[np.float64]) -> None:

@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from mscam_dask.data.datasets import subspace_mixture
 from tests.deploy.files import ROOT, run, script_environment
+from tests.synthetic import save_npz, three_subspaces
 
 if importlib.util.find_spec("prefect") is None:
     pytest.skip(
@@ -146,9 +145,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Path:
-    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
-    views = {view.name: view.read(0, 60) for view in data.views}
-    np.savez(tmp_path / "tiny.npz", allow_pickle=False, labels=np.asarray(data.labels), **views)
+    save_npz(tmp_path / "tiny.npz", three_subspaces())
     file = tmp_path / "every-night.toml"
     file.write_text(
         "[data]\nsource = 'tiny.npz'\n[cluster]\nn_clusters = 3\nselection = 'none'\n"

@@ -10,6 +10,7 @@ from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.errors import DataError
 from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import PreparationRecord
+from tests.synthetic import distances_between
 
 OPTIONS = tuple(
     Preparation(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0)
@@ -53,8 +54,7 @@ def test_a_sample_of_the_rows_decides_where_there_are_many(monkeypatch: pytest.M
 
 def test_distance_views_differ_in_alpha_alone() -> None:
     rows = spoilt_by_units(60)["a"]
-    distances = np.sqrt(np.sum((rows[:, None] - rows[None]) ** 2, axis=2))
-    data = as_multi_view({"d": distances, "a": rows}, metric={"d": "distance"})
+    data = as_multi_view({"d": distances_between(rows), "a": rows}, metric={"d": "distance"})
     with SerialExecutor() as executor:
         records = agree(data, OPTIONS, 0, executor)
     assert records[0].scale == OPTIONS[0].scale

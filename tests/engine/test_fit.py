@@ -29,7 +29,7 @@ from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from mscam_dask.solvers.view_basis import Encoder
 from tests.clusters import local_client
-from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+from tests.synthetic import assert_partition_and_graph_agree, distances_between, gaussian_views
 
 Array = NDArray[np.float64]
 
@@ -61,10 +61,9 @@ def settings_of(model: str) -> list[Parameters]:
 
 def small_data() -> MultiViewData:
     views, _ = gaussian_views(1, spread=0.7)
-    distances = np.sqrt(np.sum((views[2][:, None] - views[2][None]) ** 2, axis=2))
-    np.fill_diagonal(distances, 0.0)
+    pairs = distances_between(views[2])
     return as_multi_view(
-        {"few": views[0], "more": views[1], "pairs": distances}, metric={"pairs": "distance"}
+        {"few": views[0], "more": views[1], "pairs": pairs}, metric={"pairs": "distance"}
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
-from tests.synthetic import gaussian_views
+from tests.synthetic import distances_between, gaussian_views
 
 __all__ = ["integer_views", "pair_views", "quick"]
 
@@ -30,6 +30,4 @@ def integer_views() -> list[Array]:
 def pair_views() -> tuple[Array, Array, Array, Labels]:
     """Features, distances between and kernel of the same points in three views' worth of kinds."""
     (a, b, c), labels = gaussian_views(3, n_samples=75, spread=2.0, dims=(4, 5, 6))
-    distances = np.sqrt(np.sum((b[:, None] - b[None]) ** 2, axis=2))
-    np.fill_diagonal(distances, 0.0)
-    return a, distances, c @ c.T, labels
+    return a, distances_between(b), c @ c.T, labels

@@ -30,6 +30,7 @@ from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.record import decode_record
 from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.run import run_pipeline
+from tests.synthetic import save_npz
 
 __all__ = ["main", "outcome_of", "write_pipeline"]
 
@@ -38,8 +39,7 @@ def write_pipeline(directory: Path, execution: str = "in_process = true\nthreads
     """240 samples of 6 clusters that take the path all its iterations."""
     rng = np.random.default_rng(5)
     data = subspace_mixture(240, 6, (10, 14, 20), rng=rng, separation=1.0, noise=0.6)
-    views = {view.name: view.read(0, 240) for view in data.views}
-    np.savez(directory / "data.npz", allow_pickle=False, labels=np.asarray(data.labels), **views)
+    save_npz(directory / "data.npz", data)
     file = directory / "pipeline.toml"
     file.write_text(
         "[data]\nsource = 'data.npz'\n[cluster]\nn_clusters = 6\nmax_outer_iter = 6\n"

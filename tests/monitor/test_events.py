@@ -7,12 +7,10 @@ import io
 import json
 import math
 
-import numpy as np
-
 from mscam_dask import MSCAM
-from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.model.records import FitEnded
 from mscam_dask.monitor.events import JsonLines, StepEnded, StepStarted
+from tests.synthetic import two_subspaces
 
 
 def test_one_line_for_each_event_with_its_name_time_and_fields() -> None:
@@ -37,7 +35,7 @@ def test_numbers_json_has_not_become_null() -> None:
 
 def test_it_is_a_callback_of_the_estimators() -> None:
     stream = io.BytesIO()
-    data = subspace_mixture(40, 2, (4, 5), rng=np.random.default_rng(0))
+    data = two_subspaces()
     model = MSCAM(n_clusters=2, n_jobs=1, callbacks=[JsonLines(stream)]).fit(data)
     records = [json.loads(line) for line in stream.getvalue().splitlines()]
     kinds = [record["event"] for record in records]

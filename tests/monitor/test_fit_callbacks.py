@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from mscam_dask import MSCAM
-from mscam_dask.data.datasets import subspace_mixture
+from tests.synthetic import two_subspaces, values_of
 
 sklearn_callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
 
@@ -37,7 +37,7 @@ class Log:
 
 def test_each_outer_iteration_is_a_task() -> None:
     log = Log()
-    data = subspace_mixture(40, 2, (4, 5), rng=np.random.default_rng(0))
+    data = two_subspaces()
     model = MSCAM(n_clusters=2, n_jobs=1, selection=None).set_callbacks(log).fit(data)
     steps = ["begin outer iteration", "end outer iteration"] * model.n_iter_
     assert model.n_iter_ > 0
@@ -50,7 +50,7 @@ def test_a_fit_that_fails_is_torn_down() -> None:
     def stop(event: object) -> None:
         raise RuntimeError("no further")
 
-    data = subspace_mixture(40, 2, (4, 5), rng=np.random.default_rng(0))
+    data = two_subspaces()
     model = MSCAM(n_clusters=2, n_jobs=1, selection=None, callbacks=[stop]).set_callbacks(log)
     with pytest.raises(RuntimeError, match="no further"):
         model.fit(data)
@@ -58,19 +58,14 @@ def test_a_fit_that_fails_is_torn_down() -> None:
 
 
 def test_the_progress_bar_of_scikit_learn(capsys: pytest.CaptureFixture[str]) -> None:
-    data = subspace_mixture(40, 2, (4, 5), rng=np.random.default_rng(0))
+    data = two_subspaces()
     bar = sklearn_callback.ProgressBar()
     MSCAM(n_clusters=2, n_jobs=1, selection=None).set_callbacks(bar).fit(data)
     assert "MSCAM - fit" in capsys.readouterr().out
 
 
 def test_without_callbacks_and_within_a_pipeline_nothing_changes() -> None:
-    table = np.hstack(
-        [
-            source.read(0, 40)
-            for source in subspace_mixture(40, 2, (4, 5), rng=np.random.default_rng(0)).views
-        ]
-    )
+    table = np.hstack(list(values_of(two_subspaces()).values()))
     model = MSCAM(n_clusters=2, n_jobs=1, selection=None, view_sizes=(4, 5))
     labels = make_pipeline(FunctionTransformer(), model).fit_predict(table)
     np.testing.assert_array_equal(labels, model.fit_predict(table))

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from mscam_dask.data.datasets import subspace_mixture
+from tests.synthetic import save_npz, three_subspaces
 
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     """60 samples of 3 well separated clusters in two views, with labels."""
-    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
     file = tmp_path / "tiny.npz"
-    views = {f"view_{index}": view.read(0, 60) for index, view in enumerate(data.views)}
-    np.savez(file, allow_pickle=False, labels=np.asarray(data.labels), **views)
+    save_npz(file, three_subspaces())
     return file
 
 

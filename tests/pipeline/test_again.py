@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows
@@ -23,6 +22,7 @@ from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.environment import environment_overrides
 from mscam_dask.pipeline.identity import run_id
 from mscam_dask.pipeline.run import RunOutcome
+from tests.synthetic import three_subspaces
 
 Write = Callable[[str], Path]
 
@@ -184,7 +184,7 @@ class Growing:
     """A store of samples of three clusters that can be made longer, shorter or other."""
 
     def __init__(self, directory: Path) -> None:
-        data = subspace_mixture(90, 3, (5, 8), rng=np.random.default_rng(1))
+        data = three_subspaces(90, seed=1)
         self.views = [np.asarray(view.read(0, 90)) for view in data.views]
         self.labels = np.asarray(data.labels)
         self.store = directory / "grown.zarr"

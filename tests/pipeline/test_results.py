@@ -14,11 +14,12 @@ from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.results import is_result, read_result, write_result
 from mscam_dask.data.seal import seal
 from mscam_dask.errors import DataError, StoreCorruptError
+from tests.synthetic import three_subspaces
 
 
 @pytest.fixture(scope="module")
 def model() -> MSCAM:
-    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
+    data = three_subspaces()
     return MSCAM(n_clusters=3, n_jobs=1).fit(data)
 
 

@@ -14,6 +14,7 @@ from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_score
 from mscam_dask.solvers.partition import canonical_labels
 from mscam_dask.solvers.view_basis import Metric, ViewShape
 from tests.solvers import naive
+from tests.synthetic import gaussian_views
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -25,9 +26,8 @@ def neutral(rows: Array, metric: Metric = "features", *, k: int = 5) -> NeutralV
 
 
 def blobs(seed: int = 0, *, n: int = 60, c: int = 3, spread: float = 6.0) -> tuple[Array, Labels]:
-    rng = np.random.default_rng(seed)
-    labels = rng.permutation(np.arange(n) % c)
-    return rng.standard_normal((n, 4)) + spread * rng.standard_normal((c, 4))[labels], labels
+    (rows,), labels = gaussian_views(seed, n_samples=n, n_clusters=c, spread=spread, dims=(4,))
+    return rows, labels
 
 
 def naive_graph(distances: Array, k: int) -> Array:

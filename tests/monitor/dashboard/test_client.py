@@ -13,18 +13,17 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from distributed import Client
 from distributed.comm.core import CommClosedError
 
 from mscam_dask import MSCAM
-from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.monitor.dashboard import client as module
 from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page
 from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD
 from tests.clusters import local_client
 from tests.monitor.records import ENDED, SELECTED, VIEWS, outer, started
+from tests.synthetic import two_subspaces
 
 
 class Scheduler:
@@ -152,7 +151,7 @@ def test_a_foreign_scheduler_is_said_once_and_the_fit_goes_on(
     def fail(*args: object) -> None:
         raise error
 
-    data = subspace_mixture(40, 2, (4, 5), rng=np.random.default_rng(0))
+    data = two_subspaces()
     with local_client(1, processes=False) as client, caplog.at_level(logging.WARNING):
         monkeypatch.setattr(client, "run_on_scheduler", fail)
         for _ in range(2):

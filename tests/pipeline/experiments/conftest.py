@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from mscam_dask.data.datasets import subspace_mixture
+from tests.synthetic import save_npz, three_subspaces
 
 Write = Callable[[str], Path]
 
@@ -18,10 +17,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with tiny.npz (60 samples, 3 clusters) and other.npz (40 samples)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MSCAM_DATA", raising=False)
-    for name, n_samples, seed in (("tiny", 60, 0), ("other", 40, 1)):
-        data = subspace_mixture(n_samples, 3, (5, 8), rng=np.random.default_rng(seed))
-        views = {f"view_{index}": view.read(0, n_samples) for index, view in enumerate(data.views)}
-        np.savez(f"{name}.npz", allow_pickle=False, labels=np.asarray(data.labels), **views)
+    save_npz(Path("tiny.npz"), three_subspaces())
+    save_npz(Path("other.npz"), three_subspaces(40, seed=1))
     return tmp_path
 
 

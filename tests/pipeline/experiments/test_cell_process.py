@@ -14,20 +14,19 @@ import numpy as np
 import psutil
 import pytest
 
-from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.metrics import clustering_accuracy
 from mscam_dask.pipeline.experiments.cell_process import CellProcess
 from mscam_dask.pipeline.experiments.cells import Cell, Limits, MixtureData, StoredData
 from mscam_dask.pipeline.experiments.fitting import fit_cell
+from tests.synthetic import three_subspaces
 
 NONE = Limits()
 
 
 @pytest.fixture
 def cell(tmp_path: Path) -> Cell:
-    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
-    store = write_store(data, tmp_path / "tiny.zarr")
+    store = write_store(three_subspaces(), tmp_path / "tiny.zarr")
     return Cell(
         dataset="tiny",
         method="knn-sc",
