@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from mscam_dask.cli.terminal import (
+    components_text,
     fields,
     relative,
     results_console,
@@ -139,10 +140,7 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
     if record.fit is not None:
         fit = record.fit
         pairs += [
-            (
-                "Clusters",
-                f"{fit.n_connected_components} connected components, {fit.n_clusters} asked for",
-            ),
+            ("Clusters", components_text(fit)),
             ("Setting", f"{setting_text(fit.setting)}; {fit.n_outer_iterations} outer iterations"),
             ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
             ("Sizes", ", ".join(map(str, fit.cluster_sizes))),

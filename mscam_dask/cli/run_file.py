@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mscam_dask.cli.terminal import (
+    components_text,
     fields,
     progress_console,
     relative,
@@ -136,13 +137,9 @@ def _summarise(outcome: RunOutcome) -> None:
     record, directory = outcome.record, outcome.directory
     fit = record.fit
     assert fit is not None
-    components = "component" if fit.n_connected_components == 1 else "components"
     count = "exactly " if fit.reached else ""
     pairs = [
-        (
-            "Clusters",
-            f"{count}{fit.n_connected_components} connected {components}, {fit.n_clusters} asked for",
-        ),
+        ("Clusters", f"{count}{components_text(fit)}"),
         ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
         ("Setting", setting_text(fit.setting)),
         ("Sizes", ", ".join(map(str, fit.cluster_sizes))),

@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from mscam_dask.data.objects import Location, ObjectPath
-from mscam_dask.monitor.pace import printable
-from mscam_dask.pipeline.record import SettingEntry
+from mscam_dask.monitor.pace import by_view_words, printable
+from mscam_dask.pipeline.record import FitRecord, SettingEntry
 
 __all__ = [
+    "components_text",
     "fields",
     "progress_console",
     "relative",
@@ -99,8 +100,23 @@ def score_text(metrics: dict[str, float | None]) -> str:
     return "  ".join(f"{short} {value:.4f}" for short, value in values if value is not None)
 
 
+def components_text(fit: FitRecord) -> str:
+    """Return how many components there are, and how many were asked for or chosen."""
+    noun = "component" if fit.n_connected_components == 1 else "components"
+    counts = fit.cluster_counts
+    asked = (
+        "asked for"
+        if counts is None
+        else f"chosen from {counts['counts'][0]} to {counts['counts'][-1]}"
+    )
+    return f"{fit.n_connected_components} connected {noun}, {fit.n_clusters} {asked}"
+
+
 def setting_text(setting: SettingEntry) -> str:
     """Return the setting of a fit."""
     if setting.alpha is None:
-        return f"scale and alpha by view, {setting.n_neighbors} neighbours"
+        views = by_view_words(
+            (name, view.scale, view.alpha) for name, view in (setting.views or {}).items()
+        )
+        return f"scale and alpha by view{printable(views)}, {setting.n_neighbors} neighbours"
     return f"scale {setting.scale}, alpha {setting.alpha:g}, {setting.n_neighbors} neighbours"

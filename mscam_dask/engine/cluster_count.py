@@ -22,7 +22,7 @@ from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import ClusterCountEnded
 
-__all__ = ["choose_count", "widest_gap_near_peak", "with_count"]
+__all__ = ["choose_count", "least_near_peak", "widest_gap_near_peak", "with_count"]
 
 _HALVES = 2
 
@@ -108,10 +108,21 @@ def widest_gap_near_peak(
     >>> widest_gap_near_peak((2, 3, 4, 5), (0.3, 0.59, 0.6, 0.4), (0.9, 0.3, 0.2, 0.1))
     3
     """
-    highest = max(modularity)
-    least = highest - _TIE * abs(highest)
+    least = least_near_peak(modularity)
     near = [index for index, value in enumerate(modularity) if value >= least]
     return counts[max(near, key=eigengap.__getitem__)]
+
+
+def least_near_peak(modularity: Sequence[float]) -> float:
+    """The least modularity among which the eigengap decides: 8 % below the highest.
+
+    Examples
+    --------
+    >>> round(least_near_peak((0.3, 0.5)), 3)
+    0.46
+    """
+    highest = max(modularity)
+    return highest - _TIE * abs(highest)
 
 
 def with_count(

@@ -354,6 +354,7 @@ def _collect(ending: _Ending, course: Course, executor: Executor) -> Solution:
         parameters=course.parameters,
         counted=course.counted,
         settings=() if course.selection is None else course.selection.settings,
+        agreed=() if course.selection is None else course.selection.preparations,
         prepared=course.records,
         history=tuple(course.history),
         view_embeddings=embeddings,

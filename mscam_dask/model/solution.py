@@ -13,6 +13,7 @@ from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import (
     ClusterCountEnded,
     OuterRecord,
+    PreparationRecord,
     PreparedRecord,
     SettingRecord,
 )
@@ -57,6 +58,8 @@ class Solution:
         no out-of-sample form.
     counted : ClusterCountEnded or None
         How the number of clusters was chosen; None when it was given.
+    agreed : tuple of PreparationRecord
+        How each view's scaling and α were chosen; empty where they were given.
     """
 
     labels: NDArray[np.int64]
@@ -73,3 +76,4 @@ class Solution:
     view_contributions: dict[str, float]
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
     counted: ClusterCountEnded | None = None
+    agreed: tuple[PreparationRecord, ...] = ()

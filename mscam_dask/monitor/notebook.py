@@ -85,7 +85,7 @@ class NotebookProgress:
             case ClusterCountEnded():
                 self._lines.append(f"{count_sentence(event)} ({event.seconds:.1f} s)")
             case SelectionEnded():
-                self._setting = setting_sentence(event)
+                self._setting = printable(setting_sentence(event))
             case OuterRecord():
                 self._rows.append(event)
             case FitEnded():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import deque
+from collections.abc import Iterable
 
 from mscam_dask.model.records import (
     ClusterCountEnded,
@@ -16,6 +17,7 @@ from mscam_dask.monitor.events import Event, FitResumed
 
 __all__ = [
     "Pace",
+    "by_view_words",
     "count_sentence",
     "duration",
     "end_sentence",
@@ -27,6 +29,7 @@ __all__ = [
 ]
 
 _RECENT = 5  # iterations whose mean time is taken for the next ones'
+_NAMED = 40  # characters of names of views that are prepared alike; more are counted
 
 
 class Pace:
@@ -90,13 +93,14 @@ def fit_sentence(event: FitStarted) -> str:
 
 
 def count_sentence(event: ClusterCountEnded) -> str:
-    """Say how many clusters were chosen, and what the curves say of that number."""
+    """Say how many clusters were chosen, why, and what the curves would take by themselves."""
     at = event.counts.index(event.n_clusters)
     return (
-        f"{event.n_clusters} clusters chosen from {event.counts[0]} to {event.counts[-1]}: "
-        f"stability {event.stability[at]:.2f}, modularity {event.modularity[at]:.3f}, eigengap "
-        f"{event.eigengap[at]:.2f}; highest at {_peak(event, event.stability)}, "
-        f"{_peak(event, event.modularity)} and {_peak(event, event.eigengap)}"
+        f"{event.n_clusters} clusters chosen from {event.counts[0]} to {event.counts[-1]}: the "
+        f"widest eigengap ({event.eigengap[at]:.2f}) where modularity ({event.modularity[at]:.3f}) "
+        f"is nearly the highest; stability {event.stability[at]:.2f}; by itself eigengap is highest "
+        f"at {_peak(event, event.eigengap)}, modularity at {_peak(event, event.modularity)}, "
+        f"stability at {_peak(event, event.stability)}"
     )
 
 
@@ -110,10 +114,36 @@ def setting_sentence(event: SelectionEnded) -> str:
     setting = event.settings[event.chosen]
     tried = f", best of {len(event.settings)}" if len(event.settings) > 1 else ""
     if setting.alpha is None:
-        return f"scale and alpha by view, {setting.n_neighbors} neighbours{tried}"
+        views = by_view_words((one.view, one.scale, one.alpha) for one in event.preparations)
+        return f"scale and alpha by view{views}, {setting.n_neighbors} neighbours{tried}"
     return (
         f"scale {setting.scale}, alpha {setting.alpha:g}, {setting.n_neighbors} neighbours{tried}"
     )
+
+
+def by_view_words(preparations: Iterable[tuple[str, str, float]]) -> str:
+    """Say which views have which scale and alpha, in parentheses; the most common first.
+
+    Parameters
+    ----------
+    preparations : iterable of (view, scale, alpha)
+
+    Examples
+    --------
+    >>> by_view_words([("pix", "unit", 10.0), ("mor", "standard", 1.0), ("fac", "unit", 10.0)])
+    ' (unit, 10: pix, fac; standard, 1: mor)'
+    >>> by_view_words([])
+    ''
+    """
+    alike: dict[tuple[str, float], list[str]] = {}
+    for view, scale, alpha in preparations:
+        alike.setdefault((scale, alpha), []).append(view)
+    said = []
+    for (scale, alpha), views in sorted(alike.items(), key=lambda pair: -len(pair[1])):
+        names = ", ".join(views)
+        whom = names if len(names) <= _NAMED else _plural(len(views), "view")
+        said.append(f"{scale}, {alpha:g}: {whom}")
+    return f" ({'; '.join(said)})" if said else ""
 
 
 def resumed_sentence(event: FitResumed) -> str:

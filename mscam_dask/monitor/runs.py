@@ -139,6 +139,7 @@ class Run:
         self.announced = announced
         self.arrived = arrived
         self.started: FitStarted | None = None
+        self.counted: ClusterCountEnded | None = None
         self.selection: SelectionEnded | None = None
         self.outer: deque[OuterRecord] = deque(maxlen=MAX_ITERATIONS)
         self.end: FitEnded | FitFailed | None = None
@@ -193,6 +194,8 @@ class Run:
                 self.started = event
                 self.announced = dataclasses.replace(self.announced, n_clusters=event.n_clusters)
                 self.outer.clear()  # after a restart the earlier ones come once more
+            case ClusterCountEnded():
+                self.counted = event
             case SelectionEnded():
                 self.selection = event
             case OuterRecord():

@@ -98,7 +98,7 @@ class TerminalProgress:
             case ClusterCountEnded():
                 self._done("clusters", count_sentence(event), event.seconds, ())
             case SelectionEnded():
-                self._setting = setting_sentence(event)
+                self._setting = printable(setting_sentence(event))
             case OuterRecord():
                 self._rows.append(event)
             case FitEnded() | FitFailed():

@@ -79,10 +79,22 @@ class SourceRecord(Struct, frozen=True, kw_only=True):
 
 
 class PreparationEntry(Struct, frozen=True, kw_only=True):
-    """Scaling and α of one view."""
+    """Scaling and α of one view, and what they were chosen by.
+
+    Attributes
+    ----------
+    scale, alpha
+    agreement
+        Mean share of a sample's neighbours that are neighbours in another view too, less what
+        chance gives; None where scale and alpha were given.
+    ahead
+        Of the usual preparation, in standard errors; 0 where the usual one was kept.
+    """
 
     scale: str
     alpha: float
+    agreement: float | None = None
+    ahead: float | None = None
 
 
 class SettingEntry(Struct, frozen=True, kw_only=True):

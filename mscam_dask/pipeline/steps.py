@@ -22,6 +22,8 @@ from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
 from mscam_dask.model.candidates import most_clusters
+from mscam_dask.model.parameters import Preparation
+from mscam_dask.model.records import PreparationRecord
 from mscam_dask.model.solution import Solution
 from mscam_dask.pipeline.drift import DriftRecord
 from mscam_dask.pipeline.record import FitRecord, PreparationEntry, SettingEntry
@@ -162,6 +164,7 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
 def fit_record(solution: Solution) -> FitRecord:
     """Return what run.json says of a fit."""
     by_view = solution.parameters.preparations is not None
+    agreed = {record.view: record for record in solution.agreed}
     return FitRecord(
         status=solution.status.name,
         message=solution.status.message,
@@ -175,7 +178,7 @@ def fit_record(solution: Solution) -> FitRecord:
             alpha=None if by_view else float(solution.parameters.alpha),
             n_neighbors=int(solution.n_neighbors),
             views={
-                record.view: PreparationEntry(scale=chosen.scale, alpha=chosen.alpha)
+                record.view: _preparation_entry(chosen, agreed.get(record.view))
                 for record, chosen in zip(
                     solution.prepared, solution.parameters.preparations or (), strict=False
                 )
@@ -188,6 +191,15 @@ def fit_record(solution: Solution) -> FitRecord:
             name: float(share) for name, share in solution.view_contributions.items()
         },
         cluster_sizes=tuple(np.bincount(solution.labels).tolist()),
+    )
+
+
+def _preparation_entry(chosen: Preparation, record: PreparationRecord | None) -> PreparationEntry:
+    return PreparationEntry(
+        scale=chosen.scale,
+        alpha=float(chosen.alpha),
+        agreement=None if record is None else float(record.agreement),
+        ahead=None if record is None else float(record.ahead),
     )
 
 

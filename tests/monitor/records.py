@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from mscam_dask.model.parameters import Scale
 from mscam_dask.model.records import (
+    ClusterCountEnded,
     FitEnded,
     FitFailed,
     FitStarted,
     OuterRecord,
+    PreparationRecord,
     PreparedRecord,
     SelectionEnded,
     SettingRecord,
     ViewRecord,
 )
 
-__all__ = ["ENDED", "FAILED", "SELECTED", "VIEWS", "outer", "started"]
+__all__ = ["BY_VIEW", "COUNTED", "ENDED", "FAILED", "SELECTED", "VIEWS", "outer", "started"]
 
 VIEWS = ("<script>alert(1)</script>", "colour", "form/edge")
 
@@ -64,6 +67,33 @@ SELECTED = SelectionEnded(
     ),
     chosen=0,
     seconds=0.5,
+)
+_WAYS: tuple[tuple[str, Scale, float, float], ...] = (
+    (VIEWS[0], "unit", 10.0, 0.0),
+    (VIEWS[1], "standard", 0.1, 7.5),
+    (VIEWS[2], "unit", 10.0, 0.0),
+)
+BY_VIEW = SelectionEnded(
+    settings=(
+        SettingRecord(
+            scale="by view", alpha=None, n_neighbors=20, n_connected_components=1, score=0.5
+        ),
+    ),
+    chosen=0,
+    seconds=0.5,
+    preparations=tuple(
+        PreparationRecord(view=view, scale=scale, alpha=alpha, agreement=0.2, ahead=ahead)
+        for view, scale, alpha, ahead in _WAYS
+    ),
+)
+COUNTED = ClusterCountEnded(
+    counts=(2, 3, 4, 5),
+    eigengap=(0.4, 0.2, 0.3, 0.1),
+    modularity=(0.2, 0.4, 0.5, 0.47),
+    information=(0.2, 0.4, 0.6, 0.8),
+    stability=(0.7, 0.9, 0.8, 0.6),
+    n_clusters=4,
+    seconds=2.5,
 )
 ENDED = FitEnded(status="CONTINUATION", n_connected_components=4, n_iterations=3, seconds=6.5)
 FAILED = FitFailed(error="WorkerLostError", message="task <b>x</b> was given up", seconds=3.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from collections.abc import Iterator
 
@@ -9,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from mscam_dask.model.records import (
-    ClusterCountEnded,
     FitEnded,
     FitStarted,
     OuterRecord,
@@ -19,12 +19,14 @@ from mscam_dask.model.records import (
     ViewRecord,
 )
 from mscam_dask.monitor.events import Event, StepEnded, StepStarted
+from mscam_dask.monitor.pace import by_view_words
 from mscam_dask.monitor.progress import (
     NotebookProgress,
     PlainProgress,
     TerminalProgress,
     progress_on,
 )
+from tests.monitor.records import BY_VIEW, COUNTED
 
 
 def view(name: str, residual: float) -> ViewRecord:
@@ -63,15 +65,6 @@ STARTED = FitStarted(
         ),
     ),
     executor="in this process",
-)
-COUNTED = ClusterCountEnded(
-    counts=(2, 3, 4, 5),
-    eigengap=(0.4, 0.2, 0.3, 0.1),
-    modularity=(0.2, 0.4, 0.5, 0.45),
-    information=(0.2, 0.4, 0.6, 0.8),
-    stability=(0.7, 0.9, 0.8, 0.6),
-    n_clusters=4,
-    seconds=2.5,
 )
 SELECTED = SelectionEnded(
     settings=tuple(
@@ -136,8 +129,9 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
 
 def test_a_number_of_clusters_that_was_chosen_is_said_everywhere(terminal: Console) -> None:
     said = (
-        "4 clusters chosen from 2 to 5: stability 0.80, modularity 0.500, eigengap 0.30; highest "
-        "at 3, 4 and 2"
+        "4 clusters chosen from 2 to 5: the widest eigengap (0.30) where modularity (0.500) is "
+        "nearly the highest; stability 0.80; by itself eigengap is highest at 2, modularity at 4, "
+        "stability at 3"
     )
     with TerminalProgress(terminal) as progress:
         for event in (STARTED, COUNTED):
@@ -150,6 +144,28 @@ def test_a_number_of_clusters_that_was_chosen_is_said_everywhere(terminal: Conso
     notebook._show = lambda: None  # type: ignore[method-assign]  # there is no notebook
     notebook(COUNTED)
     assert said in notebook.html()
+
+
+def test_preparations_chosen_by_view_are_said_everywhere(terminal: Console) -> None:
+    said = "scale and alpha by view (unit, 10: <script>alert(1)</script>, form/edge; standard, 0.1: colour), 20"
+    with TerminalProgress(terminal) as progress:
+        for event in (STARTED, BY_VIEW, outer(0, 1)):
+            progress(event)
+        shown = screen(terminal, progress)
+    for part in ("unit, 10: <script>alert(1)</script>", "standard, 0.1:"):
+        assert part in shown
+    stream = io.StringIO()
+    PlainProgress(stream)(BY_VIEW)
+    assert said in stream.getvalue()
+
+
+def test_many_views_prepared_alike_are_counted_and_their_names_are_inert() -> None:
+    many = by_view_words([*((f"view {i}", "unit", 10.0) for i in range(9)), ("x", "none", 1.0)])
+    assert many == " (unit, 10: 9 views; none, 1: x)"
+    escape = dataclasses.replace(BY_VIEW.preparations[0], view="\x1b[31m")
+    stream = io.StringIO()
+    PlainProgress(stream)(dataclasses.replace(BY_VIEW, preparations=(escape,)))
+    assert "\x1b" not in stream.getvalue()
 
 
 def test_a_terminal_says_what_it_waits_for(terminal: Console) -> None:

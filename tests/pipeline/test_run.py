@@ -20,9 +20,11 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.model.records import ClusterCountEnded
 from mscam_dask.model.status import Status
 from mscam_dask.monitor.events import Event, StepEnded, StepStarted
+from mscam_dask.monitor.report.wording import number
 from mscam_dask.pipeline import steps
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import parse_override
+from mscam_dask.pipeline.report import write_report
 from mscam_dask.pipeline.run import EXIT_NOT_CONVERGED, RunOutcome, run_pipeline
 from mscam_dask.pipeline.run_directory import RunDirectory
 
@@ -160,6 +162,11 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
     assert fit.setting.views is not None
     assert set(fit.setting.views) == set(fit.view_contributions)
     assert {view.scale for view in fit.setting.views.values()} <= {"unit", "standard"}
+    for view in fit.setting.views.values():
+        assert view.agreement is not None
+        assert view.ahead is not None
+        assert -1 <= view.agreement <= 1
+        assert view.ahead >= 0
     assert [setting["scale"] for setting in fit.settings_tried] == ["by view"]
 
 
@@ -179,6 +186,9 @@ def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
     assert curves["n_clusters"] == fit.n_clusters == len(fit.cluster_sizes)
     lines = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
     assert "cluster_count_ended" in [json.loads(line)["event"] for line in lines]
+    again = write_report(outcome.directory, tmp_path / "again.html").read_text(encoding="utf-8")
+    assert f"{fit.n_clusters} was taken" in again
+    assert f"clusters 5: relative gap {number(counted.eigengap[3])}" in again
 
 
 def test_built_in_digits(tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ class LineChart:
     x_ticks, y_ticks
     level
         A line across at a value that was asked for; None without one.
+    chosen
+        A line up at an x that was chosen; None without one.
     """
 
     key: str
@@ -75,6 +77,7 @@ class LineChart:
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     level: Tick | None
+    chosen: Tick | None = None
     left: float = _LEFT
     right: float = WIDTH - _RIGHT
     top: float = _TOP
@@ -136,6 +139,8 @@ class Axes:
         Whether y counts.
     level
         Name and value of a line across.
+    chosen
+        Name and x of a line up.
     at
         Ascending x of the values; 0, 1, ... by default.
     shared
@@ -147,6 +152,7 @@ class Axes:
     log: bool = False
     whole: bool = False
     level: tuple[str, float] | None = None
+    chosen: tuple[str, float] | None = None
     at: tuple[float, ...] | None = None
     shared: tuple[float, ...] = ()
 
@@ -186,9 +192,10 @@ def line_chart(
     )
     y_scale = _Scale(y_values[0], y_values[-1], HEIGHT - _BOTTOM, _TOP, log=axes.log)
     first, last = (0.0, float(length - 1)) if axes.at is None else (axes.at[0], axes.at[-1])
+    whole = axes.at is None or _whole(axes.at)
     x_values = [
         value
-        for value in ticks(first, last, whole=axes.at is None)
+        for value in ticks(first, last, 7 if whole else 5, whole=whole)
         if first <= value <= max(last, first)
     ]
     end = last if last > first else first + 1
@@ -202,9 +209,24 @@ def line_chart(
             _line(name, style, values, (x_scale, y_scale), axes) for name, style, values in lines
         ),
         x_ticks=tuple(Tick(x_scale(value), number(value)) for value in x_values),
-        y_ticks=tuple(Tick(y_scale(value), number(value)) for value in y_values),
+        y_ticks=tuple(
+            Tick(y_scale(value), _tick_text(value, y_values, log=axes.log)) for value in y_values
+        ),
         level=Tick(y_scale(axes.level[1]), axes.level[0]) if axes.level else None,
+        chosen=Tick(x_scale(axes.chosen[1]), axes.chosen[0]) if axes.chosen else None,
     )
+
+
+def _tick_text(value: float, values: Sequence[float], *, log: bool) -> str:
+    """One notation for an axis: powers of ten where some are too small to be written out."""
+    if log and min(values) < 1e-4 and math.isclose(value, 10.0 ** round(math.log10(value))):
+        raised = str(round(math.log10(value)))
+        return "10" + raised.translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return number(value)
+
+
+def _whole(values: Sequence[float]) -> bool:
+    return all(value == round(value) for value in values)
 
 
 def _usable(value: float, axes: Axes) -> bool:

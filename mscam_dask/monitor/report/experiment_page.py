@@ -9,6 +9,7 @@ from typing import Any
 
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.content import FileLink
+from mscam_dask.monitor.report.experiment_summary import BEST, glance, headlines, mean_of
 from mscam_dask.monitor.report.page import render
 from mscam_dask.monitor.report.wording import number
 
@@ -98,6 +99,8 @@ def experiment_page(record: Mapping[str, Any], files: Sequence[FileLink]) -> str
             "record": record,
             "titles": titles,
             "columns": [_TITLES[name] for name in _COLUMNS],
+            "headlines": headlines(record, titles),
+            "glance": glance(record["rows"], names, titles),
             "tables": tables,
             "n_tables": len(names),
             "curves": _curves(record["curves"], titles),
@@ -115,16 +118,11 @@ def _rows(rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> tuple
     best: dict[tuple[str, str], float] = {}
     for row in rows:
         for name in _COLUMNS:
-            mean = _mean(row, name)
+            mean = mean_of(row, name)
             if mean is not None:
                 key = (row["protocol"], name)
                 best[key] = max(best.get(key, -math.inf), mean)
     return tuple(_row(row, titles, best) for row in rows)
-
-
-def _mean(row: Mapping[str, Any], name: str) -> float | None:
-    value = row["scores"].get(name, {}).get("mean")
-    return None if value is None else float(value)
 
 
 def _std(row: Mapping[str, Any], name: str) -> float | None:
@@ -137,14 +135,14 @@ def _row(
 ) -> ResultRow:
     scores, marks = [], []
     for name in _COLUMNS:
-        mean, std = _mean(row, name), _std(row, name)
+        mean, std = mean_of(row, name), _std(row, name)
         said = "\u2013" if mean is None else f"{mean:.3f}"
         said += "" if std is None else f"\u202f±\u202f{std:.3f}"
         paper = row.get("paper", {}).get(name)
         scores.append((said, "" if paper is None else f"{paper:.3f}"))
-        marks.append(mean is not None and mean >= best[row["protocol"], name] - 5e-4)
-    seconds, memory = _mean(row, "seconds"), _mean(row, "peak_memory_bytes")
-    accuracy, deviation = _mean(row, "accuracy"), _std(row, "accuracy") or 0.0
+        marks.append(mean is not None and mean >= best[row["protocol"], name] - BEST)
+    seconds, memory = mean_of(row, "seconds"), mean_of(row, "peak_memory_bytes")
+    accuracy, deviation = mean_of(row, "accuracy"), _std(row, "accuracy") or 0.0
     done = row["n_runs"] - row["n_failed"]
     return ResultRow(
         title=titles.get(row["method"], row["method"]),

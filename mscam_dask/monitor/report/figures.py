@@ -133,6 +133,7 @@ def view_figures(result: StoredResult, drawing: Drawing) -> tuple[tuple[ViewFigu
 def convergence_charts(result: StoredResult, n_clusters: int) -> tuple[LineChart, ...]:
     """Return the course of the outer iterations."""
     history = result.history
+    iterations = tuple(float(value) + 1 for value in history["outer_iteration"].values)
     single = (
         ("n_connected_components", "Connected components", "components", False, True),
         ("graph_weight", "Graph weight \u03bb", "\u03bb", True, False),
@@ -147,7 +148,9 @@ def convergence_charts(result: StoredResult, n_clusters: int) -> tuple[LineChart
     for name, title, unit, log, whole in single:
         if name in history:
             level = ("asked for", float(n_clusters)) if whole else None
-            axes = Axes(x="iteration", y=unit, log=log, whole=whole, level=level)
+            axes = Axes(
+                x="iteration", y=unit, log=log, whole=whole, level=level, at=iterations or None
+            )
             values = [float(value) for value in history[name].values]
             caption = sentence(str(history[name].attrs.get("long_name", "")))
             charts.append(line_chart(name, [("", 0, values)], axes, title=title, caption=caption))
@@ -157,6 +160,6 @@ def convergence_charts(result: StoredResult, n_clusters: int) -> tuple[LineChart
             table = np.asarray(history[name].values, dtype=np.float64)
             lines = [(view, i, table[:, i].tolist()) for i, view in enumerate(views)]
             caption = sentence(str(history[name].attrs.get("long_name", "")))
-            axes = Axes(x="iteration", y=unit, log=log)
+            axes = Axes(x="iteration", y=unit, log=log, at=iterations or None)
             charts.append(line_chart(name, lines, axes, title=title, caption=caption))
     return tuple(chart for chart in charts if chart is not None)

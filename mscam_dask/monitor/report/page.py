@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mscam_dask.monitor.report import wording
 from mscam_dask.monitor.report.certainty import Certainty, embedding_certainty
 from mscam_dask.monitor.report.content import RunContent
+from mscam_dask.monitor.report.counts import count_section
 from mscam_dask.monitor.report.drawing import DRAW_SEED, Drawing, draw_samples
 from mscam_dask.monitor.report.drift import drift_section
 from mscam_dask.monitor.report.figures import (
@@ -97,6 +98,7 @@ def run_page(content: RunContent) -> str:
             "n_embedded": n_embedded,
             "shares": sorted(result.view_contributions.items(), key=lambda pair: -pair[1]),
             "drift": drift_section(content.record.get("drift"), content.moved, content.files),
+            "counted": count_section(content.record["fit"].get("cluster_counts")),
             "bars": bars,
             "bars_cut": bars_cut,
             "charts": convergence_charts(result, content.record["fit"]["n_clusters"]),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,8 +90,9 @@ def made_up_content(
     ids: Sequence[str] | None = None,
     labels_true: NDArray[np.int64] | None = None,
     label_names: Sequence[str] | None = None,
+    fit: Mapping[str, Any] | None = None,
 ) -> RunContent:
-    """The report's content for these labels."""
+    """The report's content for these labels; `fit` replaces entries of run.json's table."""
     result = made_up_result(labels, views=views)
     n_clusters = result.n_connected_components
     setting = {"scale": "unit", "alpha": 10.0, "n_neighbors": 4}
@@ -140,6 +142,7 @@ def made_up_content(
                 "settings_tried": [tried, {**tried, "scale": "standard", "score": 1.0}],
                 "view_contributions": result.view_contributions,
                 "cluster_sizes": np.bincount(labels).tolist(),
+                **(fit or {}),
             },
             "metrics": scores if labels_true is not None else None,
             "seconds": {"ingest": 0.2, "cluster": 18.2, "total": 18.7},

@@ -110,6 +110,26 @@ def test_numbers_stand_beside_the_papers() -> None:
     assert "1 of 2; the others went on" in text
 
 
+def test_what_came_out_is_said_first() -> None:
+    whole = msgspec.to_builtins(record())
+    assert (
+        "leaves: without labels \u03b1 = 1 and λ = 0.3 are chosen, with an accuracy of 0.75; over all "
+        "settings it goes from 0.25 to 0.75."
+    ) in text_of(experiment_page(whole, ()))
+    other = [{**line, "dataset": "roots"} for line in whole["rows"][::-1]]
+    other[0]["scores"] = {"accuracy": {"mean": 0.987, "std": None}}
+    compared = {**whole, "rows": [*whole["rows"], *other], "curves": [], "heat_maps": []}
+    page = experiment_page(compared, ())
+    text = text_of(page)
+    assert "Highest mean accuracy (defaults): MSCAM on 2, &lt;script" in text
+    assert "on 1 of 2 data sets." in text
+    assert "Accuracy at a glance Method Protocol leaves roots MSCAM defaults 0.987 0.987" in text
+    assert 'id="results"' in page
+    alone = {**compared, "rows": whole["rows"][:1], "methods": whole["methods"][:1]}
+    assert "at a glance" not in experiment_page(alone, ())
+    assert 'class="status"' not in experiment_page(alone, ())
+
+
 def test_names_from_data_are_text() -> None:
     page = experiment_page(msgspec.to_builtins(record()), ())
     assert page.count("<script") == 1

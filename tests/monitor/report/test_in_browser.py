@@ -121,7 +121,7 @@ def test_other_axes(browser: Browser, open_page: Open) -> None:
 def test_charts_the_matrix_and_cells_answer(browser: Browser, open_page: Open) -> None:
     open_page(content())
     for selector, x, y, said in (
-        ("svg.lines .step", 0, 0, "iteration 0: components 1"),
+        ("svg.lines .step", 0, 0, "iteration 1: components 1"),
         ("svg.matrix", -150, -150, "cluster"),
         (".confusion td.match", 0, 0, "60 of 60 samples"),
     ):

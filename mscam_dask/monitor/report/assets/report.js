@@ -44,6 +44,8 @@
   }
   const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
+  for (const row of all(".tall .taken")) row.closest(".tall").scrollTop = row.offsetTop - 3 * row.offsetHeight;
+
   // ---- line charts ---------------------------------------------------------------------------
   for (const svg of all("svg.steps")) {
     let at = -1;

@@ -1,0 +1,144 @@
+"""How the number of clusters was chosen: its curves, and the same as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mscam_dask.engine.cluster_count import least_near_peak
+from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
+from mscam_dask.monitor.report.wording import number
+
+__all__ = ["CountRow", "CountSection", "count_section"]
+
+_CURVES = (
+    (
+        "eigengap",
+        "Eigengap",
+        "relative gap",
+        "Gap between the eigenvalues c and c + 1 of the graph's Laplacian, over the upper one.",
+    ),
+    (
+        "modularity",
+        "Modularity",
+        "modularity",
+        "Of the cut, on the views' own neighbour graphs; dashed across: 8\u00a0% below the highest.",
+    ),
+    (
+        "information",
+        "Cross-view information",
+        "nats",
+        "Of the same cut; it grows with the number, so it cannot choose.",
+    ),
+    (
+        "stability",
+        "Stability",
+        "adjusted Rand index",
+        "Of the cuts of two graphs, each with a random half of the edges; 1 is the same cut.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class CountRow:
+    """One number of clusters: values in words, in the order of the curves."""
+
+    n_clusters: int
+    values: tuple[str, ...]
+    is_near: bool
+    is_chosen: bool
+
+
+@dataclass(frozen=True)
+class CountSection:
+    """What is shown of a number that was chosen.
+
+    Attributes
+    ----------
+    lowest, highest
+        Numbers looked at.
+    why
+        The rule and its figures, in sentences.
+    charts
+    rows
+    """
+
+    lowest: int
+    highest: int
+    why: str
+    charts: tuple[LineChart, ...]
+    rows: tuple[CountRow, ...]
+
+
+def count_section(counted: Mapping[str, Any] | None) -> CountSection | None:
+    """Lay out `cluster_counts` of run.json; None where the number was given.
+
+    Parameters
+    ----------
+    counted
+        Fields of a `mscam_dask.model.records.ClusterCountEnded`.
+    """
+    if counted is None:
+        return None
+    counts, taken = [int(value) for value in counted["counts"]], int(counted["n_clusters"])
+    curves = {name: _numbers(counted[name]) for name, *_ in _CURVES}
+    least = least_near_peak(curves["modularity"])
+    near = [value >= least for value in curves["modularity"]]
+    return CountSection(
+        lowest=counts[0],
+        highest=counts[-1],
+        why=_why(counts, near, taken),
+        charts=_charts(counts, curves, taken, least),
+        rows=tuple(
+            CountRow(
+                count,
+                tuple(_three(curves[name][index]) for name, *_ in _CURVES),
+                near[index],
+                count == taken,
+            )
+            for index, count in enumerate(counts)
+        ),
+    )
+
+
+def _numbers(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else float(value) for value in values]
+
+
+def _three(value: float) -> str:
+    """Three decimals, so that columns can be compared."""
+    return f"{value:.3f}".replace("-", "\u2212") if math.isfinite(value) else number(value)
+
+
+def _why(counts: Sequence[int], near: Sequence[bool], taken: int) -> str:
+    others = [count for count, is_near in zip(counts, near, strict=True) if is_near]
+    rule = (
+        "the only one whose modularity is within 8\u00a0% of the highest"
+        if len(others) == 1
+        else f"of the {len(others)} whose modularity is within 8\u00a0% of the highest, the one "
+        "with the widest eigengap"
+    )
+    return (
+        f"Each number from {counts[0]} to {counts[-1]} was tried on the graph of the data, before "
+        f"the first iteration and without labels. {taken} was taken: {rule}. Groups that overlap "
+        "are seen as one; where the number is known, give it."
+    )
+
+
+def _charts(
+    counts: Sequence[int], curves: Mapping[str, Sequence[float]], taken: int, least: float
+) -> tuple[LineChart, ...]:
+    charts = []
+    for name, title, unit, caption in _CURVES:
+        axes = Axes(
+            x="clusters",
+            y=unit,
+            at=tuple(map(float, counts)),
+            chosen=(f"{taken} chosen", float(taken)),
+            level=("", least) if name == "modularity" else None,
+        )
+        key = f"count-{name}"
+        charts.append(line_chart(key, [("", 0, curves[name])], axes, title=title, caption=caption))
+    return tuple(chart for chart in charts if chart is not None)
