@@ -13,25 +13,23 @@ from bokeh.models import Column, InlineStyleSheet
 from bokeh.models.ui import UIElement
 from bokeh.models.widgets import Div, Select
 
-from mscam_dask.model.records import FitEnded, FitFailed, OuterRecord, ViewRecord
+from mscam_dask.model.records import FitEnded, FitFailed
+from mscam_dask.monitor.dashboard.curves import curve_plots
 from mscam_dask.monitor.dashboard.plots import Cell, Line, LinePlot, WorkPlot
 from mscam_dask.monitor.dashboard.style import (
-    ACCENT,
     GRID_CSS,
-    INK,
-    Mark,
     legend_html,
-    mark_of,
     page_css,
 )
 from mscam_dask.monitor.pace import (
+    count_sentence,
     duration,
     end_sentence,
     fit_sentence,
     printable,
     setting_sentence,
 )
-from mscam_dask.monitor.runs import Run, Runs, Work, shortened, view_shares
+from mscam_dask.monitor.runs import Run, Runs, Work, shortened
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -43,7 +41,6 @@ _EVERY_MS = 500
 _DRAWING_SHARE = 0.005  # of the scheduler's time for one window; sending costs as much again
 _LONGEST_REST_S = 10.0
 _NEWEST = "newest"
-_PLAIN = Mark(INK, (), "circle")
 
 _EMPTY = """<div class="head empty"><h1>No run yet</h1>
 <p>Clusterings on this Dask cluster appear here by themselves as soon as they begin:</p>
@@ -109,7 +106,7 @@ class Page:
         self._legend = Div(name="legend", stylesheets=[sheet], **wide)
         self._select = Select(title="Run", name="run", width=420, value=self._wanted)
         self._select.on_change("value", self._choose)
-        self._plots: tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...] = _plots()
+        self._plots: tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...] = curve_plots()
         self._work = WorkPlot("Views on workers", name="work")
         # each in a box of its own: in one box Bokeh would align the frames of all
         self._boxes = {
@@ -203,116 +200,13 @@ def _rest(seconds: float) -> float:
     return min(seconds / _DRAWING_SHARE, _LONGEST_REST_S)
 
 
-def _plots() -> tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...]:
-    """Every plot over outer iterations, with what it shows of a run."""
-    return (
-        (
-            LinePlot("Components found (dashed: asked for)", "components", name="components"),
-            _components,
-        ),
-        (
-            LinePlot("Graph weight along the path", "λ", name="weight", log=True, number="0.[000]"),
-            lambda run: _of_run("λ", run, lambda record: record.graph_weight),
-        ),
-        (
-            LinePlot("Score of the clusters, label-free", "nats", name="score"),
-            lambda run: _of_run("score", run, lambda record: record.score),
-        ),
-        (
-            LinePlot("Primal residual by view", "‖F - W‖ / √c", name="primal", log=True),
-            lambda run: _of_views(run, lambda view, _: view.primal_residual),
-        ),
-        (
-            LinePlot("Dual residual by view", "‖ΔF‖ / √c", name="dual", log=True),
-            lambda run: _of_views(run, lambda view, _: view.dual_residual),
-        ),
-        (
-            LinePlot("Objective, terms of each view", "objective", name="objective"),
-            lambda run: _of_views(run, lambda view, _: view.objective),
-        ),
-        (
-            LinePlot(
-                "View contributions",
-                "share of the score",
-                name="shares",
-                number="0%",
-                from_zero=True,
-            ),
-            lambda run: _of_views(run, lambda view, record: view_shares(record)[view.view]),
-        ),
-        (
-            LinePlot("Sub-solve of each view: time", "seconds", name="seconds", from_zero=True),
-            lambda run: _of_tasks(run, lambda seconds, _: seconds),
-        ),
-        (
-            LinePlot(
-                "Sub-solve of each view: data",
-                "MiB read and returned",
-                name="bytes",
-                from_zero=True,
-            ),
-            lambda run: _of_tasks(run, lambda _, n_bytes: n_bytes / 2**20),
-        ),
-    )
-
-
-def _components(run: Run) -> list[Line]:
-    """Components found, and a level line at the clusters asked for."""
-    (found,) = _of_run("found", run, lambda record: record.n_connected_components)
-    asked = [run.announced.n_clusters] * len(found.iterations)
-    level = Line("asked for", Mark(ACCENT, (8, 4), "circle"), found.iterations, asked, dotted=False)
-    return [level, found]
-
-
-def _of_run(name: str, run: Run, value: Callable[[OuterRecord], float]) -> list[Line]:
-    return [
-        Line(
-            name,
-            _PLAIN,
-            [record.iteration + 1 for record in run.outer],
-            [value(record) for record in run.outer],
-        )
-    ]
-
-
-def _of_views(run: Run, value: Callable[[ViewRecord, OuterRecord], float]) -> list[Line]:
-    lines = []
-    for index, name in enumerate(run.views):
-        records = [
-            (outer.iteration + 1, value(view, outer))
-            for outer in run.outer
-            for view in outer.views
-            if view.view == name
-        ]
-        lines.append(
-            Line(
-                printable(name),
-                mark_of(index),
-                [iteration for iteration, _ in records],
-                [number for _, number in records],
-            )
-        )
-    return lines
-
-
-def _of_tasks(run: Run, value: Callable[[float, int], float]) -> list[Line]:
-    return [
-        Line(
-            printable(name),
-            mark_of(index),
-            [task.iteration + 1 for task in tasks],
-            [value(task.seconds, task.n_bytes) for task in tasks],
-        )
-        for index, (name, tasks) in enumerate(run.view_tasks.items())
-    ]
-
-
 def head_html(run: Run, *, now: float) -> str:
     """Return what is said of a run in words and large numbers; everything in it is escaped."""
     started, selection = run.started, run.selection
     said = [fit_sentence(started)] if started is not None else []
+    chosen = [] if run.counted is None else [count_sentence(run.counted)]
     if selection is not None and selection.settings:
-        said.append(setting_sentence(selection))
+        chosen.append(setting_sentence(selection))
     if isinstance(run.end, FitEnded):
         said.append(end_sentence(run.end))
     if run.state == "preparing":
@@ -344,6 +238,7 @@ def head_html(run: Run, *, now: float) -> str:
     return (
         f'<div class="head"><h1>{escape(printable(run.name))}</h1>'
         f"<p>{escape('; '.join(said) or 'just begun')}, run {escape(run.run_id)}</p>"
+        f"{''.join(f'<p>{escape(printable(line))}</p>' for line in chosen)}"
         f'<div class="tiles">{boxes}</div>{end}</div>'
     )
 

@@ -27,12 +27,18 @@ from mscam_dask.monitor.runs import Work
 __all__ = ["Cell", "Line", "LinePlot", "WorkPlot"]
 
 _HEIGHT = 250
+_SPAN = 0.2  # of an axis whose values are all alike
+_LEGEND_HEIGHT = 36
+_ITERATIONS = "outer iteration"
 _FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """One curve: outer iterations from 1, and a value for each, dotted unless told otherwise."""
+    """One curve: outer iterations from 1 (or other whole numbers), and a value for each.
+
+    It is dotted unless told otherwise.
+    """
 
     name: str
     mark: Mark
@@ -42,7 +48,7 @@ class Line:
 
 
 class LinePlot:
-    """Curves over the outer iterations.
+    """Curves over the outer iterations, or over another whole number.
 
     Parameters
     ----------
@@ -56,6 +62,9 @@ class LinePlot:
         Format of the values, of Bokeh's NumeralTickFormatter; by default short numbers.
     from_zero
         Let the vertical axis begin at zero, so that heights can be compared.
+    over
+        What the curves go over, for the horizontal axis and the tooltip. Curves over something else
+        than outer iterations have a legend of their own: the page's names the views.
     """
 
     def __init__(
@@ -67,7 +76,9 @@ class LinePlot:
         log: bool = False,
         number: str | None = None,
         from_zero: bool = False,
+        over: str = _ITERATIONS,
     ) -> None:
+        legend = over != _ITERATIONS
         self._log = log
         self._lines = ColumnDataSource(
             {"xs": [], "ys": [], "color": [], "dash": [], "line": []}, name=f"{name}-lines"
@@ -78,18 +89,24 @@ class LinePlot:
         self.figure = figure(
             title=title,
             name=name,
-            height=_HEIGHT,
+            height=_HEIGHT + (_LEGEND_HEIGHT if legend else 0),
             sizing_mode="stretch_width",
             y_axis_type="log" if log else "linear",
-            y_range=DataRange1d(start=0.0) if from_zero else DataRange1d(),
-            x_axis_label="outer iteration",
+            y_range=DataRange1d(start=0.0) if from_zero else DataRange1d(default_span=_SPAN),
+            x_axis_label=over,
             y_axis_label=unit,
             tools="xpan,xwheel_zoom,box_zoom,reset,save",
             toolbar_location="right",
             output_backend="canvas",
         )
         self.figure.multi_line(
-            "xs", "ys", source=self._lines, line_color="color", line_dash="dash", line_width=2
+            "xs",
+            "ys",
+            source=self._lines,
+            line_color="color",
+            line_dash="dash",
+            line_width=2,
+            **({"legend_field": "line"} if legend else {}),
         )
         points = self.figure.scatter(
             "x", "y", source=self._points, color="color", marker="marker", size=6
@@ -98,7 +115,11 @@ class LinePlot:
         self.figure.add_tools(
             HoverTool(
                 renderers=[points],
-                tooltips=[("", "@line"), ("iteration", "@x"), (unit, shown)],
+                tooltips=[
+                    ("", "@line"),
+                    ("iteration" if over == _ITERATIONS else over, "@x"),
+                    (unit, shown),
+                ],
             )
         )
         self.figure.xaxis.ticker = BasicTicker(min_interval=1)
@@ -108,7 +129,11 @@ class LinePlot:
             self.figure.yaxis.formatter = BasicTickFormatter(precision=1, power_limit_low=-2)
         if number is not None:
             self.figure.yaxis.formatter = NumeralTickFormatter(format=number)
+        if number == "0":
+            self.figure.yaxis.ticker = BasicTicker(min_interval=1)
         _plain(self.figure)
+        if legend:
+            _quiet_legend(self.figure)
 
     def draw(self, lines: Sequence[Line]) -> bool:
         """Show these curves instead of the ones before; whether there was anything to show."""
@@ -241,6 +266,18 @@ class WorkPlot:
             "view": [cell.view for cell in cells if cell.busy],
         }
         return True
+
+
+def _quiet_legend(plot: figure) -> None:
+    """Below the plot, where it hides no curve."""
+    legend = plot.legend[0]
+    plot.add_layout(legend, "below")
+    legend.orientation, legend.ncols = "horizontal", 2  # four in a row do not fit on a telephone
+    legend.label_text_font, legend.label_text_font_size = _FONT, "12px"
+    legend.label_text_color = INK
+    legend.border_line_color = legend.background_fill_color = None
+    legend.spacing = 12
+    legend.padding = legend.margin = 0
 
 
 def _plain(plot: figure) -> None:

@@ -70,8 +70,8 @@ page_css = f"""
 .head, .legend, .note {{ font: 14px/1.45 system-ui, "Segoe UI", "DejaVu Sans", sans-serif;
                          color: {INK}; overflow-wrap: anywhere; }}
 .head h1 {{ font-size: 20px; margin: 0 0 2px; font-weight: 600; }}
-.head p {{ margin: 0 0 10px; color: {MUTED}; }}
-.tiles {{ display: flex; flex-wrap: wrap; gap: 10px; }}
+.head p {{ margin: 0 0 4px; color: {MUTED}; }}
+.tiles {{ display: flex; flex-wrap: wrap; gap: 10px; margin-top: 10px; }}
 .tile {{ border: 1px solid #d3d9e0; border-radius: 6px; padding: 8px 14px; min-width: 118px; }}
 .tile b {{ display: block; font-size: 20px; font-weight: 600; font-variant-numeric: tabular-nums; }}
 .tile span {{ color: {MUTED}; font-size: 12.5px; }}

@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("bokeh", reason="bokeh is an extra")
 
-from mscam_dask.model.records import FitEnded, FitFailed, OuterRecord
 from mscam_dask.monitor.dashboard import page as module
 from mscam_dask.monitor.dashboard.page import Page, head_html
+from mscam_dask.monitor.events import Event
 from mscam_dask.monitor.runs import RunAnnounced, Runs, ViewTask, encode
-from tests.monitor.records import ENDED, FAILED, VIEWS, outer, started
+from tests.monitor.records import BY_VIEW, COUNTED, ENDED, FAILED, VIEWS, outer, started
 
 
 class Clock:
@@ -36,7 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def send(runs: Runs, *events: OuterRecord | FitEnded | FitFailed | RunAnnounced) -> None:
+def send(runs: Runs, *events: Event | RunAnnounced) -> None:
     payloads = [{**(encode(event) or {}), "run": "01"} for event in events]
     runs.message({"events": payloads}, now=0.0)
 
@@ -84,6 +84,35 @@ def test_axes_without_points_are_left_out() -> None:
     assert "primal" in names
     assert "work" in names
     assert "dual" not in names
+
+
+def test_the_choice_of_a_number_is_drawn_and_said() -> None:
+    runs = begun()
+    page = Page(runs)
+    page.update()
+    assert page._grid.children == []
+    send(runs, COUNTED)
+    page.update()
+    source: Any = page.root.select_one({"name": "counts-lines"})
+    chosen, *curves = source.data["ys"]
+    assert source.data["line"] == ["4, chosen", "eigengap", "modularity", "stability"]
+    assert curves == [list(COUNTED.eigengap), list(COUNTED.modularity), list(COUNTED.stability)]
+    assert source.data["xs"] == [[4, 4], *[list(COUNTED.counts)] * 3]
+    assert chosen == [0.0, 0.9]
+    assert "4 clusters chosen from 2 to 5" in head_html(runs.by_id["01"], now=5.0)
+    send(runs, outer(0))
+    page.update()
+    boxes: list[Any] = list(page._grid.children)
+    assert boxes[0].children[0].name == "counts"
+
+
+def test_preparations_by_view_are_said_and_are_no_markup() -> None:
+    runs = begun()
+    send(runs, BY_VIEW)
+    html = head_html(runs.by_id["01"], now=5.0)
+    assert "standard, 0.1: colour" in html
+    assert "&lt;script&gt;" in html
+    assert "<script" not in html
 
 
 def test_the_head_says_how_a_run_failed_or_was_lost_and_nothing_in_it_is_markup() -> None:
