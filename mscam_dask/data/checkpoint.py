@@ -1,15 +1,11 @@
 """Checkpoints of a fit: complete or not there, checked to the last bit, the last two kept.
 
-Layout, version 1::
+Layout, version 1; see `mscam_dask.data.checkpoint_content` for what is inside::
 
     checkpoints/
-        CURRENT             name of the newest checkpoint, SHA-256 of its manifest and of itself
+        CURRENT
         00000006/           the one before
         00000007/
-            manifest.json   path, size and SHA-256 of every other file; its own digest in front
-            state.json      the record
-            arrays/         Zarr v3 group, readable by itself: crc32c on every chunk, every chunk
-                            written, numbers only
 
 A checkpoint is written under another name, read back from the disk and compared, synced, file by
 file and directory by directory, renamed, and only then named in CURRENT, which is replaced whole.
@@ -18,14 +14,11 @@ Whatever happens in between, the one before is untouched.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from mscam_dask.data.checkpoint_arrays import decode_arrays, encode_array, encode_group
-from mscam_dask.data.checkpoint_record import decode_record, encode_record
+from mscam_dask.data.checkpoint_content import CURRENT, Pointer, put_all, read_checkpoint
 from mscam_dask.data.files import LOCAL, Files, failures_are_typed, remove_tree, write_durably
 from mscam_dask.data.manifest import MANIFEST, Manifest, digest_of, entry_of
 from mscam_dask.errors import StoreCorruptError
@@ -33,12 +26,7 @@ from mscam_dask.model.snapshot import Snapshot
 
 __all__ = ["CURRENT", "CheckpointStore"]
 
-CURRENT = "CURRENT"
-"""Name of the pointer file."""
-
 _KEEP = 2
-_STATE = "state.json"
-_ARRAYS = "arrays"
 _NAME = re.compile(r"[0-9]{8}")
 _REMEDY = "continue the run: what was saved before is untouched."
 
@@ -93,7 +81,7 @@ class CheckpointStore:
             digest = self._write_aside(name, snapshot)
             self._files.rename(self.directory / f".{name}.partial", self.directory / name)
             self._files.sync(self.directory)
-            pointer = _pointer_text(name, digest)
+            pointer = Pointer(name, digest).encode()
             write_durably(self._files, self.directory / CURRENT, pointer)
             for old in kept[: -(_KEEP - 1)]:
                 remove_tree(self._files, self.directory / old)
@@ -113,7 +101,7 @@ class CheckpointStore:
             problems.append(f"{self.directory / current} is missing.")
         for name in reversed([name for name in names if current is None or name <= current]):
             try:
-                snapshot = self._read(name)
+                snapshot = read_checkpoint(self.directory / name, partial(self._content, name))
             except StoreCorruptError as error:
                 problems.append(str(error))
                 continue
@@ -125,6 +113,19 @@ class CheckpointStore:
                 "start the clustering from the beginning."
             )
         return None
+
+    def clear(self) -> None:
+        """Remove every checkpoint."""
+        with failures_are_typed(f"The checkpoints in {self.directory}", "run the command again."):
+            aside = self.directory.with_name(f".{self.directory.name}.old")
+            for directory in (self.directory, aside):
+                if not self._files.is_directory(directory):
+                    continue
+                if directory != aside:
+                    if self._files.is_directory(aside):
+                        remove_tree(self._files, aside)
+                    self._files.rename(directory, aside)
+                remove_tree(self._files, aside)
 
     def _make_directory(self) -> None:
         missing = []
@@ -148,14 +149,14 @@ class CheckpointStore:
         except FileNotFoundError:
             return None, f"{file} is missing."
         try:
-            said = json.loads(content)
-            name, digest = str(said["checkpoint"]), str(said["manifest_sha256"])
-        except (ValueError, KeyError, TypeError):
-            return None, f"{file} is damaged: it names no checkpoint."
-        if _pointer_text(name, digest) != content or not _NAME.fullmatch(name):
-            return None, f"{file} is damaged: its content is not what its own digest says."
+            pointer = Pointer.decode(content)
+        except ValueError as error:
+            return None, f"{file} is damaged: {error}."
+        name = pointer.name
+        if not _NAME.fullmatch(name):
+            return None, f"{file} is damaged: it names {name!r}, which is no checkpoint."
         manifest = self._content(name, MANIFEST)
-        if manifest is not None and digest_of(manifest) != digest:
+        if manifest is not None and digest_of(manifest) != pointer.manifest_sha256:
             return name, f"{self.directory / name / MANIFEST} is not the one that CURRENT names."
         return name, None
 
@@ -184,55 +185,9 @@ class CheckpointStore:
                 raise OSError(None, "what was written does not read back the same", str(file))
             self._files.sync(file)
 
-        _put_all(snapshot, put)
+        put_all(snapshot, put)
         manifest = Manifest(entries).encode()
         put(MANIFEST, manifest)
         for directory in sorted(directories, reverse=True):  # the innermost first
             self._files.sync(directory)
         return digest_of(manifest)
-
-    def _read(self, name: str) -> Snapshot:
-        """One checkpoint, every file compared with the manifest."""
-        root = self.directory / name
-        content = self._content(name, MANIFEST)
-        if content is None:
-            raise StoreCorruptError(f"{root / MANIFEST} is missing.")
-        try:
-            manifest = Manifest.decode(content)
-        except ValueError as error:
-            raise StoreCorruptError(f"{root / MANIFEST} is damaged: {error}.") from error
-        contents: dict[str, bytes] = {}
-        for path in manifest.files:
-            found = self._content(name, path)
-            if found is None:
-                raise StoreCorruptError(f"{root / path} is missing.")
-            problem = manifest.problem_with(path, found)
-            if problem is not None:
-                raise StoreCorruptError(f"{root / path} is damaged: {problem}.")
-            contents[path] = found
-        try:
-            record = decode_record(contents.pop(_STATE))
-            arrays = decode_arrays(
-                {path.removeprefix(f"{_ARRAYS}/"): found for path, found in contents.items()}
-            )
-        except (KeyError, ValueError) as error:
-            raise StoreCorruptError(
-                f"{root} is no checkpoint of this version of mscam_dask: {error}."
-            ) from error
-        return Snapshot(arrays, record)
-
-
-def _pointer_text(name: str, manifest_sha256: str) -> bytes:
-    """Content of CURRENT, with a digest of itself at its end."""
-    said = {"checkpoint": name, "manifest_sha256": manifest_sha256}
-    return (json.dumps({**said, "sha256": digest_of(json.dumps(said).encode())}) + "\n").encode()
-
-
-def _put_all(snapshot: Snapshot, put: Callable[[str, bytes], Any]) -> None:
-    """Encode a state file by file: the record, then one array at a time."""
-    put(_STATE, encode_record(snapshot.record))
-    for path, content in encode_group(list(snapshot.arrays)).items():
-        put(f"{_ARRAYS}/{path}", content)
-    for name, values in snapshot.arrays.items():
-        for path, content in encode_array(name, values).items():
-            put(f"{_ARRAYS}/{path}", content)

@@ -242,7 +242,8 @@ def _typed(place: ObjectPath, error: Exception) -> ConfigurationError | Temporar
     if isinstance(error, PermissionError) or code in (401, 403):
         return ConfigurationError(
             f"Access to {place} was refused ({reason}). Check the credentials in the environment "
-            f"({_CREDENTIALS[place.scheme]}) and what they allow: reading needs Get and List."
+            f"({_CREDENTIALS[place.scheme]}) and what they allow: reading needs Get and List, "
+            "writing also Put and Delete."
         )
     if getattr(error, "errno", None) in _REFUSALS:
         return ConfigurationError(

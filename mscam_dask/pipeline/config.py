@@ -118,7 +118,7 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
         evaluate=evaluate,
         report=report,
         incremental=incremental,
-        output=_with_paths(document, "output", output, ("directory", "root")),
+        output=_with_paths(document, "output", output, ("directory", "root", "checkpoints")),
     )
 
 

@@ -18,7 +18,7 @@ from mscam_dask.data.store import is_store, open_store
 from mscam_dask.errors import DataError
 from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, Settings
 
-__all__ = ["ID_LENGTH", "clustering_id", "ingest_id", "run_id"]
+__all__ = ["ID_LENGTH", "clustering_id", "fit_id", "ingest_id", "run_id"]
 
 ID_LENGTH = 12
 """Hexadecimal digits of a digest in the name of a run directory."""
@@ -57,6 +57,11 @@ def clustering_id(settings: Settings, data: str) -> str:
         `MultiViewData.digest` of the views; labels never enter a fit.
     """
     return _digest("clustering", __version__, data, settings.cluster, settings.incremental)
+
+
+def fit_id(clustering: str, start: str | None) -> str:
+    """Digest of a clustering and of the run that it starts from, if any."""
+    return _digest("fit", clustering, start)
 
 
 def run_id(settings: Settings) -> str:

@@ -16,12 +16,15 @@ __all__ = ["data_problems", "execution_problems", "text_problems"]
 def text_problems(document: Document) -> Iterable[str]:
     """Yield the keys whose text no file, view or address can be called by."""
     for key, text in document.texts():
-        if "://" in text and key[0] == "output":
+        if "://" in text and key[0] == "output" and key[1:] != ("checkpoints",):
             yield (
                 f"{document.where(*key)}: {'.'.join(key)} = {shown(text)} is a URL; run directories "
-                "and checkpoints are on file systems only. Give a directory."
+                "are on file systems only. Give a directory; [output] checkpoints may be a URL."
             )
-        if "://" in text and key[0] in ("data", "dataset") and key[-1] == "source":
+        if "://" in text and (
+            (key[0] in ("data", "dataset") and key[-1] == "source")
+            or key == ("output", "checkpoints")
+        ):
             try:
                 location(text)
             except ConfigurationError as error:

@@ -34,13 +34,14 @@ from mscam_dask.pipeline.heritage import (
 from mscam_dask.pipeline.identity import clustering_id, ingest_id
 from mscam_dask.pipeline.record import (
     ErrorRecord,
+    ResumeEntry,
     RunRecord,
     blas_libraries,
     software_versions,
 )
 from mscam_dask.pipeline.redaction import without_credentials
 from mscam_dask.pipeline.report import report_step
-from mscam_dask.pipeline.run_checkpoints import RunCheckpoints
+from mscam_dask.pipeline.run_checkpoints import RunCheckpoints, check_reach, place_of
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
 from mscam_dask.pipeline.signals import Interruption
@@ -143,7 +144,7 @@ def run_pipeline(
     with RunDirectory.hold(output) as directory:
         directory.claim(record, overwrite=overwrite)
         directory.write(directory.pipeline, settings_text(settings).encode())
-        return carry_out(settings, directory, record, observers=observers)
+        return carry_out(settings, directory, record, observers=observers, fresh=overwrite)
 
 
 def carry_out(
@@ -153,6 +154,7 @@ def carry_out(
     *,
     observers: Sequence[Observer],
     opened: OpenData | None = None,
+    fresh: bool = False,
 ) -> RunOutcome:
     """Take every step that is still to be taken, in a directory that the caller holds.
 
@@ -164,9 +166,12 @@ def carry_out(
         Called with each event, in order.
     opened
         Data of an earlier start, verified; they are ingested without.
+    fresh
+        Remove checkpoints of the same fit that another run directory left.
     """
     with directory.append_events() as stream:
         run = _Run(settings, directory, record, (*observers, JsonLines(stream)))
+        run.fresh = fresh
         with Interruption(run.out_of_time) as interruption:
             run.interruption = interruption
             try:
@@ -200,10 +205,13 @@ class _Run:
         self._observers = observers
         self._started = time.perf_counter()
         self._runs = earlier_runs(settings, directory)
+        self._checkpoints: RunCheckpoints | None = None
+        self.fresh = False
         self.interruption = Interruption(self.out_of_time)
 
     def all_steps(self, opened: OpenData | None) -> None:
         """Run every step; the record is written after each."""
+        check_reach(self._settings)
         if self.record.resumes:
             self._say_resumed(opened)
         if opened is None:
@@ -217,6 +225,9 @@ class _Run:
         self._end("finished", 0 if clusters.fit.reached else EXIT_NOT_CONVERGED)
         with contextlib.suppress(OSError):  # what stays behind is removed with the next run here
             self.directory.remove(self.directory.checkpoints)
+        if self._checkpoints is not None:
+            with contextlib.suppress(MscamError, OSError):  # and elsewhere it costs space only
+                self._checkpoints.clear()
         if self._settings.report.enabled:
             report_step(self.directory, self._tell)
 
@@ -248,12 +259,16 @@ class _Run:
 
     def goes_on(self, iteration: int, damage: tuple[str, ...]) -> None:
         """Record from where the clustering goes on, and what was passed over for it."""
-        if not self.record.resumes:
-            return
+        if not self.record.resumes:  # begun in another run directory, which is gone
+            assert self._checkpoints is not None
+            found = f"Goes on from checkpoints of the same fit at {self._checkpoints.place}."
+            entry = ResumeEntry(time=now(), state="running", warnings=(found,))
+            self._update(resumes=(entry,))
+            damage = (found, *damage)
         entry = msgspec.structs.replace(
             self.record.resumes[-1],
             after_iteration=iteration,
-            warnings=self.record.resumes[-1].warnings + damage,
+            warnings=tuple(dict.fromkeys(self.record.resumes[-1].warnings + damage)),
         )
         self._update(resumes=(*self.record.resumes[:-1], entry))
         self._tell(FitResumed(after_iteration=iteration, notes=damage))
@@ -351,6 +366,19 @@ class _Run:
     def _cluster(self, opened: OpenData) -> Clusters:
         settings = self._settings
         start = self._started_from(opened)
+        assert self.record.clustering is not None
+        self._checkpoints = RunCheckpoints(
+            place_of(
+                settings,
+                self.directory,
+                clustering=self.record.clustering,
+                start=self.record.start,
+            ),
+            self.goes_on,
+            self.interruption.deferred,
+        )
+        if self.fresh:
+            self._checkpoints.clear()
         with contextlib.ExitStack() as stack:
             if settings.execution.in_process:
                 cluster = stack.enter_context(open_cluster(settings.execution))
@@ -368,9 +396,7 @@ class _Run:
                     client=cluster.client,
                     n_threads=settings.execution.threads,
                     observers=(*self._observers, *observers_of(cluster, settings.name)),
-                    checkpointer=RunCheckpoints(
-                        self.directory.checkpoints, self.goes_on, self.interruption.deferred
-                    ),
+                    checkpointer=self._checkpoints,
                     handed_down=None if start is None else start.arguments,
                 )
                 solution = named_as_before(start, solution)

@@ -175,10 +175,15 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     root
         Directory of run directories, each <pipeline>-<digest of settings and data>; by default
         runs where the command runs.
+    checkpoints
+        Directory or URL below which the checkpoints of a fit lie until it has ended, each fit in a
+        place of its own; by default the run directory. A run of the same fit in another run
+        directory goes on from them.
     """
 
     directory: Text | None = None
     root: Text | None = None
+    checkpoints: Text | None = None
 
 
 class Settings(Struct, frozen=True, kw_only=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,55 @@ def data_file() -> Callable[[str], Path]:
 def store(tmp_path: Path) -> Path:
     """A store of `example_data`, in chunks of four rows."""
     return write_store(example_data(), tmp_path / "data.zarr", chunk_rows=4)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """Address of an S3 server on loopback."""
+    pytest.importorskip("s3fs", reason="s3fs is not installed (mscam-dask[s3])")
+    moto_server = pytest.importorskip("moto.server", reason="moto's server is not installed")
+    running = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    """Credentials in the environment, and no others."""
+    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed (mscam-dask[s3])")
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
+    s3fs.S3FileSystem.clear_instance_cache()
+    yield monkeypatch
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def bucket(server: str, environment: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A client of its own, with one empty bucket."""
+    import boto3
+
+    environment.setenv("AWS_ENDPOINT_URL", server)
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="bucket")
+    for item in client.list_objects_v2(Bucket="bucket").get("Contents", []):
+        client.delete_object(Bucket="bucket", Key=item["Key"])
+    yield client
+    client.close()
+
+
+def keys(client: Any) -> list[str]:
+    """Names of the objects in the bucket."""
+    return [item["Key"] for item in client.list_objects_v2(Bucket="bucket").get("Contents", [])]
 
 
 def dask_array(values: NDArray[Any], chunks: Any) -> Any:

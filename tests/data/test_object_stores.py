@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import pickle
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,52 +26,10 @@ from mscam_dask.errors import (
     TemporaryFailure,
 )
 from mscam_dask.estimators import MSCAM
-
-s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed (mscam-dask[s3])")
-moto_server = pytest.importorskip("moto.server", reason="moto's server is not installed")
-
+from tests.data.conftest import keys
 
 URL = "s3://bucket/deep/data.zarr"
 N = 60
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    running = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
-
-
-@pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
-    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
-    s3fs.S3FileSystem.clear_instance_cache()
-    yield monkeypatch
-    s3fs.S3FileSystem.clear_instance_cache()
-
-
-@pytest.fixture
-def bucket(server: str, environment: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A client of its own, with one empty bucket."""
-    import boto3
-
-    environment.setenv("AWS_ENDPOINT_URL", server)
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="bucket")
-    for item in client.list_objects_v2(Bucket="bucket").get("Contents", []):
-        client.delete_object(Bucket="bucket", Key=item["Key"])
-    yield client
-    client.close()
 
 
 def example(n: int = N, first: int = 0) -> MultiViewData:
@@ -87,10 +43,6 @@ def example(n: int = N, first: int = 0) -> MultiViewData:
     data = as_multi_view({"a": views[0], "b": views[1]})
     names = tuple(f"sample {first + i}" for i in range(n))
     return MultiViewData(views=data.views, sample_ids=names, labels=labels)
-
-
-def keys(client: Any) -> list[str]:
-    return [item["Key"] for item in client.list_objects_v2(Bucket="bucket").get("Contents", [])]
 
 
 def key_ending(client: Any, ending: str) -> str:

@@ -38,11 +38,12 @@ def encoded_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "mscam_dask.data.checkpoint.encode_array",
+            "mscam_dask.data.checkpoint_content.encode_array",
             lambda name, values: encoded(name, values.dtype.str, values.shape, values.tobytes()),
         )
         patch.setattr(
-            "mscam_dask.data.checkpoint.decode_arrays", lambda files: decoded(pickle.dumps(files))
+            "mscam_dask.data.checkpoint_content.decode_arrays",
+            lambda files: decoded(pickle.dumps(files)),
         )
         yield
 

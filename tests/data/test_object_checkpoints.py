@@ -1,0 +1,191 @@
+"""Checkpoints on an S3 server: a run whose computer is gone goes on elsewhere, to the same bits."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from mscam_dask.cli import main
+from mscam_dask.data.checkpoint_objects import ObjectCheckpoints
+from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.data.objects import ObjectPath
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.model.records import OuterRecord
+from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.monitor.events import Event
+from mscam_dask.pipeline.again import run_again
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.document import parse_override
+from mscam_dask.pipeline.settings import OutputTable, Settings
+from tests.data.conftest import keys
+from tests.faults.kill_driver import outcome_of
+
+PLACE = ObjectPath("s3://bucket/checkpoints/one")
+
+
+def state(number: int) -> Snapshot:
+    return Snapshot({"best_labels": np.arange(9) + number}, {"iteration": number})
+
+
+def test_what_is_saved_is_loaded_and_cleared(bucket: Any) -> None:
+    store = ObjectCheckpoints(PLACE)
+    assert store.load() is None
+    for number in range(3):
+        store.save(state(number))
+    found = ObjectCheckpoints(PLACE).load()
+    assert found is not None
+    assert found.record == {"iteration": 2}
+    np.testing.assert_array_equal(found.arrays["best_labels"], np.arange(9) + 2)
+    names = {key.split("/")[2] for key in keys(bucket)}
+    assert {name[:8] for name in names} == {"CURRENT", "00000001", "00000002"}
+    bucket.put_object(Bucket="bucket", Key="checkpoints/other/mine.txt", Body=b"mine")
+    store.clear()
+    assert keys(bucket) == ["checkpoints/other/mine.txt"]
+
+
+# ----------------------------------------------------------------------------- runs
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
+    views = {f"view_{index}": view.read(0, 60) for index, view in enumerate(data.views)}
+    np.savez(tmp_path / "tiny.npz", allow_pickle=False, labels=np.asarray(data.labels), **views)
+    file = tmp_path / "tiny.toml"
+    file.write_text(
+        "[data]\nsource = 'tiny.npz'\n"
+        "[cluster]\nn_clusters = 3\nselection = 'none'\nmax_outer_iter = 2\n"
+        "[execution]\nin_process = true\nthreads = 1\n[report]\nenabled = false\n"
+        "[output]\ncheckpoints = 's3://bucket/checkpoints'\n"
+    )
+    return read_config(file)
+
+
+class PreEmpted(BaseException):
+    """The computer is taken away."""
+
+
+def pre_empted_after(iteration: int) -> Any:
+    def observer(event: Event) -> None:
+        if isinstance(event, OuterRecord) and event.iteration == iteration:
+            raise PreEmpted
+
+    return observer
+
+
+def test_a_run_goes_on_in_another_directory(
+    bucket: Any, settings: Settings, tmp_path: Path
+) -> None:
+    local = msgspec.structs.replace(settings, output=OutputTable())
+    run_again(local, tmp_path / "undisturbed")
+    assert keys(bucket) == []
+    with pytest.raises(PreEmpted):
+        run_again(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    assert any(key.endswith("/CURRENT") for key in keys(bucket))
+    outcome = run_again(settings, tmp_path / "node 2")
+    assert outcome_of(tmp_path / "node 2") == outcome_of(tmp_path / "undisturbed")
+    (entry,) = outcome.record.resumes
+    assert entry.after_iteration is not None
+    assert "s3://bucket/checkpoints/tiny-" in entry.warnings[0]
+    assert keys(bucket) == []
+
+
+@pytest.mark.slow
+def test_overwrite_starts_the_clustering_again(
+    bucket: Any, settings: Settings, tmp_path: Path
+) -> None:
+    with pytest.raises(PreEmpted):
+        run_again(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    outcome = run_again(settings, tmp_path / "node 2", overwrite=True)
+    assert outcome.record.resumes == ()
+    assert keys(bucket) == []
+
+
+def test_the_same_in_a_directory(settings: Settings, tmp_path: Path) -> None:
+    shared = f"output.checkpoints='{tmp_path / 'shared'}'"
+    elsewhere = read_config(tmp_path / "tiny.toml", [parse_override(shared)])
+    with pytest.raises(PreEmpted):
+        run_again(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    outcome = run_again(elsewhere, tmp_path / "node 2")
+    assert outcome.record.resumes[0].after_iteration is not None
+    assert list((tmp_path / "shared").iterdir()) == []
+
+
+# ----------------------------------------------------------------------------- no way there
+
+
+@pytest.fixture
+def strict(server: str, bucket: Any) -> Iterator[None]:
+    """The server looks at credentials from now on."""
+
+    def unchecked_requests(count: str) -> None:
+        request = urllib.request.Request(
+            f"{server}/moto-api/reset-auth",
+            data=count.encode(),
+            headers={"Content-Type": "text/plain"},
+        )
+        urllib.request.urlopen(request).close()
+
+    unchecked_requests("0")
+    yield
+    unchecked_requests("inf")
+
+
+def test_wrong_credentials_are_said_and_not_shown(
+    strict: None,
+    settings: Settings,
+    tmp_path: Path,
+    environment: pytest.MonkeyPatch,
+) -> None:
+    environment.setenv("AWS_ACCESS_KEY_ID", "AKIAWRONGWRONGWRONG1")
+    environment.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-not-to-be-shown")
+    with pytest.raises(ConfigurationError) as refused:
+        ObjectCheckpoints(PLACE).load()
+    assert "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in str(refused.value)
+    result = CliRunner().invoke(
+        main, ["run", str(tmp_path / "tiny.toml"), "-o", str(tmp_path / "run")]
+    )
+    assert result.exit_code == 2, result.output
+    assert "AWS_SECRET_ACCESS_KEY" in result.stderr
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["error"]["type"] == "ConfigurationError"
+    assert "ingest" not in record["seconds"]  # known before any work
+    everything = [refused.value.args[0], result.output]
+    everything += [file.read_text() for file in (tmp_path / "run").iterdir() if file.is_file()]
+    for text in everything:
+        assert "wrong-and-not-to-be-shown" not in text
+
+
+def test_no_bucket_and_nobody_there(bucket: Any, environment: pytest.MonkeyPatch) -> None:
+    from s3fs import S3FileSystem
+
+    with pytest.raises(DataError, match="no bucket 'nowhere'"):
+        ObjectCheckpoints(ObjectPath("s3://nowhere/x")).load()
+    environment.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    S3FileSystem.clear_instance_cache()
+    with pytest.raises(TemporaryFailure, match="cannot be reached"):
+        ObjectCheckpoints(PLACE).save(state(1))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("s3://bucket", "names no store"),
+        ("http://host/checkpoints", "names no store"),
+        ("s3://me:secret@bucket/x", "credential"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(
+    settings: Settings, tmp_path: Path, value: str, said: str
+) -> None:
+    override = parse_override(f"output.checkpoints={value!r}")
+    with pytest.raises(ConfigurationError, match=said):
+        read_config(tmp_path / "tiny.toml", [override])
