@@ -28,7 +28,7 @@ class Handle:
 
 @pytest.fixture
 def outputs(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
-    """What a notebook would show; IPython itself is in the kernel, not among our tests."""
+    """What a notebook would show; test_notebook_in_jupyter.py has a real one."""
     handles: list[Handle] = []
 
     def display(content: str, *, display_id: bool) -> Handle:

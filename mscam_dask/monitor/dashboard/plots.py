@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from bokeh.core.properties import field
 from bokeh.models import (
     BasicTicker,
     BasicTickFormatter,
@@ -15,14 +17,18 @@ from bokeh.models import (
     HoverTool,
     LinearColorMapper,
     LogTicker,
+    MultiLine,
     NumeralTickFormatter,
 )
-from bokeh.models.annotations import ColorBar, Title
+from bokeh.models.annotations import ColorBar, Legend, LegendItem, Title
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
 from mscam_dask.monitor.dashboard.style import ACCENT, INK, MUTED, Mark
 from mscam_dask.monitor.runs import Work
+
+if TYPE_CHECKING:
+    from bokeh.models.renderers import GlyphRenderer
 
 __all__ = ["Cell", "Line", "LinePlot", "WorkPlot"]
 
@@ -78,7 +84,6 @@ class LinePlot:
         from_zero: bool = False,
         over: str = _ITERATIONS,
     ) -> None:
-        legend = over != _ITERATIONS
         self._log = log
         self._lines = ColumnDataSource(
             {"xs": [], "ys": [], "color": [], "dash": [], "line": []}, name=f"{name}-lines"
@@ -89,7 +94,7 @@ class LinePlot:
         self.figure = figure(
             title=title,
             name=name,
-            height=_HEIGHT + (_LEGEND_HEIGHT if legend else 0),
+            height=_HEIGHT + (0 if over == _ITERATIONS else _LEGEND_HEIGHT),
             sizing_mode="stretch_width",
             y_axis_type="log" if log else "linear",
             y_range=DataRange1d(start=0.0) if from_zero else DataRange1d(default_span=_SPAN),
@@ -99,14 +104,8 @@ class LinePlot:
             toolbar_location="right",
             output_backend="canvas",
         )
-        self.figure.multi_line(
-            "xs",
-            "ys",
-            source=self._lines,
-            line_color="color",
-            line_dash="dash",
-            line_width=2,
-            **({"legend_field": "line"} if legend else {}),
+        curves = self.figure.multi_line(
+            "xs", "ys", source=self._lines, line_color="color", line_dash="dash", line_width=2
         )
         points = self.figure.scatter(
             "x", "y", source=self._points, color="color", marker="marker", size=6
@@ -132,8 +131,8 @@ class LinePlot:
         if number == "0":
             self.figure.yaxis.ticker = BasicTicker(min_interval=1)
         _plain(self.figure)
-        if legend:
-            _quiet_legend(self.figure)
+        if over != _ITERATIONS:
+            self.figure.add_layout(_legend(curves), "below")  # where it hides no curve
 
     def draw(self, lines: Sequence[Line]) -> bool:
         """Show these curves instead of the ones before; whether there was anything to show."""
@@ -268,16 +267,19 @@ class WorkPlot:
         return True
 
 
-def _quiet_legend(plot: figure) -> None:
-    """Below the plot, where it hides no curve."""
-    legend = plot.legend[0]
-    plot.add_layout(legend, "below")
-    legend.orientation, legend.ncols = "horizontal", 2  # four in a row do not fit on a telephone
-    legend.label_text_font, legend.label_text_font_size = _FONT, "12px"
-    legend.label_text_color = INK
-    legend.border_line_color = legend.background_fill_color = None
-    legend.spacing = 12
-    legend.padding = legend.margin = 0
+def _legend(curves: GlyphRenderer[MultiLine]) -> Legend:
+    """Names of the lines, two in a row: four do not fit on a telephone."""
+    return Legend(
+        items=[LegendItem(label=field("line"), renderers=[curves])],
+        orientation="horizontal",
+        ncols=2,
+        spacing=12,
+        label_text_font=_FONT,
+        label_text_font_size="12px",
+        label_text_color=INK,
+        border_line_color=None,
+        background_fill_color=None,
+    )
 
 
 def _plain(plot: figure) -> None:
