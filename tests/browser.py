@@ -122,6 +122,7 @@ class Browser:
         """Give the page this many CSS pixels, however tall that is."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        self.wait_for(f"{width} pixels", lambda: self.run("return innerWidth") == width)
 
     def wait_for(self, what: str, holds: Callable[[], object], *, at_most_s: float = 30.0) -> None:
         """Return as soon as `holds()` is true; fail, naming `what`, if it never is."""

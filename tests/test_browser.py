@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,16 @@ def test_errors_and_requests_are_noticed(browser: Browser, page: Path) -> None:
     with page.open("a", encoding="utf-8") as stream:
         stream.write("<img src='absent.png'><script>throw Error('on purpose')</script>")
     browser.open(page.as_uri())
-    complaints = browser.complaints()
-    assert any("on purpose" in complaint for complaint in complaints)
-    assert any("absent.png" in complaint for complaint in complaints)
-    assert any(address.endswith("absent.png") for address in browser.requests())
+    complaints: list[str] = []
+
+    def heard(what: str) -> bool:
+        complaints.extend(browser.complaints())
+        return any(what in complaint for complaint in complaints)
+
+    for what in ("on purpose", "absent.png"):
+        browser.wait_for(f"a complaint about {what}", partial(heard, what))
+    browser.wait_for(
+        "the request", lambda: any(url.endswith("absent.png") for url in browser.requests())
+    )
     with pytest.raises(AssertionError, match=r"never true: not within 0\.2 s"):
         browser.wait_for("never true", lambda: False, at_most_s=0.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bokeh.core.properties import field
 from bokeh.models import (
@@ -17,7 +17,6 @@ from bokeh.models import (
     HoverTool,
     LinearColorMapper,
     LogTicker,
-    MultiLine,
     NumeralTickFormatter,
 )
 from bokeh.models.annotations import ColorBar, Legend, LegendItem, Title
@@ -267,7 +266,7 @@ class WorkPlot:
         return True
 
 
-def _legend(curves: GlyphRenderer[MultiLine]) -> Legend:
+def _legend(curves: GlyphRenderer[Any]) -> Legend:
     """Names of the lines, two in a row: four do not fit on a telephone."""
     return Legend(
         items=[LegendItem(label=field("line"), renderers=[curves])],

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.model.records import OuterRecord
+from mscam_dask.monitor.dashboard import page
 from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page
 from mscam_dask.monitor.dashboard.plugin import page_address
 from mscam_dask.monitor.events import Event
@@ -26,6 +27,12 @@ pytestmark = pytest.mark.slow
 
 HOSTILE = "<script>alert(1)</script>"
 NAMES = (HOSTILE, "$$\\alpha$$ colour", "shape")
+
+
+@pytest.fixture(autouse=True)
+def no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw at once: that the page keeps to its share of time is tested without a browser."""
+    monkeypatch.setattr(page, "_DRAWING_SHARE", 1.0)
 
 
 @pytest.fixture
@@ -93,6 +100,18 @@ def drawn(browser: Browser, source: str, name: str) -> list[Any]:
     )
 
 
+def reads(browser: Browser, *parts: str) -> None:
+    """Wait until the page says all this; texts are drawn a moment after curves, or before."""
+    browser.wait_for(repr(parts), lambda: all(part in browser.text for part in parts))
+
+
+def shows(browser: Browser, source: str, name: str, expected: object) -> None:
+    """Wait until a column of what is drawn is this."""
+    browser.wait_for(
+        f"{source}, {name}: {expected}", lambda: drawn(browser, source, name) == expected
+    )
+
+
 def open_page(browser: Browser, client: Client, query: str = "") -> None:
     assert ensure_page(client) is None
     browser.resize(1400, 1420)
@@ -109,7 +128,7 @@ def test_the_curves_move_with_the_run_and_show_its_numbers(
     browser: Browser, client: Client
 ) -> None:
     open_page(browser, client)
-    assert "No run yet" in browser.text
+    reads(browser, "No run yet")
     browser.screenshot("dashboard-empty")
     run = Watched(client, name=f"first {HOSTILE}")
     found: list[int] = []
@@ -121,15 +140,18 @@ def test_the_curves_move_with_the_run_and_show_its_numbers(
         )
         assert drawn(browser, "components-points", "x") == list(range(1, len(found) + 1))
         if len(found) == 4:
+            reads(
+                browser,
+                "4 of at most 30 outer iterations",
+                f"{found[-1]} of 5 components found",
+                "to go, at most",
+            )
             browser.screenshot("dashboard-running")
-            assert "4 of at most 30 outer iterations" in browser.text
-            assert f"{found[-1]} of 5 components found" in browser.text
-            assert "to go, at most" in browser.text
     history = run.model.solution_.history
     assert len(found) == len(history) > 3
     browser.wait_for("the end", lambda: "ended state" in browser.text)
-    assert drawn(browser, "weight-points", "y") == [record.graph_weight for record in history]
-    assert drawn(browser, "score-points", "y") == [record.score for record in history]
+    shows(browser, "weight-points", "y", [record.graph_weight for record in history])
+    shows(browser, "score-points", "y", [record.score for record in history])
     by_view = {
         "primal": [[record.views[v].primal_residual for record in history] for v in range(3)],
         "dual": [[record.views[v].dual_residual for record in history] for v in range(3)],
@@ -137,19 +159,28 @@ def test_the_curves_move_with_the_run_and_show_its_numbers(
         "shares": [[view_shares(record)[name] for record in history] for name in NAMES],
     }
     for plot, expected in by_view.items():
-        assert drawn(browser, f"{plot}-lines", "ys") == expected
-        assert drawn(browser, f"{plot}-lines", "line") == list(NAMES)
+        shows(browser, f"{plot}-lines", "ys", expected)
+        shows(browser, f"{plot}-lines", "line", list(NAMES))
     for plot in ("seconds", "bytes"):
-        (first, *_), *_ = values = drawn(browser, f"{plot}-lines", "ys")
-        assert [len(line) for line in values] == [len(history)] * 3
-        assert first > 0
+
+        def all_iterations(plot: str = plot) -> bool:
+            lines = drawn(browser, f"{plot}-lines", "ys")
+            return [len(line) for line in lines] == [len(history)] * 3
+
+        browser.wait_for(f"{plot} of all iterations", all_iterations)
+        assert drawn(browser, f"{plot}-lines", "ys")[0][0] > 0
     workers = {address.rpartition(":")[2] for address in client.scheduler_info()["workers"]}
-    assert {name.rpartition(":")[2] for name in drawn(browser, "work-cells", "worker")} == workers
-    assert drawn(browser, "work-busy", "view") == []
-    assert "5 of 5 components of the result" in browser.text
+    browser.wait_for(
+        "all workers",
+        lambda: (
+            {name.rpartition(":")[2] for name in drawn(browser, "work-cells", "worker")} == workers
+        ),
+    )
+    shows(browser, "work-busy", "view", [])
+    reads(browser, "5 of 5 components of the result")
     browser.screenshot("dashboard-ended")
     # no script ran, or selenium would meet its dialog; the names are there to be read
-    assert browser.text.count(HOSTILE) >= 2
+    browser.wait_for("names", lambda: browser.text.count(HOSTILE) >= 2)
     assert serious(browser) == []
     address = client.dashboard_link.rpartition("/")[0]
     elsewhere = [url for url in browser.requests() if not url.startswith((address, "data:"))]
@@ -175,7 +206,7 @@ def test_two_runs_are_kept_apart(browser: Browser, light_client: Client) -> None
         "select.value = select.options.find(([, label]) => label.startsWith('run one'))[0];"
     )
     browser.wait_for("run one", lambda: len(drawn(browser, "score-points", "y")) == 1)
-    assert "1 of at most 30 outer iterations" in browser.text
+    reads(browser, "1 of at most 30 outer iterations")
     for _ in one_by_one:
         pass
     browser.wait_for("its end", lambda: len(drawn(browser, "score-points", "y")) == n_two)
@@ -185,6 +216,7 @@ def test_two_runs_are_kept_apart(browser: Browser, light_client: Client) -> None
 def test_the_navigation_of_every_page_leads_to_it(browser: Browser, light_client: Client) -> None:
     assert ensure_page(light_client) is None
     browser.open(light_client.dashboard_link)
-    assert browser.run("return document.querySelector(\"a[href='mscam']\").textContent") == "Mscam"
+    link = "return document.querySelector(\"a[href='mscam']\")?.textContent"
+    browser.wait_for("the link", lambda: browser.run(link) == "Mscam")
     browser.run("document.querySelector(\"a[href='mscam']\").click()")
     browser.wait_for("the page", lambda: browser.driver.title == "Dask: mscam")

@@ -80,7 +80,7 @@ def test_a_sample_under_the_pointer_is_ringed_in_every_plot(
     browser: Browser, open_page: Open
 ) -> None:
     open_page(content())
-    browser.run(
+    point = (
         "const s = document.querySelector('svg.scatter[data-plot=graph]');"
         "s.scrollIntoView({block: 'center'});"
         "const d = JSON.parse(document.getElementById('payload').textContent).plots.graph.planes[0];"
@@ -88,12 +88,15 @@ def test_a_sample_under_the_pointer_is_ringed_in_every_plot(
         "s.dispatchEvent(new PointerEvent('pointermove',"
         " {clientX: p.x, clientY: p.y, bubbles: true}))"
     )
-    assert "cluster 0 · label" in tip(browser)
-    rings = browser.run(
-        "return [...document.querySelectorAll('.ring')].map(r => r.cx.baseVal.value)"
-    )
-    assert len(rings) == 3
-    assert all(x > 0 for x in rings)
+
+    def ringed() -> bool:
+        browser.run(point)  # again: while the page still scrolls, the real pointer takes it back
+        rings = browser.run(
+            "return [...document.querySelectorAll('.ring')].map(r => r.cx.baseVal.value)"
+        )
+        return "cluster 0 · label" in tip(browser) and len([x for x in rings if x > 0]) == 3
+
+    browser.wait_for("three rings and the sample's name", ringed)
 
 
 def test_one_cluster_alone(browser: Browser, open_page: Open) -> None:
@@ -155,10 +158,14 @@ def test_everything_is_reached_by_keyboard(browser: Browser, open_page: Open) ->
         ("svg.scatter", "sample"),
         ("svg.lines", "iteration"),
     ):
-        browser.run(f"document.querySelector('{selector}').focus()")
-        ActionChains(browser.driver).send_keys(Keys.ARROW_DOWN).perform()
-        ActionChains(browser.driver).send_keys(Keys.ARROW_RIGHT).perform()
-        assert said in tip(browser) or "between clusters" in tip(browser)
+
+        def told(selector: str = selector, said: str = said) -> bool:
+            browser.run(f"document.querySelector('{selector}').focus()")
+            ActionChains(browser.driver).send_keys(Keys.ARROW_DOWN).perform()
+            ActionChains(browser.driver).send_keys(Keys.ARROW_RIGHT).perform()
+            return said in tip(browser) or "between clusters" in tip(browser)
+
+        browser.wait_for(f"{selector} to say {said!r}", told)
     unnamed = browser.run(
         "return [...document.querySelectorAll('svg[tabindex], button, input, select')].filter("
         "e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label'))).length"
@@ -187,18 +194,22 @@ def test_the_table_sorts_and_is_searched(browser: Browser, open_page: Open) -> N
 def test_nothing_runs_over_the_side(browser: Browser, open_page: Open, width: int) -> None:
     open_page(content(name="a-rather-long-name-of-a-pipeline-" * 3))
     browser.resize(width, 900)
-    assert browser.run("return document.documentElement.scrollWidth") <= width
+    browser.wait_for(
+        f"a page of {width} pixels",
+        lambda: browser.run("return document.documentElement.scrollWidth") <= width,
+        at_most_s=5,
+    )
     browser.screenshot(f"report-{width}")
 
 
 def test_print(browser: Browser, open_page: Open) -> None:
     open_page(content())
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    hidden = browser.run(
+    hidden = (
         "return ['nav', '.tools', '.show'].map("
         "s => getComputedStyle(document.querySelector(s)).display)"
     )
-    assert set(hidden) == {"none"}
+    browser.wait_for("the style of print", lambda: set(browser.run(hidden)) == {"none"})
     axes = "return document.querySelector('.planes select')"
     assert (
         browser.run(f"{axes}.getBoundingClientRect().width") > 0
