@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,16 +91,21 @@ class ZarrRows:
                 f"{self.shape} {self.dtype} when the store was opened. Another program replaced "
                 "it: open the store again."
             )
-        metadata = root / self.key / "zarr.json"
-        if hashlib.sha256(metadata.read_bytes()).hexdigest() != self.metadata_sha256:
-            raise corrupt_store(metadata, "it is not what it was when the store was opened")
+        self._check_unreplaced(root)
         rows = np.empty((stop - start, self.shape[1]), dtype=np.float64)
         for first in range(start - start % self.chunk_rows, stop, self.chunk_rows):
             begin, end = max(first, start), min(first + self.chunk_rows, stop)
             rows[begin - start : end - start] = read_chunk(
                 array, root / self.key, slice(begin, end)
             )
+        if isinstance(root, Path):  # what lies at a URL is never replaced in its place
+            self._check_unreplaced(root)
         return as_rows(rows)
+
+    def _check_unreplaced(self, root: Location) -> None:
+        metadata = root / self.key / "zarr.json"
+        if hashlib.sha256(metadata.read_bytes()).hexdigest() != self.metadata_sha256:
+            raise corrupt_store(metadata, "it is not what it was when the store was opened")
 
 
 def is_store(path: str | Location) -> bool:

@@ -19,6 +19,7 @@ from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.run import Observer, RunOutcome, run_pipeline
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
+from mscam_dask.pipeline.sources import settled
 
 __all__ = ["Place", "find_place", "run_again"]
 
@@ -61,7 +62,7 @@ def find_place(settings: Settings, output: Path | None = None) -> Place:
     DataError
         When a source is missing or cannot be read.
     """
-    identity = run_id(settings)
+    identity = settled(lambda: run_id(settings))
     table = settings.output
     named = output or (None if table.directory is None else Path(table.directory))
     if named is not None:

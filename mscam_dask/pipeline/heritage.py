@@ -132,7 +132,13 @@ def earlier_runs(settings: Settings, directory: RunDirectory) -> list[Earlier]:
             record = other.read_record()
             if record.state == "finished" and record.data and record.pipeline == settings.name:
                 found.append(Earlier(other, record))
-    return sorted(found, key=lambda run: (run.record.ended or "", run.name), reverse=True)
+    return sorted(found, key=_ended, reverse=True)
+
+
+def _ended(run: Earlier) -> tuple[str, int, str]:
+    """When a run ended, to more than the second of its record."""
+    written = run.directory.record.stat().st_mtime_ns
+    return run.record.ended or "", written, run.name
 
 
 def glob_escaped(name: str) -> str:

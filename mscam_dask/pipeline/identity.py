@@ -64,8 +64,14 @@ def fit_id(clustering: str, start: str | None) -> str:
     return _digest("fit", clustering, start)
 
 
-def run_id(settings: Settings) -> str:
+def run_id(settings: Settings, ingest: str | None = None) -> str:
     """Digest of a whole run: everything but where and by what it is computed.
+
+    Parameters
+    ----------
+    settings
+    ingest
+        `ingest_id`, where it is known.
 
     Raises
     ------
@@ -75,7 +81,9 @@ def run_id(settings: Settings) -> str:
     parts = msgspec.to_builtins(settings)
     for elsewhere in ("data", "execution", "output"):
         parts.pop(elsewhere)
-    return _digest("run", __version__, ingest_id(settings.data), parts)
+    if ingest is None:
+        ingest = ingest_id(settings.data)
+    return _digest("run", __version__, ingest, parts)
 
 
 def _content(path: Location) -> str:

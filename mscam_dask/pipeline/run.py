@@ -18,6 +18,7 @@ from mscam_dask.data.results import write_result
 from mscam_dask.errors import MscamError, TemporaryFailure
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepEnded, StepStarted
 from mscam_dask.pipeline import steps
+from mscam_dask.pipeline.changes import changes_are_temporary
 from mscam_dask.pipeline.cluster import check_workers, observers_of, open_cluster, page_of
 from mscam_dask.pipeline.execution import check_execution
 from mscam_dask.pipeline.heritage import (
@@ -25,13 +26,12 @@ from mscam_dask.pipeline.heritage import (
     WarmStart,
     drift_of,
     earlier_runs,
-    link_tree,
     named_as_before,
     same_clustering,
-    same_store,
     warm_start_from,
 )
-from mscam_dask.pipeline.identity import clustering_id, ingest_id
+from mscam_dask.pipeline.identity import clustering_id
+from mscam_dask.pipeline.ingestion import ingest_data
 from mscam_dask.pipeline.record import (
     ErrorRecord,
     ResumeEntry,
@@ -48,9 +48,6 @@ from mscam_dask.pipeline.signals import Interruption
 from mscam_dask.pipeline.sources import (
     OpenData,
     check_sources_outside,
-    open_again,
-    open_data,
-    source_records,
 )
 from mscam_dask.pipeline.toml_text import settings_text
 
@@ -205,6 +202,7 @@ class _Run:
         self._observers = observers
         self._started = time.perf_counter()
         self._runs = earlier_runs(settings, directory)
+        self._opened: OpenData | None = None
         self._checkpoints: RunCheckpoints | None = None
         self.fresh = False
         self.interruption = Interruption(self.out_of_time)
@@ -212,10 +210,16 @@ class _Run:
     def all_steps(self, opened: OpenData | None) -> None:
         """Run every step; the record is written after each."""
         check_reach(self._settings)
+        self._opened = opened
+        with changes_are_temporary(self._settings.data, lambda: self._opened):
+            self._all_steps()
+
+    def _all_steps(self) -> None:
+        opened = self._opened
         if self.record.resumes:
             self._say_resumed(opened)
         if opened is None:
-            opened = self._ingest()
+            self._opened = opened = self._ingest()
         self._validate(opened)
         clusters = self._taken_over() or self._cluster(opened)
         labels = opened.data.labels
@@ -308,14 +312,15 @@ class _Run:
 
     def _ingest(self) -> OpenData:
         with self._step("ingest") as said:
-            table, output = self._settings.data, self.directory.data
-            self._update(sources=source_records(table), ingest=ingest_id(table))
-            earlier = same_store(self._runs, self.record.ingest)
-            if earlier is None:
-                opened = open_data(table, output)
-            else:
-                link_tree(earlier.directory.data, output)
-                opened = open_again(table, output, earlier.data)
+            ingested = ingest_data(
+                self._settings,
+                self.directory.data,
+                self._runs,
+                run=self.record.identity,
+                is_resumed=bool(self.record.resumes),
+            )
+            self._update(sources=ingested.sources, ingest=ingested.identity)
+            opened = ingested.opened
             record = opened.record()
             self._update(data=record)
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)

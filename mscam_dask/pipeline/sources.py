@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.objects import Location, ObjectPath, location
 from mscam_dask.data.store import is_store, open_store
 from mscam_dask.data.views import MetricSpec, with_metrics
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.pipeline.record import DataRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable
 
-__all__ = ["OpenData", "check_sources_outside", "open_again", "open_data", "source_records"]
+__all__ = [
+    "OpenData",
+    "check_sources_outside",
+    "open_again",
+    "open_data",
+    "settled",
+    "source_records",
+]
+
+
+_ATTEMPTS = 3
+_PAUSE_S = 0.2  # a store takes the place of another within milliseconds
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +115,7 @@ def open_data(table: DataTable, output: Path) -> OpenData:
     metric: MetricSpec | None = table.metric
     if _is_ready(table):
         store = location(table.sources[0])
-        data = open_store(store)
+        data = settled(lambda: open_store(store))
         return OpenData(data if metric is None else with_metrics(data, metric), store, is_new=False)
     report = ingest(
         _built_in(table) if table.source in BUILT_IN_SOURCES else _files(table),
@@ -110,6 +126,22 @@ def open_data(table: DataTable, output: Path) -> OpenData:
         chunk_rows=table.chunk_rows,
     )
     return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
+
+
+def settled(read: Callable[[], _T]) -> _T:
+    """Read something of a store, again when it may have been replaced in the middle of it.
+
+    Raises
+    ------
+    StoreCorruptError
+        When it is damaged every time.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return read()
+        except StoreCorruptError:
+            time.sleep(_PAUSE_S)
+    return read()
 
 
 def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:

@@ -279,7 +279,9 @@ def test_an_unencrypted_scheduler_elsewhere_is_refused_before_anything_is_made(
     with pytest.raises(ConfigurationError, match="without encryption"):
         run(file, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    monkeypatch.setattr("mscam_dask.pipeline.run.open_data", lambda *args: pytest.fail("reached"))
+    monkeypatch.setattr(
+        "mscam_dask.pipeline.ingestion.open_data", lambda *args: pytest.fail("reached")
+    )
     with pytest.raises(pytest.fail.Exception, match="reached"):
         run(file, tmp_path / "out", insecure=True)
 
