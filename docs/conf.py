@@ -16,6 +16,8 @@ exclude_patterns = ["site"]
 nitpicky = True
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_title = f"mscam_dask {__version__}"
 html_show_sourcelink = False
 html_copy_source = False

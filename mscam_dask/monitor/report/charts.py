@@ -218,11 +218,14 @@ def line_chart(
 
 
 def _tick_text(value: float, values: Sequence[float], *, log: bool) -> str:
-    """One notation for an axis: powers of ten where some are too small to be written out."""
+    """One notation for an axis, no two ticks alike; powers of ten where some are too small."""
     if log and min(values) < 1e-4 and math.isclose(value, 10.0 ** round(math.log10(value))):
         raised = str(round(math.log10(value)))
         return "10" + raised.translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return number(value)
+    digits = next(
+        (n for n in range(4, 12) if len({number(one, n) for one in values}) == len(values)), 12
+    )
+    return number(value, digits)
 
 
 def _whole(values: Sequence[float]) -> bool:

@@ -130,8 +130,10 @@ def view_figures(result: StoredResult, drawing: Drawing) -> tuple[tuple[ViewFigu
     return tuple(figures), len(result.view_embeddings)
 
 
-def convergence_charts(result: StoredResult, n_clusters: int) -> tuple[LineChart, ...]:
-    """Return the course of the outer iterations."""
+def convergence_charts(
+    result: StoredResult, n_clusters: int, *, how: str = "asked for"
+) -> tuple[LineChart, ...]:
+    """Return the course of the outer iterations; `how` the number of clusters came about."""
     history = result.history
     iterations = tuple(float(value) + 1 for value in history["outer_iteration"].values)
     single = (
@@ -147,7 +149,7 @@ def convergence_charts(result: StoredResult, n_clusters: int) -> tuple[LineChart
     charts = []
     for name, title, unit, log, whole in single:
         if name in history:
-            level = ("asked for", float(n_clusters)) if whole else None
+            level = (how, float(n_clusters)) if whole else None
             axes = Axes(
                 x="iteration", y=unit, log=log, whole=whole, level=level, at=iterations or None
             )

@@ -82,6 +82,7 @@ def run_page(content: RunContent) -> str:
     bars, bars_cut = size_bars(result.labels)
     settings = content.record["fit"]["settings_tried"]
     matrix = matrix_figure(result)
+    counted = count_section(content.record["fit"].get("cluster_counts"))
     return render(
         "run.html.j2",
         {
@@ -98,10 +99,14 @@ def run_page(content: RunContent) -> str:
             "n_embedded": n_embedded,
             "shares": sorted(result.view_contributions.items(), key=lambda pair: -pair[1]),
             "drift": drift_section(content.record.get("drift"), content.moved, content.files),
-            "counted": count_section(content.record["fit"].get("cluster_counts")),
+            "counted": counted,
             "bars": bars,
             "bars_cut": bars_cut,
-            "charts": convergence_charts(result, content.record["fit"]["n_clusters"]),
+            "charts": convergence_charts(
+                result,
+                content.record["fit"]["n_clusters"],
+                how="asked for" if counted is None else "chosen",
+            ),
             "settings": settings[:_SETTINGS_LIMIT],
             "n_settings": len(settings),
             "chosen": _chosen(content),

@@ -34,6 +34,7 @@ def test_the_curves_of_a_chosen_number_are_drawn_and_tabled() -> None:
         assert f"{value:.3f}" in text
     assert "4 0.300 0.500 0.600 0.800 chosen" in text
     assert "5 0.100 0.470 0.800 0.600 near the highest" in text
+    assert ">chosen</text>" in page  # across the chart of components
     first = text_of(page, "result")
     assert "4 found 4 chosen" in first
     assert "4 clusters ( chosen from 2 to 5, without labels)" in first
@@ -86,7 +87,7 @@ def test_preparations_by_view_stand_with_the_views() -> None:
     setting = {"scale": "by view", "alpha": None, "n_neighbors": 20, "views": ways}
     text = text_of(run_page(made_up_content(LABELS, fit={"setting": setting})), "views")
     assert "features unit 10 0.412 kept" in text
-    assert "features standard 0.1 0.25 7.54 s.e." in text
+    assert "features standard 0.1 0.250 7.5 s.e." in text
     given = {name: {"scale": way["scale"], "alpha": way["alpha"]} for name, way in ways.items()}
     page = run_page(made_up_content(LABELS, fit={"setting": {**setting, "views": given}}))
     text = text_of(page, "views")

@@ -245,6 +245,16 @@ def test_log_ticks_enclose_what_they_measure(exponent: float, decades: float) ->
     assert 2 <= len(values) <= 9
 
 
+def test_no_two_ticks_of_an_axis_read_alike() -> None:
+    close = line_chart("a", [("", 0, [1.8364, 1.8389])], Axes(x="iteration", y="nats"), title="A")
+    assert close is not None
+    said = [tick.text for tick in close.y_ticks]
+    assert len(set(said)) == len(said) > 3
+    small = line_chart("a", [("", 0, [2e-6, 9e-4])], Axes(x="i", y="r", log=True), title="A")
+    assert small is not None
+    assert [tick.text for tick in small.y_ticks] == ["10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³"]
+
+
 def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:
     axes = Axes(x="iteration", y="nats")
     chart = line_chart("a", [("v", 0, [1.0, math.nan, 3.0, 4.0])], axes, title="A")
