@@ -13,7 +13,12 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.document import Document, Override, read_document
 from mscam_dask.pipeline.problems import nearest, shown, type_problem
 from mscam_dask.pipeline.redaction import credential_problems
-from mscam_dask.pipeline.rules import data_problems, execution_problems, text_problems
+from mscam_dask.pipeline.rules import (
+    data_problems,
+    execution_problems,
+    output_problems,
+    text_problems,
+)
 from mscam_dask.pipeline.settings import (
     BUILT_IN_SOURCES,
     ClusterTable,
@@ -101,6 +106,8 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
         problems.extend(data_problems(document, data))
     if execution is not None:
         problems.extend(execution_problems(document, execution))
+    if output is not None:
+        problems.extend(output_problems(document, output))
     if problems:
         raise ConfigurationError("\n".join(dict.fromkeys(problems)))
     assert data is not None

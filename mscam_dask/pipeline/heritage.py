@@ -41,6 +41,7 @@ __all__ = [
     "WarmStart",
     "drift_of",
     "earlier_runs",
+    "last_comparable",
     "link_tree",
     "named_as_before",
     "same_clustering",
@@ -128,17 +129,12 @@ def earlier_runs(settings: Settings, directory: RunDirectory) -> list[Earlier]:
         if path == directory.path:
             continue
         other = RunDirectory(path)
-        with contextlib.suppress(DataError):
+        with contextlib.suppress(DataError, OSError):
             record = other.read_record()
+            written = other.record.stat().st_mtime_ns  # runs may end within the same second
             if record.state == "finished" and record.data and record.pipeline == settings.name:
-                found.append(Earlier(other, record))
-    return sorted(found, key=_ended, reverse=True)
-
-
-def _ended(run: Earlier) -> tuple[str, int, str]:
-    """When a run ended, to more than the second of its record."""
-    written = run.directory.record.stat().st_mtime_ns
-    return run.record.ended or "", written, run.name
+                found.append((record.ended or "", written, path.name, Earlier(other, record)))
+    return [run for *_, run in sorted(found, key=lambda item: item[:3], reverse=True)]
 
 
 def glob_escaped(name: str) -> str:
@@ -172,7 +168,7 @@ def warm_start_from(
     """
     if not settings.incremental.enabled:
         return None
-    earlier = next((run for run in runs if _is_comparable(run.record, settings)), None)
+    earlier = last_comparable(runs, settings)
     if earlier is None:
         return None
     try:
@@ -197,6 +193,13 @@ def warm_start_from(
         else {**_handed_down(earlier.record, result, settings), "initial_labels": known},
         reason,
     )
+
+
+def last_comparable(runs: list[Earlier], settings: Settings) -> Earlier | None:
+    """Return the first of runs, the last ended first, that one with these settings starts from."""
+    if not settings.incremental.enabled:
+        return None
+    return next((run for run in runs if _is_comparable(run.record, settings)), None)
 
 
 def _is_comparable(record: RunRecord, settings: Settings) -> bool:

@@ -8,9 +8,9 @@ from mscam_dask.data.objects import location
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.document import Document
 from mscam_dask.pipeline.problems import shown
-from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, ExecutionTable
+from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, ExecutionTable, OutputTable
 
-__all__ = ["data_problems", "execution_problems", "text_problems"]
+__all__ = ["data_problems", "execution_problems", "output_problems", "text_problems"]
 
 
 def text_problems(document: Document) -> Iterable[str]:
@@ -67,6 +67,15 @@ def data_problems(document: Document, data: DataTable) -> Iterable[str]:
         yield (
             f"{document.where('data', 'cache')}: [data] has path and cache; path reads files that "
             "are there, cache keeps fetched ones. Keep one of them."
+        )
+
+
+def output_problems(document: Document, output: OutputTable) -> Iterable[str]:
+    """Yield what keys of [output] have against each other."""
+    if output.keep is not None and output.directory is not None:
+        yield (
+            f"{document.where('output', 'keep')}: [output] keep is of the run directories below root; "
+            "directory names a single one. Keep one of them."
         )
 
 

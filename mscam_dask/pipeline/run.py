@@ -41,6 +41,7 @@ from mscam_dask.pipeline.record import (
 )
 from mscam_dask.pipeline.redaction import without_credentials
 from mscam_dask.pipeline.report import report_step
+from mscam_dask.pipeline.retention import retain_step
 from mscam_dask.pipeline.run_checkpoints import RunCheckpoints, check_reach, place_of
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
@@ -234,6 +235,8 @@ class _Run:
                 self._checkpoints.clear()
         if self._settings.report.enabled:
             report_step(self.directory, self._tell)
+        if self._settings.output.keep is not None:
+            retain_step(self._settings, self.directory, self._tell)
 
     def failed(self, error: BaseException) -> None:
         """Say in run.json how the run ended, if that can be written."""

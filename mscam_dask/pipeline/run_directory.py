@@ -28,6 +28,7 @@ from typing import IO
 from mscam_dask.data.store_writer import full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.directories import hold_directory, write_whole
+from mscam_dask.pipeline.lock import LOCK_NAME
 from mscam_dask.pipeline.record import RunRecord, decode_record, encode_record
 
 __all__ = ["RunDirectory"]
@@ -177,6 +178,13 @@ class RunDirectory:
     def _remove_own(self) -> None:
         for name in _OWN:
             _remove(self.path / name)
+
+    def holds_only_own(self) -> bool:
+        """Whether everything in it was written by runs."""
+        own = (*_OWN, _RECORD, LOCK_NAME)
+        return all(
+            item.name in own or _PARTIAL.fullmatch(item.name) for item in self.path.iterdir()
+        )
 
     def remove(self, item: Path) -> None:
         """Remove one file or tree of the directory, if it is there."""

@@ -175,6 +175,9 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     root
         Directory of run directories, each <pipeline>-<digest of settings and data>; by default
         runs where the command runs.
+    keep
+        Finished runs of the pipeline that stay in the root when one more has finished, this one
+        included; all by default. See `mscam_dask.pipeline.retention`.
     checkpoints
         Directory or URL below which the checkpoints of a fit lie until it has ended, each fit in a
         place of its own; by default the run directory. A run of the same fit in another run
@@ -183,6 +186,7 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     directory: Text | None = None
     root: Text | None = None
+    keep: Count | None = None
     checkpoints: Text | None = None
 
 

@@ -171,6 +171,19 @@ def test_a_named_directory_holds_one_run(pipeline: Write, tmp_path: Path) -> Non
     assert (place.directory, place.action) == (tmp_path / "y", "run")
 
 
+def test_keep_removes_the_oldest_and_what_was_computed_stays_known(
+    pipeline: Write, fits: list[Any]
+) -> None:
+    directories = [
+        again(pipeline(f"alpha = {alpha}\n{HERE}[output]\nkeep = 2\n")).directory.path
+        for alpha in (1.0, 2.0, 3.0)
+    ]
+    assert [path.is_dir() for path in directories] == [False, True, True]
+    assert not again(pipeline(f"alpha = 3.0\n{HERE}")).resumed
+    assert again(pipeline(f"alpha = 1.0\n{HERE}")).resumed
+    assert len(fits) == 4
+
+
 def test_a_source_that_is_missing_is_a_data_error(pipeline: Write, tiny: Path) -> None:
     tiny.unlink()
     with pytest.raises(DataError, match=r"tiny\.npz"):

@@ -13,11 +13,11 @@ from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.store import open_store
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.events import Event, StepStarted
-from mscam_dask.pipeline import ingestion
 from mscam_dask.pipeline.again import run_again
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
+from mscam_dask.pipeline.sources import open_data
 
 Write = Callable[[str], Path]
 
@@ -83,14 +83,12 @@ def test_damage_is_no_change(nightly: Settings, store: Path, tmp_path: Path) -> 
 def test_a_file_that_is_written_while_it_is_ingested(
     pipeline: Write, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_data = ingestion.open_data
-
     def slowly(table: Any, output: Path) -> Any:
         opened = open_data(table, output)
         tiny.write_bytes(tiny.read_bytes())
         return opened
 
-    monkeypatch.setattr(ingestion, "open_data", slowly)
+    monkeypatch.setattr("mscam_dask.pipeline.ingestion.open_data", slowly)
     settings = read_config(pipeline(HERE))
     with pytest.raises(TemporaryFailure, match=r"tiny\.npz changed while the run read it"):
         run_again(settings, tmp_path / "run")

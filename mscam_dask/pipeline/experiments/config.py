@@ -92,11 +92,12 @@ def read_experiment(
     output = read_table(document, ("output",), OutputTable, problems)
     if execution is not None:
         problems.extend(execution_problems(document, execution))
-    if output is not None and output.checkpoints is not None:
-        problems.append(
-            f"{document.where('output', 'checkpoints')}: [output] checkpoints is of runs; an "
-            "experiment keeps every fit that has ended in its directory. Leave it out."
-        )
+    problems.extend(
+        f"{document.where('output', key)}: [output] {key} is of runs; an experiment keeps every fit "
+        "that has ended in its one directory. Leave it out."
+        for key in ("checkpoints", "keep")
+        if getattr(output, key, None) is not None
+    )
     parameters = sub_tables(document, "parameters", problems)
     grids = sub_tables(document, "grid", problems)
     datasets: dict[str, DatasetTable] = {}
