@@ -27,6 +27,7 @@ from tests.synthetic import three_subspaces
 Write = Callable[[str], Path]
 
 HERE = "[execution]\nin_process = true\nthreads = 1\n"
+QUIET = f"{HERE}[report]\nenabled = false\n"
 
 
 @pytest.fixture(autouse=True)
@@ -175,12 +176,12 @@ def test_keep_removes_the_oldest_and_what_was_computed_stays_known(
     pipeline: Write, fits: list[Any]
 ) -> None:
     directories = [
-        again(pipeline(f"alpha = {alpha}\n{HERE}[output]\nkeep = 2\n")).directory.path
+        again(pipeline(f"alpha = {alpha}\n{QUIET}[output]\nkeep = 2\n")).directory.path
         for alpha in (1.0, 2.0, 3.0)
     ]
     assert [path.is_dir() for path in directories] == [False, True, True]
-    assert not again(pipeline(f"alpha = 3.0\n{HERE}")).resumed
-    assert again(pipeline(f"alpha = 1.0\n{HERE}")).resumed
+    assert not again(pipeline(f"alpha = 3.0\n{QUIET}")).resumed
+    assert again(pipeline(f"alpha = 1.0\n{QUIET}")).resumed
     assert len(fits) == 4
 
 
