@@ -130,6 +130,7 @@ def run_again(
     return resume_run(
         place.directory,
         execution=settings.execution,
+        output=place.settings.output,
         insecure=insecure,
         observers=observers,
     )

@@ -22,7 +22,7 @@ from mscam_dask.pipeline.record import (
 )
 from mscam_dask.pipeline.run import Observer, RunOutcome, carry_out, now
 from mscam_dask.pipeline.run_directory import RunDirectory
-from mscam_dask.pipeline.settings import ExecutionTable, Settings
+from mscam_dask.pipeline.settings import ExecutionTable, OutputTable, Settings
 from mscam_dask.pipeline.sources import OpenData, open_again, source_records
 from mscam_dask.pipeline.toml_text import settings_text
 
@@ -33,6 +33,7 @@ def resume_run(
     path: str | Path,
     *,
     execution: Sequence[Override] | ExecutionTable = (),
+    output: OutputTable | None = None,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
 ) -> RunOutcome:
@@ -44,6 +45,8 @@ def resume_run(
         Its run directory.
     execution
         Changes of [execution], or all of it: what runs the tasks changes nothing in the result.
+    output
+        In place of the recorded [output]: where checkpoints go on, what is kept; None for no change.
     insecure
         Allow a scheduler on another computer without encryption.
     observers
@@ -72,6 +75,10 @@ def resume_run(
         record, settings = _read(directory)
         if record.state == "finished":
             return RunOutcome(directory, record, resumed=False)
+        if output is not None and output != settings.output:
+            settings = msgspec.structs.replace(settings, output=output)
+            record = msgspec.structs.replace(record, settings=msgspec.to_builtins(settings))
+            directory.write(directory.pipeline, settings_text(settings).encode())
         if isinstance(execution, ExecutionTable):
             settings = msgspec.structs.replace(settings, execution=execution)
         elif execution:

@@ -150,9 +150,8 @@ def test_wrong_credentials_are_said_and_not_shown(
     with pytest.raises(ConfigurationError) as refused:
         ObjectCheckpoints(PLACE).load()
     assert "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in str(refused.value)
-    result = CliRunner().invoke(
-        main, ["run", str(tmp_path / "tiny.toml"), "-o", str(tmp_path / "run")]
-    )
+    arguments = ["run", str(tmp_path / "tiny.toml"), "-o", str(tmp_path / "run")]
+    result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2, result.output
     assert "AWS_SECRET_ACCESS_KEY" in result.stderr
     record = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -162,6 +161,9 @@ def test_wrong_credentials_are_said_and_not_shown(
     everything += [file.read_text() for file in (tmp_path / "run").iterdir() if file.is_file()]
     for text in everything:
         assert "wrong-and-not-to-be-shown" not in text
+    shared = f"output.checkpoints='{tmp_path / 'shared'}'"
+    mended = CliRunner().invoke(main, [*arguments, "--set", shared])
+    assert mended.exit_code == 0, mended.output
 
 
 def test_no_bucket_and_nobody_there(bucket: Any, environment: pytest.MonkeyPatch) -> None:
