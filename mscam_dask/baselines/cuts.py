@@ -25,7 +25,7 @@ __all__ = [
     "view_affinity",
 ]
 
-AFFINITIES = ("neighbors", "gaussian")
+AFFINITIES = ("gaussian", "neighbors")
 
 
 def gaussian_affinity(
