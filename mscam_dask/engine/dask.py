@@ -10,6 +10,7 @@ import contextlib
 import re
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -75,6 +76,9 @@ class DaskExecutor:
         self._keys: set[tuple[str, str]] = set()
         self._spans = _Spans(self._run)
         self._stack = contextlib.ExitStack()
+        self._handles: weakref.WeakValueDictionary[tuple[str, str], Handle] = (
+            weakref.WeakValueDictionary()
+        )
 
     @property
     def description(self) -> str:
@@ -120,6 +124,9 @@ class DaskExecutor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # an exception that somebody keeps holds handles, and these what is on the workers
+        if self._client.status == "running":
+            self.release(list(self._handles.values()))
         self._stack.close()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
@@ -136,9 +143,11 @@ class DaskExecutor:
             group, name = f"{group}-{first}", rest
         unique = self._unique(group, name)
         with _translated(self._client), annotate(span=self._spans.at(phase)):
-            return self._client.submit(
+            handle = self._client.submit(
                 _run_pinned, function, *args, key=unique, pure=False, retries=_RETRIES
             )
+        self._handles[unique] = handle
+        return handle
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         """See `Executor.gather`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,22 @@ def fail_once(marker: str) -> str:
 
 def fail_always(_: int) -> None:
     raise DataError("these rows cannot be used")
+
+
+def test_nothing_stays_on_the_workers_while_an_error_is_kept() -> None:
+    with local_client(1, processes=False) as client:
+        with DaskExecutor(client) as executor:
+            held = executor.submit(value, 3.0, key="held/0")
+            fails = executor.submit(fail_always, held, key="fails/0")
+            with pytest.raises(DataError) as kept:
+                executor.gather([fails])
+        for _ in range(200):
+            if not client.who_has():  # type: ignore[no-untyped-call]
+                break
+            time.sleep(0.05)
+        assert kept.value is not None
+        assert held.key is not None  # still referred to here
+        assert not client.who_has()  # type: ignore[no-untyped-call]
 
 
 def test_an_exception_is_tried_again(tmp_path: Path) -> None:
