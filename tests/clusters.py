@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dask
 from distributed import Client, LocalCluster
 
 __all__ = ["local_client", "scheduler_process", "worker_process"]
@@ -26,6 +27,8 @@ def local_client(
     """A client of a new cluster; `options` go to LocalCluster."""
     options = {"protocol": "tcp", "dashboard_address": "127.0.0.1:0"} | options
     with (
+        # a worker that was killed may take a while to be back on a busy machine
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "120s"}),
         LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=n_workers,
             threads_per_worker=threads_per_worker,

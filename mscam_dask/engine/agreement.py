@@ -14,18 +14,27 @@ from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import PreparationRecord
 
-__all__ = ["agree", "with_preparations"]
+__all__ = ["Agreement", "agree", "agreement_behind", "with_preparations"]
+
+Agreement = tuple[PreparationRecord, ...]
+"""What was chosen for each view."""
 
 # Rows compared: the standard error of an agreement is below 0.01 with so many.
 _SAMPLE = 3000
 
 _NEIGHBORS = 9
 
+# Below it, directions of little variance count as much as the others; see `agree`.
+_MILD_ALPHA = 1.0
+
 
 def agree(
     data: MultiViewData, options: Sequence[Preparation], seed: int, executor: Executor
-) -> tuple[PreparationRecord, ...]:
+) -> tuple[Agreement, ...]:
     """The preparation of each view whose nearest neighbours the other views confirm.
+
+    Small α lets directions of little variance in, and what all views share there need not be the
+    clusters. So the choice is made twice: among all options, and among those with α ≥ 1.
 
     Parameters
     ----------
@@ -40,8 +49,8 @@ def agree(
 
     Returns
     -------
-    tuple of PreparationRecord
-        One per view.
+    tuple of Agreement
+        Among all options first; then among those with α ≥ 1, where that is another choice.
     """
     n = data.n_samples
     sample = np.arange(n)
@@ -61,27 +70,56 @@ def agree(
         for source in data.views
     ]
     shapes = [view_shape(source) for source in data.views]
-    chosen = executor.submit(
-        preparation_tasks.choose, found, shapes, tuple(options), key="choose_preparations"
-    )
-    (choices,) = executor.gather([chosen])
-    executor.release([*found, chosen])
-    return tuple(
-        PreparationRecord(
-            view=name,
-            scale=options[choice.index].scale,
-            alpha=options[choice.index].alpha,
-            agreement=choice.agreement,
-            ahead=choice.ahead,
+    wide = any(option.alpha < _MILD_ALPHA <= other.alpha for option in options for other in options)
+    chosen = [
+        executor.submit(
+            preparation_tasks.choose,
+            found,
+            shapes,
+            tuple(options),
+            least_alpha,
+            key=f"choose_preparations/{least_alpha:g}",
         )
-        for name, choice in zip(data.view_names, choices, strict=True)
-    )
+        for least_alpha in ((0.0, _MILD_ALPHA) if wide else (0.0,))
+    ]
+    choices = executor.gather(chosen)
+    executor.release([*found, *chosen])
+    agreements = [
+        tuple(
+            PreparationRecord(
+                view=name,
+                scale=options[choice.index].scale,
+                alpha=options[choice.index].alpha,
+                agreement=choice.agreement,
+                ahead=choice.ahead,
+            )
+            for name, choice in zip(data.view_names, choice_by_view, strict=True)
+        )
+        for choice_by_view in choices
+    ]
+    by_preparations = {_preparations(agreement): agreement for agreement in reversed(agreements)}
+    return tuple(reversed(by_preparations.values()))
 
 
 def with_preparations(
-    candidates: Sequence[Parameters], records: Sequence[PreparationRecord]
+    candidates: Sequence[Parameters], agreements: Sequence[Agreement]
 ) -> tuple[Parameters, ...]:
-    """The candidates with the preparations that were chosen, equal ones once."""
-    chosen = tuple(Preparation(record.scale, record.alpha) for record in records)
-    replaced = (dataclasses.replace(one, preparations=chosen) for one in candidates)
+    """The candidates with the preparations of each agreement in turn, equal ones once."""
+    replaced = (
+        dataclasses.replace(one, preparations=_preparations(agreement))
+        for agreement in agreements
+        for one in candidates
+    )
     return tuple(dict.fromkeys(replaced))
+
+
+def agreement_behind(parameters: Parameters, agreements: Sequence[Agreement]) -> Agreement:
+    """The agreement that gave these parameters their preparations; empty where none did."""
+    for agreement in agreements:
+        if _preparations(agreement) == parameters.preparations:
+            return agreement
+    return ()
+
+
+def _preparations(agreement: Agreement) -> tuple[Preparation, ...]:
+    return tuple(Preparation(record.scale, record.alpha) for record in agreement)

@@ -53,7 +53,7 @@ def choose_count(
         foundation = foundation.sample
     most = min(parameters.n_clusters, foundation.n_samples - 1)
     counts = range(2, most + 1)
-    prepared = prepare(foundation, parameters, executor, key="count", last=False)
+    prepared = prepare(foundation, parameters, executor, key="count", later=foundation.factored)
     first = first_graph(prepared, parameters, executor, key="count")
     halves = executor.submit(
         count_tasks.halves_of, first.graph, parameters.seed, key="edge_halves/count"

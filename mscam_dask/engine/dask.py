@@ -43,8 +43,12 @@ _OF_VIEWS_ONLY = frozenset({"encoder", "neutral_graphs", "view_embedding"})
 # How often a driver that waits looks whether there are workers left.
 _POLL_S = 2.0
 
-# Views held in the driver's memory travel inside their tasks; the memory plan bounds them.
-_CONFIG = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
+_CONFIG = {
+    # Views held in the driver's memory travel inside their tasks; the memory plan bounds them.
+    "distributed.admin.large-graph-warning-threshold": "4GiB",
+    # A LocalCluster gives up a worker that is not back by then, and does not start another.
+    "distributed.deploy.lost-worker-timeout": "120s",
+}
 
 
 class DaskExecutor:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData
-from mscam_dask.engine.agreement import agree, with_preparations
+from mscam_dask.engine.agreement import Agreement, agree, agreement_behind, with_preparations
 from mscam_dask.engine.checkpointing import Checkpointer, Journal, PathRecord
 from mscam_dask.engine.cluster_count import choose_count, with_count
 from mscam_dask.engine.executor import Executor, Handle
@@ -33,7 +33,6 @@ from mscam_dask.model.records import (
     FitFailed,
     FitStarted,
     OuterRecord,
-    PreparationRecord,
     SelectionEnded,
 )
 from mscam_dask.model.solution import Solution
@@ -130,7 +129,7 @@ def run_fit(
     with _failure_told(observers, started), contextlib.ExitStack() as stack:
         stack.enter_context(executor)
         saved = journal.load()
-        agreed: tuple[PreparationRecord, ...] = ()
+        agreed: tuple[Agreement, ...] = ()
         asked = candidates if saved is None else (saved.parameters,)
         if (
             saved is None
@@ -221,7 +220,7 @@ def _trivial(n_samples: int, n_clusters: int) -> tuple[Any, Status] | None:
 def _alone(foundation: Foundation, candidates: Sequence[Parameters], executor: Executor) -> Course:
     """The course of a partition that needs no path."""
     parameters = _usable(candidates, foundation)[0]
-    prepared = prepare(foundation, parameters, executor, key="trivial", last=True)
+    prepared = prepare(foundation, parameters, executor, key="trivial")
     n_neighbors = min(parameters.n_neighbors, foundation.n_samples - 1)
     return Course(parameters, prepared, foundation.records, n_neighbors, None, [])
 
@@ -235,7 +234,7 @@ def _usable(candidates: Sequence[Parameters], foundation: Foundation) -> list[Pa
 def _begin(
     foundation: Foundation,
     candidates: Sequence[Parameters],
-    agreed: tuple[PreparationRecord, ...],
+    agreed: tuple[Agreement, ...],
     executor: Executor,
     known: NDArray[np.int64] | None,
 ) -> tuple[Course, PathState]:
@@ -245,8 +244,8 @@ def _begin(
         start, selection = choose_setting(foundation, usable, executor)
     else:
         start, selection = warm_start(foundation, usable[0], known, executor)
-    selection = dataclasses.replace(selection, preparations=agreed)
     parameters, k = start.parameters, start.first.n_neighbors
+    selection = dataclasses.replace(selection, preparations=agreement_behind(parameters, agreed))
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight
     )
@@ -261,7 +260,7 @@ def _continue(
     _notify(observers, saved.selection)
     for record in saved.history:
         _notify(observers, record)
-    prepared = prepare(foundation, saved.parameters, executor, key="restored", last=True)
+    prepared = prepare(foundation, saved.parameters, executor, key="restored")
     return Course(
         saved.parameters,
         prepared,

@@ -73,10 +73,8 @@ def choose_setting(
     for index, candidate in enumerate(candidates):
         key = f"setting-{foundation.n_samples}-{index}"
         n_views = len(foundation.names)
-        last = all(
-            later.scales(n_views) != candidate.scales(n_views) for later in candidates[index + 1 :]
-        )
-        prepared = prepare(foundation, candidate, executor, key=key, last=last)
+        later = [one.scales(n_views) for one in candidates[index + 1 :]]
+        prepared = prepare(foundation, candidate, executor, key=key, later=later)
         start = _start(prepared, candidate, executor, key=key)
         records.append(_record(start))
         # one setting beside the best is held at a time: anchors of all views are large
@@ -109,7 +107,7 @@ def _choose_on_sample(
         settings, chosen = ended.settings, ended.chosen
         _forget(tried, executor)
     parameters = candidates[chosen]
-    prepared = prepare(foundation, parameters, executor, key="all", last=True)
+    prepared = prepare(foundation, parameters, executor, key="all")
     start = _start(prepared, parameters, executor, key="all")
     if not settings:
         settings = (_record(start),)

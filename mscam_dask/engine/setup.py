@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor, Handle
@@ -224,12 +224,17 @@ def _collected(refusals: list[DataError]) -> Iterator[None]:
 
 
 def prepare(
-    foundation: Foundation, parameters: Parameters, executor: Executor, *, key: str, last: bool
+    foundation: Foundation,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+    later: Iterable[tuple[Scale, ...]] = (),
 ) -> Prepared:
     """The prepared views and the anchor candidates of one setting.
 
-    After the `last` setting with these scalings the factored views are given up: they are as
-    large as the data.
+    Factored views that none of the `later` scalings needs are given up: they are as large as
+    the data.
     """
     n = foundation.n_samples
     if foundation.data is not None:
@@ -244,8 +249,8 @@ def prepare(
         )
         for index, (view, name) in enumerate(zip(factored, foundation.names, strict=True))
     ]
-    if last:
-        executor.release(factored)
+    kept = {id(handle) for scales in later for handle in foundation.factored[scales]}
+    executor.release([handle for handle in factored if id(handle) not in kept])
     blocks = [
         executor.submit(
             view_tasks.candidates,

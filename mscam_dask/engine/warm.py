@@ -63,7 +63,7 @@ def warm_start(
     """
     began = time.perf_counter()
     parameters = dataclasses.replace(parameters, patience=min(parameters.patience, _PATIENCE))
-    prepared = prepare(foundation, parameters, executor, key="warm", last=True)
+    prepared = prepare(foundation, parameters, executor, key="warm")
     first = first_graph(prepared, parameters, executor, key="warm")
     extended = executor.submit(
         judge_tasks.extended, first.graph, known, parameters.n_clusters, key="extend_labels/warm"

@@ -5,9 +5,12 @@ import pytest
 from numpy.typing import NDArray
 
 from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine.agreement import agree, with_preparations
+from mscam_dask.engine.agreement import agree, agreement_behind, with_preparations
+from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.errors import DataError
+from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import PreparationRecord
 from tests.synthetic import distances_between
@@ -29,7 +32,7 @@ def spoilt_by_units(n: int = 240) -> dict[str, NDArray[np.float64]]:
 def test_a_column_of_another_unit_makes_the_columns_be_standardised() -> None:
     data = as_multi_view(spoilt_by_units())
     with SerialExecutor() as executor:
-        records = {r.view: r for r in agree(data, OPTIONS, 0, executor)}
+        records = {r.view: r for r in agree(data, OPTIONS, 0, executor)[0]}
     assert records["c"].scale == "standard"
     assert records["c"].ahead > 4.0
     assert all(record.agreement > 0.2 for record in records.values())
@@ -47,8 +50,8 @@ def test_a_sample_of_the_rows_decides_where_there_are_many(monkeypatch: pytest.M
     monkeypatch.setattr("mscam_dask.engine.agreement._SAMPLE", 150)
     data = as_multi_view(spoilt_by_units(600))
     with SerialExecutor() as executor:
-        records = agree(data, OPTIONS, 3, executor)
-        assert agree(data, OPTIONS, 3, executor) == records
+        (records,) = agree(data, OPTIONS, 3, executor)
+        assert agree(data, OPTIONS, 3, executor) == (records,)
     assert records[2].scale == "standard"
 
 
@@ -56,7 +59,7 @@ def test_distance_views_differ_in_alpha_alone() -> None:
     rows = spoilt_by_units(60)["a"]
     data = as_multi_view({"d": distances_between(rows), "a": rows}, metric={"d": "distance"})
     with SerialExecutor() as executor:
-        records = agree(data, OPTIONS, 0, executor)
+        (records,) = agree(data, OPTIONS, 0, executor)
     assert records[0].scale == OPTIONS[0].scale
 
 
@@ -64,18 +67,70 @@ def test_a_scaling_that_makes_all_rows_equal_is_not_taken() -> None:
     rng = np.random.default_rng(1)
     data = as_multi_view({"age": 1.0 + rng.random((50, 1)), "rest": rng.random((50, 4))})
     with SerialExecutor() as executor:
-        records = agree(data, OPTIONS, 0, executor)
+        (records,) = agree(data, OPTIONS, 0, executor)
         assert records[0].scale == "standard"
         with pytest.raises(DataError, match=r"'age'.*scale='unit'"):
             agree(data, OPTIONS[:2], 0, executor)
 
 
+def shares_a_faint_nuisance(n: int = 300) -> dict[str, NDArray[np.float64]]:
+    """Views of three plain clusters and of a faint angle that is not about them."""
+    rng = np.random.default_rng(4)
+    truth = np.arange(n) % 3
+    angle = rng.uniform(0, 2 * np.pi, n)[:, None] * [1, 1, 2, 2]
+    nuisance = 0.03 * np.cos(angle - [0, np.pi / 2, 0, np.pi / 2])
+    return {
+        name: np.hstack([2 * rng.normal(size=(3, 4))[truth] + rng.normal(size=(n, 4)), nuisance])
+        for name in ("a", "b", "c")
+    }
+
+
+def test_what_is_faint_and_shared_is_one_choice_and_leaving_it_out_another() -> None:
+    data = as_multi_view(shares_a_faint_nuisance())
+    options = tuple(Preparation("none", alpha) for alpha in (10.0, 1.0, 1e-6))
+    with SerialExecutor() as executor:
+        every, mild = agree(data, options, 0, executor)
+    assert {record.alpha for record in every} == {1e-6}
+    assert all(record.alpha >= 1.0 for record in mild)
+    candidates = with_preparations([Parameters(n_clusters=3)], (every, mild))
+    assert [agreement_behind(one, (every, mild)) for one in candidates] == [every, mild]
+    assert agreement_behind(Parameters(n_clusters=3), (every, mild)) == ()
+
+
+def test_the_judge_of_partitions_decides_between_the_two() -> None:
+    views = shares_a_faint_nuisance()
+    data = as_multi_view(views)
+    options = tuple(Preparation("none", alpha) for alpha in (10.0, 1.0, 1e-6))
+    solution = run_fit(
+        data,
+        Parameters(n_clusters=3, scale="none", n_neighbors=20),
+        SerialExecutor(),
+        choices=Choices(preparations=options),
+    )
+    assert len(solution.settings) == 2
+    assert all(record.alpha >= 1.0 for record in solution.agreed)
+    assert solution.parameters.preparations == tuple(
+        Preparation(record.scale, record.alpha) for record in solution.agreed
+    )
+    truth = np.arange(300) % 3
+    assert adjusted_rand_index(truth, solution.labels) == 1.0
+
+
+def test_settings_that_share_the_scaling_of_a_view() -> None:
+    data = as_multi_view(spoilt_by_units(90))
+    unit, standard = Preparation("unit", 10.0), Preparation("standard", 10.0)
+    mixed = [(unit, unit, standard), (unit, unit, unit), (standard, unit, standard)]
+    candidates = [Parameters(n_clusters=3, preparations=one) for one in mixed]
+    solution = run_fit(data, candidates, SerialExecutor())
+    assert len(solution.settings) == 3
+
+
 def test_candidates_that_become_equal_are_kept_once() -> None:
-    records = [
+    agreement = tuple(
         PreparationRecord(view=name, scale="unit", alpha=1.0, agreement=0.1, ahead=0.0)
         for name in ("a", "b")
-    ]
+    )
     first = Parameters(n_clusters=2)
-    assert with_preparations([first, first], records) == (
+    assert with_preparations([first, first], [agreement]) == (
         Parameters(n_clusters=2, preparations=(Preparation("unit", 1.0),) * 2),
     )

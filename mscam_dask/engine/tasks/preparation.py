@@ -60,10 +60,16 @@ def sampled_neighbors(
 
 
 def choose(
-    found: list[Neighbors], shapes: list[ViewShape], options: tuple[Preparation, ...]
+    found: list[Neighbors],
+    shapes: list[ViewShape],
+    options: tuple[Preparation, ...],
+    least_alpha: float,
 ) -> tuple[Choice, ...]:
-    """The preparation of each view; see `agreed_preparations`."""
-    positions = [sorted(view) for view in found]
+    """The preparation of each view among those with no smaller α; see `agreed_preparations`."""
+    positions = [
+        [position for position in sorted(view) if options[position].alpha >= least_alpha]
+        for view in found
+    ]
     usual = [
         usual_preparation(shape, [options[position] for position in tried])
         for shape, tried in zip(shapes, positions, strict=True)
