@@ -91,42 +91,61 @@ def smooth_self_representation(
     diagonal = graph_weight * laplacian.diagonal()[:, None] + shift
     solution = graph_vectors @ coefficients + rest / diagonal
 
-    def apply(block: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(graph_weight * (laplacian @ block) + block * shift, dtype=np.float64)
+    def apply(block: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float64]:
+        image: NDArray[np.float64] = laplacian @ block
+        image *= graph_weight
+        image += block * shift
+        return image
 
-    solution, residual, iterations = _conjugate_gradients(apply, rhs, solution, diagonal)
+    solution, residual, iterations = _conjugate_gradients(apply, rhs, solution, diagonal, shift)
     # At exact solutions ‖X−XZ‖² + α‖Z‖² + λ tr(ZLZᵀ) = Σ s_i² − Σ s_i² q_iᵀ c_i.
     value = float(np.sum(s2) - np.sum(rhs * solution))
     return SmoothedView(solution, residual, iterations, residual <= _TOLERANCE, value)
 
 
 def _conjugate_gradients(
-    apply: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    apply: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]],
     rhs: NDArray[np.float64],
     start: NDArray[np.float64],
     diagonal: NDArray[np.float64],
+    shift: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], float, int]:
-    """Jacobi-preconditioned CG on every column; (solution, largest relative residual, steps)."""
+    """Jacobi-preconditioned CG on every column; (solution, largest relative residual, steps).
+
+    A column that has converged is left alone: those of large shift need a few steps, those of
+    small shift hundreds.
+    """
     size = np.linalg.norm(rhs, axis=0)
     size = np.where(size > 0, size, 1.0)
-    solution = start
-    residual = rhs - apply(solution)
+    residual = rhs - apply(start, shift)
+    relative = np.linalg.norm(residual, axis=0) / size
+    solution = start.copy()
+    left = np.flatnonzero(relative > _TOLERANCE)
+    x, residual, diagonal = start[:, left], residual[:, left], diagonal[:, left]
     scaled = residual / diagonal
     direction = scaled.copy()
     energy = np.sum(residual * scaled, axis=0)
-    relative = float(np.max(np.linalg.norm(residual, axis=0) / size))
     iterations = 0
-    while relative > _TOLERANCE and iterations < _MAX_ITERATIONS:
-        image = apply(direction)
+    while left.size and iterations < _MAX_ITERATIONS:
+        image = apply(direction, shift[left])
         curvature = np.sum(direction * image, axis=0)
         length = np.divide(energy, curvature, out=np.zeros_like(energy), where=curvature > 0)
-        solution = solution + length * direction
-        residual = residual - length * image
-        scaled = residual / diagonal
+        x += length * direction
+        image *= length
+        residual -= image
+        np.divide(residual, diagonal, out=scaled)
         new_energy = np.sum(residual * scaled, axis=0)
-        ratio = np.divide(new_energy, energy, out=np.zeros_like(energy), where=energy > 0)
-        direction = scaled + ratio * direction
+        direction *= np.divide(new_energy, energy, out=np.zeros_like(energy), where=energy > 0)
+        direction += scaled
         energy = new_energy
-        relative = float(np.max(np.linalg.norm(residual, axis=0) / size))
         iterations += 1
-    return solution, relative, iterations
+        relative[left] = np.linalg.norm(residual, axis=0) / size[left]
+        going_on = relative[left] > _TOLERANCE
+        if not going_on.all():
+            solution[:, left] = x
+            left, energy = left[going_on], energy[going_on]
+            x, residual, diagonal, scaled, direction = (
+                part[:, going_on] for part in (x, residual, diagonal, scaled, direction)
+            )
+    solution[:, left] = x
+    return solution, float(np.max(relative)), iterations
