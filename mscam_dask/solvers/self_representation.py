@@ -92,7 +92,7 @@ def smooth_self_representation(
     solution = graph_vectors @ coefficients + rest / diagonal
 
     def apply(block: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float64]:
-        image: NDArray[np.float64] = laplacian @ block
+        image = np.asarray(laplacian @ block, dtype=np.float64)
         image *= graph_weight
         image += block * shift
         return image
