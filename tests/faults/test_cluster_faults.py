@@ -184,6 +184,7 @@ def test_a_worker_killed_every_two_seconds_for_a_minute() -> None:
 
 def _started(client: Client) -> list[int]:
     """Worker processes as their nannies know them: a worker may be too busy to answer."""
+    assert client.cluster is not None
     nannies = client.cluster.workers.values()
     processes = [nanny.process for nanny in nannies if nanny.process is not None]
     return [process.pid for process in processes if process.pid is not None]
