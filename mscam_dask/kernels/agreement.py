@@ -25,11 +25,8 @@ def neighbor_counts(neighbors: NDArray[np.int64], n_samples: int) -> csr_array[n
     """
     k = neighbors.shape[1]
     rows = np.arange(0, n_samples * k + 1, k)
-    graph = csr_array(
-        (np.ones(neighbors.size), neighbors.ravel(), rows), shape=(n_samples, n_samples)
-    )
-    graph.sort_indices()
-    return graph
+    columns = np.sort(neighbors, axis=1).ravel()  # a copy: another thread reads the same lists
+    return csr_array((np.ones(neighbors.size), columns, rows), shape=(n_samples, n_samples))
 
 
 def shared_neighbors(
