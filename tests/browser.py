@@ -90,6 +90,14 @@ class Browser:
         """The value that a JavaScript function body returns."""
         return self.driver.execute_script(script)
 
+    def point_at(self, x: int, y: int) -> None:
+        """Move the pointer, as a hand would, to CSS pixels of the window."""
+        from selenium.webdriver.common.actions.action_builder import ActionBuilder
+
+        actions = ActionBuilder(self.driver)
+        actions.pointer_action.move_to_location(x, y)
+        actions.perform()
+
     @property
     def text(self) -> str:
         """All that can be read on the page, within shadow roots as well (Bokeh draws in them)."""

@@ -58,7 +58,10 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
         sys.stdout.flush()
 
     cluster = LocalCluster(  # type: ignore[no-untyped-call]
-        n_workers=n_workers, threads_per_worker=1, memory_limit=memory, dashboard_address=None
+        n_workers=n_workers,
+        threads_per_worker=1,
+        memory_limit=memory,
+        dashboard_address="127.0.0.1:0",
     )
     with cluster, Client(cluster) as client:  # type: ignore[no-untyped-call]
         before = peak_bytes()

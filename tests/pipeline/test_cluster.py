@@ -18,7 +18,8 @@ from mscam_dask.pipeline.settings import ExecutionTable
 
 def start(**options: Any) -> LocalCluster:
     """A cluster whose workers are threads of this process."""
-    options = {"n_workers": 1, "host": "127.0.0.1", "dashboard_address": None} | options
+    addresses = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    options = {"n_workers": 1} | addresses | options
     return LocalCluster(processes=False, threads_per_worker=1, **options)  # type: ignore[no-untyped-call]
 
 

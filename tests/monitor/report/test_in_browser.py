@@ -80,17 +80,16 @@ def test_a_sample_under_the_pointer_is_ringed_in_every_plot(
     browser: Browser, open_page: Open
 ) -> None:
     open_page(content())
-    point = (
+    place = (  # of sample 0 in the window
         "const s = document.querySelector('svg.scatter[data-plot=graph]');"
-        "s.scrollIntoView({block: 'center'});"
+        "s.scrollIntoView({block: 'center', behavior: 'instant'});"
         "const d = JSON.parse(document.getElementById('payload').textContent).plots.graph.planes[0];"
         "const p = new DOMPoint(d[0], d[1]).matrixTransform(s.getScreenCTM());"
-        "s.dispatchEvent(new PointerEvent('pointermove',"
-        " {clientX: p.x, clientY: p.y, bubbles: true}))"
+        "return [Math.round(p.x), Math.round(p.y)]"
     )
 
     def ringed() -> bool:
-        browser.run(point)  # again: while the page still scrolls, the real pointer takes it back
+        browser.point_at(*browser.run(place))
         rings = browser.run(
             "return [...document.querySelectorAll('.ring')].map(r => r.cx.baseVal.value)"
         )
