@@ -95,7 +95,7 @@ class Browser:
         from selenium.webdriver.common.actions.action_builder import ActionBuilder
 
         actions = ActionBuilder(self.driver)
-        actions.pointer_action.move_to_location(x, y)
+        actions.pointer_action.move_to_location(x, y)  # type: ignore[no-untyped-call]
         actions.perform()
 
     @property

@@ -46,15 +46,15 @@ def run_file(
     """Run a pipeline file, or show what would be done; the exit code."""
     command = experiment_command(pipeline)
     if command is not None:
-        from mscam_dask.cli.run_experiment import Asked, run_experiment
+        from mscam_dask.cli.run_experiment import options_asked, run_experiment
 
-        asked = Asked(
+        asked = options_asked(
             assignments=assignments,
             output=output,
             overwrite=overwrite,
             dry_run=dry_run,
             insecure=insecure,
-            execution=execution,
+            **execution,
         )
         return run_experiment(command, pipeline, asked, named="run")
     overrides = environment_overrides(os.environ)

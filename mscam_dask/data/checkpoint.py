@@ -18,10 +18,15 @@ import re
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from mscam_dask.data.checkpoint_content import CURRENT, Pointer, put_all, read_checkpoint
+from mscam_dask.data.checkpoint_content import (
+    CURRENT,
+    Pointer,
+    newest_whole,
+    put_all,
+    read_checkpoint,
+)
 from mscam_dask.data.files import LOCAL, Files, failures_are_typed, remove_tree, write_durably
 from mscam_dask.data.manifest import MANIFEST, Manifest, digest_of, entry_of
-from mscam_dask.errors import StoreCorruptError
 from mscam_dask.model.snapshot import Snapshot
 
 __all__ = ["CURRENT", "CheckpointStore"]
@@ -99,20 +104,11 @@ class CheckpointStore:
         problems = [problem] if problem and names else []
         if current is not None and current not in names:
             problems.append(f"{self.directory / current} is missing.")
-        for name in reversed([name for name in names if current is None or name <= current]):
-            try:
-                snapshot = read_checkpoint(self.directory / name, partial(self._content, name))
-            except StoreCorruptError as error:
-                problems.append(str(error))
-                continue
-            self.damage = tuple(problems)
-            return snapshot
-        if problems:
-            raise StoreCorruptError(
-                " ".join(problems) + f" No earlier checkpoint is whole. Remove {self.directory} to "
-                "start the clustering from the beginning."
-            )
-        return None
+        older = [name for name in names if current is None or name <= current]
+        snapshot, self.damage = newest_whole(
+            reversed(older), self._read, problems, where=self.directory
+        )
+        return snapshot
 
     def clear(self) -> None:
         """Remove every checkpoint."""
@@ -126,6 +122,9 @@ class CheckpointStore:
                         remove_tree(self._files, aside)
                     self._files.rename(directory, aside)
                 remove_tree(self._files, aside)
+
+    def _read(self, name: str) -> Snapshot:
+        return read_checkpoint(self.directory / name, partial(self._content, name))
 
     def _make_directory(self) -> None:
         missing = []

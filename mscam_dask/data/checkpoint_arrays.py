@@ -66,7 +66,8 @@ def decode_arrays(files: Mapping[str, bytes]) -> dict[str, NDArray[Any]]:
     store = _memory({path: make(content) for path, content in files.items()})
     group = zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
     arrays = {}
-    for name in group.attrs[_NAMES]:  # type: ignore[union-attr]
+    names: Any = group.attrs[_NAMES]
+    for name in names:
         array: Any = group[str(name)]
         arrays[str(name)] = np.asarray(array[...])
     return arrays

@@ -11,7 +11,7 @@ CURRENT             name of the newest checkpoint, SHA-256 of its manifest and o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mscam_dask.data.checkpoint_arrays import decode_arrays, encode_array, encode_group
@@ -20,7 +20,7 @@ from mscam_dask.data.manifest import MANIFEST, Manifest, digest_of
 from mscam_dask.errors import StoreCorruptError
 from mscam_dask.model.snapshot import Snapshot
 
-__all__ = ["CURRENT", "Pointer", "put_all", "read_checkpoint"]
+__all__ = ["CURRENT", "Pointer", "newest_whole", "put_all", "read_checkpoint"]
 
 CURRENT = "CURRENT"
 """Name of the pointer."""
@@ -119,3 +119,44 @@ def read_checkpoint(root: object, content_of: Callable[[str], bytes | None]) -> 
             f"{root} is no checkpoint of this version of mscam_dask: {error}."
         ) from error
     return Snapshot(arrays, record)
+
+
+def newest_whole(
+    names: Iterable[str],
+    read: Callable[[str], Snapshot],
+    problems: Iterable[str],
+    *,
+    where: object,
+) -> tuple[Snapshot | None, tuple[str, ...]]:
+    """The first checkpoint that is whole, and what was found wrong before it.
+
+    Parameters
+    ----------
+    names
+        Of checkpoints, newest first.
+    read
+        Raises StoreCorruptError for a damaged one.
+    problems
+        What is known to be wrong already.
+    where
+        Where the checkpoints lie, for the message.
+
+    Raises
+    ------
+    StoreCorruptError
+        When something is wrong and nothing is whole.
+    """
+    found = list(problems)
+    for name in names:
+        try:
+            snapshot = read(name)
+        except StoreCorruptError as error:
+            found.append(str(error))
+            continue
+        return snapshot, tuple(found)
+    if found:
+        raise StoreCorruptError(
+            " ".join(found) + f" No earlier checkpoint is whole. Remove {where} to start the "
+            "clustering from the beginning."
+        )
+    return None, ()

@@ -22,7 +22,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
-from mscam_dask.data.checkpoint_content import CURRENT, Pointer, put_all, read_checkpoint
+from mscam_dask.data.checkpoint_content import (
+    CURRENT,
+    Pointer,
+    newest_whole,
+    put_all,
+    read_checkpoint,
+)
 from mscam_dask.data.files import failures_are_typed
 from mscam_dask.data.manifest import MANIFEST, Manifest, digest_of, entry_of
 from mscam_dask.data.objects import ObjectPath
@@ -151,22 +157,13 @@ class ObjectCheckpoints:
         current = self._named(content)
         kept = self._checkpoints()
         problems = self._problems(content, current, kept)
-        for name in _newest_first(kept, current):
-            if MANIFEST not in kept[name] and name != current:
-                continue  # never finished
-            try:
-                snapshot = read_checkpoint(self.prefix / name, partial(self._content, name))
-            except StoreCorruptError as error:
-                problems.append(str(error))
-                continue
-            self.damage = tuple(problems)
-            return snapshot
-        if problems:
-            raise StoreCorruptError(
-                " ".join(problems) + f" No earlier checkpoint is whole. Remove {self.prefix} to "
-                "start the clustering from the beginning."
-            )
-        return None
+        tried = [
+            name
+            for name in _newest_first(kept, current)
+            if MANIFEST in kept[name] or name == current  # the others were never finished
+        ]
+        snapshot, self.damage = newest_whole(tried, self._read, problems, where=self.prefix)
+        return snapshot
 
     def clear(self) -> None:
         """Remove every checkpoint, CURRENT first: what is cut off leaves nothing to go on from."""
@@ -187,6 +184,9 @@ class ObjectCheckpoints:
 
     def _content(self, name: str, path: str) -> bytes | None:
         return self._get(f"{name}/{path}")
+
+    def _read(self, name: str) -> Snapshot:
+        return read_checkpoint(self.prefix / name, partial(self._content, name))
 
     def _alone(self) -> bytes | None:
         """What CURRENT is, when it is what this writer left or found.
@@ -243,7 +243,7 @@ class ObjectCheckpoints:
         """What can be gone on from where CURRENT names nothing."""
         for name in _newest_first(kept, None):
             with suppress(StoreCorruptError):
-                read_checkpoint(self.prefix / name, partial(self._content, name))
+                self._read(name)
                 return name
         return None
 
