@@ -10,7 +10,6 @@ from weakref import ref
 
 from bokeh.layouts import column
 from bokeh.models import Column, InlineStyleSheet
-from bokeh.models.ui import UIElement
 from bokeh.models.widgets import Div, Select
 
 from mscam_dask.model.records import FitEnded, FitFailed
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Page", "serve"]
 
-_EVERY_MS = 500
-_DRAWING_SHARE = 0.005  # of the scheduler's time for one window; sending costs as much again
+_EVERY_MS = 1000
+_DRAWING_SHARE = 0.003  # of the scheduler's time for one window; sending costs as much again
 _LONGEST_REST_S = 10.0
 _NEWEST = "newest"
 
@@ -113,6 +112,7 @@ class Page:
             figure: column(figure, sizing_mode="stretch_width")
             for figure in (*(plot.figure for plot, _ in self._plots), self._work.figure)
         }
+        self._sent: set[figure] = set()
         self._grid = Column(
             sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=GRID_CSS)]
         )
@@ -177,10 +177,12 @@ class Page:
         if self._drawn_events != events:
             self._drawn_events = events
             self._shown = [plot.figure for plot, lines in self._plots if plot.draw(lines(run))]
-        figures = self._shown + ([self._work.figure] if self._draw_work(run) else [])
-        boxes: list[UIElement] = [self._boxes[figure] for figure in figures]
-        if self._grid.children != boxes:  # axes without a point on them say nothing
-            self._grid.children = boxes
+        shown = {*self._shown, *([self._work.figure] if self._draw_work(run) else [])}
+        for drawn, box in self._boxes.items():
+            box.visible = drawn in shown  # axes without a point on them say nothing
+        if not shown <= self._sent:  # to send a plot costs a hundred times as much as its points
+            self._sent |= shown
+            self._grid.children = [box for drawn, box in self._boxes.items() if drawn in self._sent]
 
     def _draw_work(self, run: Run) -> bool:
         busy = set(run.busy.values())

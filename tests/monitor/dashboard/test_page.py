@@ -71,16 +71,21 @@ def test_a_slow_drawing_is_followed_by_a_rest_and_the_end_is_drawn_at_once(clock
     assert points(page) == 3
 
 
+def visible(page: Page) -> list[str]:
+    """Names of the plots that are shown, in their order."""
+    boxes: list[Any] = list(page._grid.children)
+    return [plot.name for box in boxes if box.visible for plot in box.children]
+
+
 def test_axes_without_points_are_left_out() -> None:
     runs = begun()
     page = Page(runs)
     page.update()
-    assert page._grid.children == []
+    assert visible(page) == []
     send(runs, outer(0))  # its dual residuals are zero, which a logarithmic axis cannot show
     runs.by_id["01"].task_done(VIEWS[0], ViewTask(0, "tcp://h:1", 0.5, 10), is_solve=True)
     page.update()
-    boxes: list[Any] = list(page._grid.children)
-    names = {figure.name for box in boxes for figure in box.children}
+    names = visible(page)
     assert "primal" in names
     assert "work" in names
     assert "dual" not in names
@@ -90,7 +95,7 @@ def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     runs = begun()
     page = Page(runs)
     page.update()
-    assert page._grid.children == []
+    assert visible(page) == []
     send(runs, COUNTED)
     page.update()
     source: Any = page.root.select_one({"name": "counts-lines"})
@@ -102,8 +107,7 @@ def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     assert "4 clusters chosen from 2 to 5" in head_html(runs.by_id["01"], now=5.0)
     send(runs, outer(0))
     page.update()
-    boxes: list[Any] = list(page._grid.children)
-    assert boxes[0].children[0].name == "counts"
+    assert visible(page)[0] == "counts"
 
 
 def test_preparations_by_view_are_said_and_are_no_markup() -> None:
