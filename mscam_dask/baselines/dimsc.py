@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from mscam_dask.baselines.base import Baseline, View, require_count, require_number
 from mscam_dask.baselines.cuts import neighbor_affinity, spectral_labels
@@ -88,8 +88,8 @@ class DiMSC(Baseline):
     Notes
     -----
     XᵀX Z + Z B = XᵀX with B = λ_S L + λ_V Σ_w H Z_wᵀZ_w H. In the singular directions q_i of X this
-    falls apart into (s_i² I + B) c_i = s_i² q_i, solved for all i by one eigendecomposition of B:
-    O(n³) a view and round. 2V + 5 dense (n, n) arrays. The factor (n−1)⁻² of the HSIC is within
+    falls apart into (s_i² I + B) c_i = s_i² q_i, solved for all i after one reduction of B to a
+    tridiagonal matrix: 4/3 n³ flops a view and round. 2V + 5 dense (n, n) arrays. The factor (n−1)⁻² of the HSIC is within
     λ_V, as in the paper.
 
     References
@@ -218,8 +218,23 @@ def solve_view(basis: Basis, coupling: NDArray[np.float64]) -> NDArray[np.float6
     (r, n)
         C, rows c_i = s_i² (s_i² I + B)⁻¹ q_i.
     """
-    values, vectors = scipy.linalg.eigh(coupling, driver="evd")
-    s2 = basis.singular_values_squared[:, None]
-    rotated = basis.vectors.T @ vectors
-    rotated *= s2 / (s2 + np.maximum(values, 0.0))
-    return np.asarray(rotated @ vectors.T, dtype=np.float64)
+    # B = P T Pᵀ with T tridiagonal; P leaves the first coordinate alone
+    workspace = int(lapack.dsytrd_lwork(len(coupling), lower=1)[0])
+    reduced, diagonal, beside, tau, _ = lapack.dsytrd(coupling, lower=1, lwork=workspace)
+    reflectors = np.asfortranarray(reduced[1:, :-1])
+    solved = _rotated(reflectors, tau, "T", basis.vectors)
+    for column, s2 in enumerate(basis.singular_values_squared):
+        right = s2 * solved[:, column]
+        solved[:, column] = lapack.dgtsv(beside, diagonal + s2, beside, right)[3]
+    return np.ascontiguousarray(_rotated(reflectors, tau, "N", solved).T)
+
+
+def _rotated(
+    reflectors: NDArray[np.float64], tau: NDArray[np.float64], side: str, block: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Pᵀ times a block (n, r) with "T", P times it with "N"."""
+    rotated = np.asfortranarray(block).copy(order="F")
+    inner = np.asfortranarray(rotated[1:])
+    workspace = int(lapack.dormqr("L", side, reflectors, tau, inner, -1)[1][0])
+    rotated[1:] = lapack.dormqr("L", side, reflectors, tau, inner, workspace)[0]
+    return rotated

@@ -15,7 +15,6 @@ solved for all directions at once by preconditioned conjugate gradients.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,12 @@ from mscam_dask.kernels.ridge import Basis
 
 __all__ = ["SmoothedView", "smooth_self_representation"]
 
-_TOLERANCE = 1e-6
+_TOLERANCE = 1e-5
 _MAX_ITERATIONS = 500
+
+# Five blocks of vectors of one group of directions are worked on at a time.
+_GROUP_BYTES = 512 * 2**10
+_FEWEST_COLUMNS = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,61 +94,87 @@ def smooth_self_representation(
     diagonal = graph_weight * laplacian.diagonal()[:, None] + shift
     solution = graph_vectors @ coefficients + rest / diagonal
 
-    def apply(block: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float64]:
-        image = np.asarray(laplacian @ block, dtype=np.float64)
-        image *= graph_weight
-        image += block * shift
-        return image
-
-    solution, residual, iterations = _conjugate_gradients(apply, rhs, solution, diagonal, shift)
+    residual, iterations = 0.0, 0
+    for columns in _groups(shift, len(rhs)):
+        solution[:, columns], worst, steps = _conjugate_gradients(
+            laplacian * graph_weight,
+            shift[columns],
+            rhs[:, columns],
+            start=solution[:, columns],
+            diagonal=diagonal[:, columns],
+        )
+        residual, iterations = max(residual, worst), max(iterations, steps)
     # At exact solutions ‖X−XZ‖² + α‖Z‖² + λ tr(ZLZᵀ) = Σ s_i² − Σ s_i² q_iᵀ c_i.
     value = float(np.sum(s2) - np.sum(rhs * solution))
     return SmoothedView(solution, residual, iterations, residual <= _TOLERANCE, value)
 
 
+def _groups(shift: NDArray[np.float64], n: int) -> list[NDArray[np.int64]]:
+    """Directions of about the same shift, few enough for their vectors to stay in the cache."""
+    order = np.argsort(-shift, kind="stable")
+    size = max(_FEWEST_COLUMNS, _GROUP_BYTES // (8 * n))
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
 def _conjugate_gradients(
-    apply: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]],
+    weighted: csr_array[np.float64],
+    shift: NDArray[np.float64],
     rhs: NDArray[np.float64],
+    *,
     start: NDArray[np.float64],
     diagonal: NDArray[np.float64],
-    shift: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], float, int]:
     """Jacobi-preconditioned CG on every column; (solution, largest relative residual, steps).
 
     A column that has converged is left alone: those of large shift need a few steps, those of
     small shift hundreds.
     """
-    size = np.linalg.norm(rhs, axis=0)
+
+    def apply(block: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float64]:
+        image = np.asarray(weighted @ block, dtype=np.float64)
+        image += block * shift
+        return image
+
+    size = _norms(rhs)
     size = np.where(size > 0, size, 1.0)
-    residual = rhs - apply(start, shift)
-    relative = np.linalg.norm(residual, axis=0) / size
     solution = start.copy()
+    residual = rhs - apply(start, shift)
+    relative = _norms(residual) / size
     left = np.flatnonzero(relative > _TOLERANCE)
-    x, residual, diagonal = start[:, left], residual[:, left], diagonal[:, left]
-    scaled = residual / diagonal
+    x, residual, inverse = start[:, left], residual[:, left], 1.0 / diagonal[:, left]
+    scaled = residual * inverse
     direction = scaled.copy()
-    energy = np.sum(residual * scaled, axis=0)
+    energy = _dots(residual, scaled)
     iterations = 0
     while left.size and iterations < _MAX_ITERATIONS:
         image = apply(direction, shift[left])
-        curvature = np.sum(direction * image, axis=0)
+        curvature = _dots(direction, image)
         length = np.divide(energy, curvature, out=np.zeros_like(energy), where=curvature > 0)
         x += length * direction
         image *= length
         residual -= image
-        np.divide(residual, diagonal, out=scaled)
-        new_energy = np.sum(residual * scaled, axis=0)
+        np.multiply(residual, inverse, out=scaled)
+        new_energy = _dots(residual, scaled)
         direction *= np.divide(new_energy, energy, out=np.zeros_like(energy), where=energy > 0)
         direction += scaled
         energy = new_energy
         iterations += 1
-        relative[left] = np.linalg.norm(residual, axis=0) / size[left]
+        relative[left] = _norms(residual) / size[left]
         going_on = relative[left] > _TOLERANCE
         if not going_on.all():
             solution[:, left] = x
             left, energy = left[going_on], energy[going_on]
-            x, residual, diagonal, scaled, direction = (
-                part[:, going_on] for part in (x, residual, diagonal, scaled, direction)
+            x, residual, inverse, scaled, direction = (
+                part[:, going_on] for part in (x, residual, inverse, scaled, direction)
             )
     solution[:, left] = x
     return solution, float(np.max(relative)), iterations
+
+
+def _dots(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Inner products of columns."""
+    return np.asarray(np.einsum("ij,ij->j", first, second))
+
+
+def _norms(block: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.sqrt(_dots(block, block))
