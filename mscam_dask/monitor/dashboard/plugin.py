@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import SchedulerPlugin
 
+from mscam_dask.monitor.dashboard.spans import forget_spans
 from mscam_dask.monitor.runs import Run, Runs, ViewTask
 
 if TYPE_CHECKING:
@@ -66,9 +67,14 @@ class MonitorPlugin(SchedulerPlugin):
         self._unregister = self._register_metrics()
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Take in what a driver sent."""
-        if topic == TOPIC:
-            self.runs.message(msg, now=time.time())
+        """Take in what a driver sent; forget the spans of runs that are not kept any more."""
+        if topic != TOPIC:
+            return
+        known = list(self.runs.by_id)
+        self.runs.message(msg, now=time.time())
+        for run_id in known:
+            if run_id not in self.runs.by_id:
+                forget_spans(self._scheduler, run_id)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """Do not wait for the runs of a driver that is gone."""
