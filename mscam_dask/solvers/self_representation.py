@@ -94,19 +94,20 @@ def smooth_self_representation(
     diagonal = graph_weight * laplacian.diagonal()[:, None] + shift
     solution = graph_vectors @ coefficients + rest / diagonal
 
-    residual, iterations = 0.0, 0
+    weighted = laplacian * graph_weight
+    value, relative, iterations = float(np.sum(s2)), 0.0, 0
     for columns in _groups(shift, len(rhs)):
-        solution[:, columns], worst, steps = _conjugate_gradients(
-            laplacian * graph_weight,
-            shift[columns],
-            rhs[:, columns],
-            start=solution[:, columns],
-            diagonal=diagonal[:, columns],
+        b, sigma = rhs[:, columns], shift[columns]
+        found, steps = _conjugate_gradients(
+            weighted, sigma, b, start=solution[:, columns], diagonal=diagonal[:, columns]
         )
-        residual, iterations = max(residual, worst), max(iterations, steps)
-    # At exact solutions ‖X−XZ‖² + α‖Z‖² + λ tr(ZLZᵀ) = Σ s_i² − Σ s_i² q_iᵀ c_i.
-    value = float(np.sum(s2) - np.sum(rhs * solution))
-    return SmoothedView(solution, residual, iterations, residual <= _TOLERANCE, value)
+        solution[:, columns] = found
+        residual = b - _applied(weighted, sigma, found)
+        relative = max(relative, float(np.max(_norms(residual) / _positive(_norms(b)))))
+        iterations = max(iterations, steps)
+        # ‖X−XZ‖² + α‖Z‖² + λ tr(ZLZᵀ) = Σ s_i² + c_iᵀ A_i c_i − 2 b_iᵀ c_i
+        value -= float(np.sum((b + residual) * found))
+    return SmoothedView(solution, relative, iterations, relative <= 2 * _TOLERANCE, value)
 
 
 def _groups(shift: NDArray[np.float64], n: int) -> list[NDArray[np.int64]]:
@@ -123,22 +124,15 @@ def _conjugate_gradients(
     *,
     start: NDArray[np.float64],
     diagonal: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], float, int]:
-    """Jacobi-preconditioned CG on every column; (solution, largest relative residual, steps).
+) -> tuple[NDArray[np.float64], int]:
+    """Jacobi-preconditioned CG on every column; the solution and the most steps.
 
     A column that has converged is left alone: those of large shift need a few steps, those of
     small shift hundreds.
     """
-
-    def apply(block: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float64]:
-        image = np.asarray(weighted @ block, dtype=np.float64)
-        image += block * shift
-        return image
-
-    size = _norms(rhs)
-    size = np.where(size > 0, size, 1.0)
+    size = _positive(_norms(rhs))
     solution = start.copy()
-    residual = rhs - apply(start, shift)
+    residual = rhs - _applied(weighted, shift, start)
     relative = _norms(residual) / size
     left = np.flatnonzero(relative > _TOLERANCE)
     x, residual, inverse = start[:, left], residual[:, left], 1.0 / diagonal[:, left]
@@ -147,7 +141,7 @@ def _conjugate_gradients(
     energy = _dots(residual, scaled)
     iterations = 0
     while left.size and iterations < _MAX_ITERATIONS:
-        image = apply(direction, shift[left])
+        image = _applied(weighted, shift[left], direction)
         curvature = _dots(direction, image)
         length = np.divide(energy, curvature, out=np.zeros_like(energy), where=curvature > 0)
         x += length * direction
@@ -168,7 +162,16 @@ def _conjugate_gradients(
                 part[:, going_on] for part in (x, residual, inverse, scaled, direction)
             )
     solution[:, left] = x
-    return solution, float(np.max(relative)), iterations
+    return solution, iterations
+
+
+def _applied(
+    weighted: csr_array[np.float64], shift: NDArray[np.float64], block: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(λ L + shift_i I) times column i."""
+    image = np.asarray(weighted @ block, dtype=np.float64)
+    image += block * shift
+    return image
 
 
 def _dots(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -178,3 +181,7 @@ def _dots(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np
 
 def _norms(block: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.sqrt(_dots(block, block))
+
+
+def _positive(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(sizes > 0, sizes, 1.0)

@@ -269,9 +269,11 @@ def step(problem: ReducedProblem, state: ReducedState, penalty_growth: float) ->
     left = state.p * inverse_diagonal[:, None]
     small = state.p.T @ left
     small.flat[:: c + 1] += 2.0 / mu
-    x = _solved(small, left.T)
-    remainder = np.eye(c) - x @ state.p
+    both = _solved(small, np.hstack((left.T, (2.0 / mu) * np.eye(c))))
+    # x = small⁻¹ leftᵀ; I − x p = (2/μ) small⁻¹, without the cancellation
+    x, remainder = both[:, :-c], both[:, -c:]
     right = b @ remainder.T - s2[:, None] * x.T
+    left, right = _balanced(left, right)
     # P-step: (Ĉ Ĉᵀ + (2τ/μ) I) p = Ĉ (w + y/μ).
     p = _solve_metric_factor(
         gains, left, right, target=state.w + state.y / mu, ridge=2.0 * problem.metric_ridge / mu
@@ -299,6 +301,17 @@ def step(problem: ReducedProblem, state: ReducedState, penalty_growth: float) ->
         primal_residual=_root_mean_square(gap),
         dual_residual=_root_mean_square(f - state.f),
     )
+
+
+def _balanced(
+    left: NDArray[np.float64], right: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same product of factors of the same size: with a small α one is a million times 1."""
+    sizes = np.linalg.norm(left), np.linalg.norm(right)
+    if not all(sizes):
+        return left, right
+    factor = float(np.sqrt(sizes[1] / sizes[0]))
+    return left * factor, right / factor
 
 
 def _root_mean_square(columns: NDArray[np.float64]) -> float:
