@@ -95,7 +95,7 @@ class Browser:
         from selenium.webdriver.common.actions.action_builder import ActionBuilder
 
         actions = ActionBuilder(self.driver)
-        actions.pointer_action.move_to_location(x, y)  # type: ignore[no-untyped-call]
+        actions.pointer_action.move_to_location(x, y)
         actions.perform()
 
     @property
@@ -124,7 +124,7 @@ class Browser:
 
     def _log(self, kind: str) -> list[dict[str, Any]]:
         """Entries since the last call."""
-        return list(self.driver.get_log(kind))  # type: ignore[no-untyped-call]
+        return list(self.driver.get_log(kind))
 
     def resize(self, width: int, height: int) -> None:
         """Give the page this many CSS pixels, however tall that is."""

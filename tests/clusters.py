@@ -25,7 +25,7 @@ _START_S = 60.0
 @functools.cache
 def _prepare_forks() -> None:
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        context = get_mp_context()  # type: ignore[no-untyped-call]
+        context = get_mp_context()
     context.set_forkserver_preload(["distributed", "mscam_dask.engine.tasks.views"])
 
 
@@ -47,7 +47,7 @@ def local_client(
                 "distributed.worker.multiprocessing-method": "forkserver",
             }
         ),
-        LocalCluster(  # type: ignore[no-untyped-call]
+        LocalCluster(
             n_workers=n_workers,
             threads_per_worker=threads_per_worker,
             processes=processes,
@@ -55,7 +55,7 @@ def local_client(
             **options,
         ) as cluster,
         # as the default client it would change how xarray and Dask behave in other tests
-        Client(cluster, set_as_default=False) as client,  # type: ignore[no-untyped-call]
+        Client(cluster, set_as_default=False) as client,
     ):
         yield client
 

@@ -168,7 +168,7 @@ class DaskExecutor:
         with _translated(self._client):
             self._wait(list(handles))
             try:
-                results: list[Any] = self._client.gather(list(handles))  # type: ignore[no-untyped-call]
+                results: list[Any] = self._client.gather(list(handles))
             except KilledWorker as error:
                 raise self._worker_lost(error) from error
         return results
@@ -178,7 +178,7 @@ class DaskExecutor:
         last_seen = time.monotonic()
         while handles:
             with contextlib.suppress(TimeoutError), self._client.as_current():
-                wait(handles, timeout=_POLL_S)  # type: ignore[no-untyped-call]
+                wait(handles, timeout=_POLL_S)
                 return
             if self.n_workers:
                 last_seen = time.monotonic()

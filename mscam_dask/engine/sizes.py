@@ -34,7 +34,7 @@ def make_measurable(value: Any) -> None:
     for one in value if isinstance(value, list | tuple) else (value,):
         kind = type(one)
         if dataclasses.is_dataclass(kind) and kind not in _known:
-            sizeof.register(kind, n_bytes)  # type: ignore[no-untyped-call]
+            sizeof.register(kind, n_bytes)
             _known.add(kind)
 
 

@@ -8,12 +8,12 @@ from numbers import Integral
 from typing import Any
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.model.parameters import Preparation
+from mscam_dask.model.parameters import Preparation, Scale
 
 __all__ = ["Choices", "Fixed", "most_clusters", "preparation_options", "settings_to_try"]
 
 # Among these each view's scaling and α are chosen: docs/decisions/0014.
-_SCALES = ("unit", "standard")
+_SCALES: tuple[Scale, ...] = ("unit", "standard")
 _ALPHAS = (10.0, 1.0, 0.1)
 
 # Numbers of clusters among which "auto" chooses, unless told otherwise.
@@ -109,7 +109,7 @@ def preparation_options(fixed: Fixed, *, any_features: bool) -> tuple[Preparatio
     if fixed.scale is not None:
         scales = (fixed.scale,)
     alphas = _ALPHAS if fixed.alpha is None else (fixed.alpha,)
-    options = tuple(Preparation(scale, alpha) for scale in scales for alpha in alphas)  # type: ignore[arg-type]
+    options = tuple(Preparation(scale, alpha) for scale in scales for alpha in alphas)
     return options if len(options) > 1 else ()
 
 

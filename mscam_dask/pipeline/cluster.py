@@ -124,7 +124,7 @@ def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
     with ExitStack() as stack:
         try:
             cluster = stack.enter_context(
-                LocalCluster(  # type: ignore[no-untyped-call]
+                LocalCluster(
                     n_workers=n_workers,
                     threads_per_worker=n_threads,
                     processes=True,
@@ -136,9 +136,7 @@ def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
                     preload="mscam_dask.pipeline.worker",
                 )
             )
-            client = stack.enter_context(
-                Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]
-            )
+            client = stack.enter_context(Client(cluster, set_as_default=False))
             client.wait_for_workers(n_workers, timeout=_WORKERS_TIMEOUT_S)
         except (OSError, RuntimeError, TimeoutError) as error:
             raise ClusterError(
@@ -181,7 +179,7 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
     check_handshake(execution)
     with ExitStack() as stack:
         try:
-            client = Client(  # type: ignore[no-untyped-call]
+            client = Client(
                 address,
                 security=_security(execution),
                 timeout=_CONNECT_TIMEOUT_S,
@@ -204,10 +202,10 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
 def _leave(client: Client) -> None:
     """Close a client, soon also when its scheduler is gone and it is looking for it."""
     if client.status == "running":
-        client.close()  # type: ignore[no-untyped-call]
+        client.close()
         return
     with suppress(TimeoutError, OSError):  # the error that is on its way says what happened
-        client.close(timeout=_LOST_TIMEOUT_S)  # type: ignore[no-untyped-call]
+        client.close(timeout=_LOST_TIMEOUT_S)
 
 
 def _security(execution: ExecutionTable) -> Security | None:
@@ -220,7 +218,7 @@ def _security(execution: ExecutionTable) -> Security | None:
         "tls_client_cert": execution.tls_cert,
         "tls_client_key": execution.tls_key,
     }
-    return Security(  # type: ignore[no-untyped-call]
+    return Security(
         require_encryption=True, **{key: value for key, value in given.items() if value}
     )
 

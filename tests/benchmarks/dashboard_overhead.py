@@ -199,7 +199,7 @@ def wait_until_forgotten(client: Client) -> None:
         return len(dask_scheduler.plugins[PLUGIN]._page.get_sessions("/mscam"))
 
     until = time.monotonic() + 120
-    while client.run_on_scheduler(n_sessions):  # type: ignore[no-untyped-call]
+    while client.run_on_scheduler(n_sessions):
         if time.monotonic() > until:
             raise RuntimeError("sessions of closed windows stay")
         time.sleep(1.0)

@@ -57,13 +57,13 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
         write(f"{time.perf_counter() - started:8.1f} s  {type(event).__name__}\n")
         sys.stdout.flush()
 
-    cluster = LocalCluster(  # type: ignore[no-untyped-call]
+    cluster = LocalCluster(
         n_workers=n_workers,
         threads_per_worker=1,
         memory_limit=memory,
         dashboard_address="127.0.0.1:0",
     )
-    with cluster, Client(cluster) as client:  # type: ignore[no-untyped-call]
+    with cluster, Client(cluster) as client:
         before = peak_bytes()
         started = time.perf_counter()
         model = MSCAM(10, client=client, callbacks=[tell]).fit(str(store))

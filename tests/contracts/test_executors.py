@@ -140,13 +140,13 @@ class TestDaskProcesses(ExecutorContract):
             handle = executor.submit(value, 1.0, key="leaves/0")
             executor.gather([handle])
             key = handle.key
-            assert key in process_client.who_has()  # type: ignore[no-untyped-call]
+            assert key in process_client.who_has()
             executor.release([handle])
             for _ in range(100):
-                if key not in process_client.who_has():  # type: ignore[no-untyped-call]
+                if key not in process_client.who_has():
                     break
                 late(0.0, 0.02)
-            assert key not in process_client.who_has()  # type: ignore[no-untyped-call]
+            assert key not in process_client.who_has()
 
     def test_leaves_the_client_open(self, process_client: Client) -> None:
         with DaskExecutor(process_client):

@@ -92,7 +92,7 @@ def keys(client: Any) -> list[str]:
 
 def dask_array(values: NDArray[Any], chunks: Any) -> Any:
     """Return `dask.array.from_array`, which has no types."""
-    return da.from_array(values, chunks=chunks)  # type: ignore[no-untyped-call]
+    return da.from_array(values, chunks=chunks)
 
 
 def real_dtypes() -> st.SearchStrategy[np.dtype[Any]]:

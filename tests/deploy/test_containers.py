@@ -151,7 +151,7 @@ def test_every_metric_of_an_alert_is_one_that_dask_exports() -> None:
     pytest.importorskip("prometheus_client")
     from distributed import LocalCluster
 
-    with LocalCluster(  # type: ignore[no-untyped-call]
+    with LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
         (worker,) = cluster.workers.values()

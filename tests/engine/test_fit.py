@@ -129,10 +129,10 @@ def test_worker_processes_give_the_same_bits(
     with local_client(n_workers) as client:
         assert_same_as_serial(DaskExecutor(client), references, models)
         for _ in range(200):  # and nothing stays behind
-            if not client.who_has():  # type: ignore[no-untyped-call]
+            if not client.who_has():
                 break
             time.sleep(0.05)
-        assert not client.who_has()  # type: ignore[no-untyped-call]
+        assert not client.who_has()
 
 
 def test_above_800_samples_threads_give_the_same_bits() -> None:

@@ -90,7 +90,7 @@ def test_threads_and_workers_give_the_same_bits() -> None:
 def test_arrays_dask_collections_and_stores_give_the_same_bits(tmp_path: Path) -> None:
     views, _ = data(1.5)
     expected = bits(fit(views, max_outer_iter=1))
-    chunked = [da.from_array(view, chunks=(137, -1)) for view in views]  # type: ignore[no-untyped-call]
+    chunked = [da.from_array(view, chunks=(137, -1)) for view in views]
     assert bits(fit(chunked, max_outer_iter=1)) == expected
     store = tmp_path / "data.zarr"
     write_store(as_multi_view(views), store)

@@ -105,12 +105,12 @@ def test_nothing_stays_on_the_workers_while_an_error_is_kept() -> None:
             with pytest.raises(DataError) as kept:
                 executor.gather([fails])
         for _ in range(200):
-            if not client.who_has():  # type: ignore[no-untyped-call]
+            if not client.who_has():
                 break
             time.sleep(0.05)
         assert kept.value is not None
         assert held.key is not None  # still referred to here
-        assert not client.who_has()  # type: ignore[no-untyped-call]
+        assert not client.who_has()
 
 
 def test_an_exception_is_tried_again(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def same_in_another_form(
         "table, sparse": (scipy.sparse.csr_array(table), sizes),
         "table, sparse matrix by columns": (scipy.sparse.csc_matrix(table), sizes),
         "table, dictionary of keys": (scipy.sparse.dok_array(table), sizes),
-        "table, dask": (da.from_array(table, chunks=(20, 3)), sizes),  # type: ignore[no-untyped-call]
+        "table, dask": (da.from_array(table, chunks=(20, 3)), sizes),
         "table, strided": (strided[::2, ::2], sizes),
         "table, pandas": (pd.DataFrame(table, columns=[f"c{i}" for i in range(11)]), sizes),
         "fortran": ([np.asfortranarray(view) for view in views], {}),
@@ -60,7 +60,7 @@ def same_in_another_form(
         "sparse rows": ([scipy.sparse.csr_array(view) for view in views], {}),
         "sparse columns": ([scipy.sparse.csc_array(view) for view in views], {}),
         "sparse and dense": ([scipy.sparse.coo_array(views[0]), views[1]], {}),
-        "dask": ([da.from_array(view, chunks=(10, 2)) for view in views], {}),  # type: ignore[no-untyped-call]
+        "dask": ([da.from_array(view, chunks=(10, 2)) for view in views], {}),
         "pandas": ([pd.DataFrame(view, index=index) for view in views], {}),
         "xarray": ([xr.DataArray(view, dims=("sample", "f")) for view in views], {}),
         "dataset": (dataset, {}),

@@ -224,7 +224,7 @@ CLOTHES: dict[str, Callable[[Array], Any]] = {
     "csr": sparse.csr_array,
     "csc": sparse.csc_matrix,
     "coo": sparse.coo_array,
-    "dask": lambda x: da.from_array(x, chunks=(7, 2)),  # type: ignore[no-untyped-call]
+    "dask": lambda x: da.from_array(x, chunks=(7, 2)),
     "xarray": lambda x: xr.DataArray(x, dims=("sample", "feature")),
     "masked, nothing masked": np.ma.masked_array,
 }
@@ -278,7 +278,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "minus infinite": ([hole(-np.inf), GOOD], r"'view_0' has 0 NaN and 1 infinite"),
     "NaN in sparse": ([GOOD, sparse.csr_array(hole(np.nan))], "'view_1' has 1 NaN"),
     "NaN in Dask": (
-        [GOOD, da.from_array(hole(np.nan), chunks=2)],  # type: ignore[no-untyped-call]
+        [GOOD, da.from_array(hole(np.nan), chunks=2)],
         "'view_1' has 1 NaN",
     ),
     "sample counts": ([GOOD, GOOD[:5]], r"6.*5|5.*6"),

@@ -76,7 +76,7 @@ def figure(text: str) -> None:
 
 
 def tasks_of(client: Client) -> int:
-    count: int = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))  # type: ignore[no-untyped-call]
+    count: int = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
     return count
 
 

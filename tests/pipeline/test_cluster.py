@@ -20,7 +20,7 @@ def start(**options: Any) -> LocalCluster:
     """A cluster whose workers are threads of this process."""
     addresses = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     options = {"n_workers": 1} | addresses | options
-    return LocalCluster(processes=False, threads_per_worker=1, **options)  # type: ignore[no-untyped-call]
+    return LocalCluster(processes=False, threads_per_worker=1, **options)
 
 
 @pytest.fixture

@@ -181,5 +181,5 @@ def _hdf5_value(node: Any) -> Any:
         return _NoMatrix(matlab_class or "not numeric")
     n_columns, n_rows = node.shape
     rows = max(1, min(n_rows, BLOCK_BYTES // max(1, node.dtype.itemsize * n_columns)))
-    matrix = da.from_array(node, chunks=(n_columns, rows), name=False)  # type: ignore[no-untyped-call]
+    matrix = da.from_array(node, chunks=(n_columns, rows), name=False)
     return matrix.T

@@ -62,7 +62,7 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
     with unreadable(source, "a Zarr store", *_ERRORS):
         node = zarr.open(source.file, mode="r")
         if isinstance(node, zarr.Array):
-            values = da.from_zarr(node)  # type: ignore[no-untyped-call]
+            values = da.from_zarr(node)
             return Loaded(
                 where=str(source.path),
                 views=(rows_of(oriented(values, source), name=source.view_name),),

@@ -55,7 +55,7 @@ def ensure_page(client: Client, *, log: bool = True) -> str | None:
         return _asked[client]
     problem: str | None
     try:
-        problem = client.run_on_scheduler(install)  # type: ignore[no-untyped-call]
+        problem = client.run_on_scheduler(install)
     except ImportError as error:
         problem = f"mscam_dask is not installed where the scheduler runs ({error})"
     except Exception as error:  # noqa: BLE001 - of any kind, from another machine

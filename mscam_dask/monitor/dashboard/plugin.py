@@ -156,7 +156,7 @@ class MonitorPlugin(SchedulerPlugin):
         def document(_: Scheduler, extra: dict[str, Any], doc: Document) -> None:
             serve(self.runs, extra, doc)
 
-        self._page = BokehApplication(  # type: ignore[no-untyped-call]
+        self._page = BokehApplication(
             {_PATH: document}, self._scheduler, prefix=prefixes[0], template_variables=variables
         )
         self._scheduler.http_application.add_application(self._page)

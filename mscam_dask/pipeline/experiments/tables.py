@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from mscam_dask.pipeline.experiments.results import (
     PROTOCOLS,
@@ -195,13 +196,13 @@ def csv_text(record: ExperimentRecord) -> str:
     return stream.getvalue()
 
 
-def _write_heat_maps(writer: object, record: ExperimentRecord) -> None:
+def _write_heat_maps(writer: Any, record: ExperimentRecord) -> None:
     first = record.heat_maps[0]
     names = [*first.label_free, *first.with_labels]
-    writer.writerow(["dataset", "method", "alpha", "graph_weight", *names])  # type: ignore[attr-defined]
+    writer.writerow(["dataset", "method", "alpha", "graph_weight", *names])
     for heat_map in record.heat_maps:
         maps = {**heat_map.label_free, **heat_map.with_labels}
         for row, alpha in enumerate(heat_map.alpha):
             for column, weight in enumerate(heat_map.graph_weight):
                 values = [maps[name][row][column] if name in maps else None for name in names]
-                writer.writerow([heat_map.dataset, heat_map.method, alpha, weight, *values])  # type: ignore[attr-defined]
+                writer.writerow([heat_map.dataset, heat_map.method, alpha, weight, *values])

@@ -173,7 +173,7 @@ def test_a_cluster_without_a_dashboard_is_no_reason_to_warn(
 
 def test_a_driver_that_dies_leaves_a_lost_run() -> None:
     with local_client(1, processes=False) as client:
-        with Client(client.scheduler.address, set_as_default=False) as driver:  # type: ignore[no-untyped-call, union-attr]
+        with Client(client.scheduler.address, set_as_default=False) as driver:  # type: ignore[union-attr]
             ClusterEvents(driver).new_run(views=VIEWS, n_samples=10, n_clusters=2)
         until = time.monotonic() + 20
         while states(client) != ["lost"] and time.monotonic() < until:
@@ -201,7 +201,7 @@ def test_the_preload_of_a_scheduler_serves_page_and_metrics(tmp_path: Path) -> N
             until = time.monotonic() + 60
             while not file.exists() and time.monotonic() < until:
                 time.sleep(0.1)
-            with Client(scheduler_file=str(file), set_as_default=False) as client:  # type: ignore[no-untyped-call]
+            with Client(scheduler_file=str(file), set_as_default=False) as client:
                 port = client.scheduler_info(n_workers=0)["services"]["dashboard"]
             root = f"http://127.0.0.1:{port}"
             pages = {

@@ -85,7 +85,7 @@ def test_a_run_whose_tasks_are_still_known_keeps_its_spans(client: Client, sched
         future = client.submit(sum, [1, 2], key=("factor-0abc", "view"), pure=False)
         future.result()
     assert forget_spans(scheduler, "0abc") == 0
-    future.release()  # type: ignore[no-untyped-call]
+    future.release()
     while "factor-0abc" in scheduler.task_groups:
         time.sleep(0.01)
     assert forget_spans(scheduler, "0abc") == 3
