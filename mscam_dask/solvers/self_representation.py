@@ -9,7 +9,7 @@ the view it falls apart into one sparse symmetric positive definite system per d
 
     (λ L + (s_i² + α) I) c_i = s_i² q_i,        Z = Q Cᵀ,   ‖z_i − z_j‖ = ‖C_i − C_j‖,
 
-solved for all directions at once by preconditioned conjugate gradients.
+solved by preconditioned conjugate gradients, for directions of about the same shift at once.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def smooth_self_representation(
 
     Notes
     -----
-    O((nnz(L) + n) r) flops per iteration, 5 n r floats.
+    O((nnz(L) + n) r) flops per iteration; 4 n r floats and half a megabyte for each of five blocks.
     """
     s2 = basis.singular_values_squared
     shift = s2 + alpha
@@ -107,6 +107,7 @@ def smooth_self_representation(
         iterations = max(iterations, steps)
         # ‖X−XZ‖² + α‖Z‖² + λ tr(ZLZᵀ) = Σ s_i² + c_iᵀ A_i c_i − 2 b_iᵀ c_i
         value -= float(np.sum((b + residual) * found))
+    # the residual as the iteration updates it drifts from the true one by rounding
     return SmoothedView(solution, relative, iterations, relative <= 2 * _TOLERANCE, value)
 
 

@@ -15,7 +15,8 @@ until it is gone. The viewers are a process of their own.
 Wall times of fits scatter by a tenth on a shared machine, more than the 2 % that watching may take
 at most. So the seconds spent in the code that watches are counted as well: how long the driver
 waits when it reports, and the event loop's processor time for taking in tasks and events, for
-drawing and sending to windows, and for our part of the scrapes. Their share of wall time is the last column.
+drawing and sending to windows, and for our part of the scrapes. Their share of wall time is the
+last column.
 """
 
 from __future__ import annotations

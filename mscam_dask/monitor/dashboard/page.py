@@ -177,7 +177,9 @@ class Page:
         if self._drawn_events != events:
             self._drawn_events = events
             self._shown = [plot.figure for plot, lines in self._plots if plot.draw(lines(run))]
-        shown = {*self._shown, *([self._work.figure] if self._draw_work(run) else [])}
+        shown = set(self._shown)
+        if self._draw_work(run):
+            shown.add(self._work.figure)
         for drawn, box in self._boxes.items():
             box.visible = drawn in shown  # axes without a point on them say nothing
         if not shown <= self._sent:  # to send a plot costs a hundred times as much as its points

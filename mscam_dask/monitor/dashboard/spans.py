@@ -34,11 +34,11 @@ def forget_spans(scheduler: Scheduler, run_id: str) -> int:
     extension: Any = scheduler.extensions.get("spans")
     if extension is None:
         return 0
-    tag = f"run {run_id}"
+    tag = f"run {run_id}"  # as mscam_dask.engine.dask names it, below one "mscam" for each run
     runs = [span for span in extension.spans_search_by_tag.get(tag, ()) if span.name[-1] == tag]
     n_forgotten = 0
     for run in runs:
-        top = run.parent or run  # "mscam", one for each run
+        top = run.parent or run
         spans = list(top.traverse_spans())
         if any(group.name in scheduler.task_groups for span in spans for group in span.groups):
             continue
