@@ -6,6 +6,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.cluster import KMeans
 
 from mscam_dask.errors import DataError
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 AFFINITIES = ("gaussian", "neighbors")
+
+_LANCZOS_FROM = 500
+"""Samples from which Lanczos' method is the faster one."""
 
 
 def gaussian_affinity(
@@ -101,8 +105,21 @@ def leading_eigenvectors(matrix: NDArray[np.float64], count: int) -> NDArray[np.
     -------
     (n, count)
         By descending eigenvalue, the entry of largest magnitude positive.
+
+    Notes
+    -----
+    A large matrix without a zero is left to Lanczos' method, to rounding, in a tenth of the time.
+    One with zeros may be of several components and its eigenvalue 1 multiple, which one starting
+    vector does not see safely: that is factored densely.
     """
     n = len(matrix)
+    if n >= _LANCZOS_FROM and 3 * count < n and np.all(matrix):
+        start = np.random.default_rng(0).standard_normal(n)  # the same at every call
+        try:
+            _, vectors = eigsh(matrix, count, which="LA", v0=start)
+            return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
+        except ArpackNoConvergence:
+            pass  # eigenvalues that are equal but for rounding
     _, vectors = scipy.linalg.eigh(matrix, subset_by_index=[n - count, n - 1])
     return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
 

@@ -24,6 +24,9 @@ from mscam_dask.model.parameters import Scale
 
 __all__ = ["SSC"]
 
+_SINGLE_PRECISION_TOL = 1e-5
+"""Entries of C are below 1 or little above it, so float32 has two digits to spare at this."""
+
 
 class SSC(Baseline):
     """Sparse subspace clustering of one view (SSC-BSV) or of the views side by side (SSC-Concat).
@@ -41,7 +44,8 @@ class SSC(Baseline):
         As for `mscam_dask.MSCAM`.
     max_iter : int, default=1000
     tol : float, default=2e-4
-        Stop when no entry of the two copies of C differs by more.
+        Stop when no entry of the two copies of C differs by more. From 1e-5 on the iteration runs
+        in single precision.
     n_init : int, default=20
         Starts of k-means.
     random_state : int, RandomState or None, default=None
@@ -136,29 +140,35 @@ class SSC(Baseline):
         Q, s2 = basis.vectors, basis.singular_values_squared
         # (λ_z XXᵀ + ρI)⁻¹ (λ_z XXᵀ + ρT) = T + Q diag(gains) Qᵀ (I − T)
         gains = fidelity * s2 / (fidelity * s2 + self.alpha)
-        loadings = Q * gains
-        C, dual = np.zeros((n, n)), np.zeros((n, n))  # dual is scaled by 1/ρ
-        diagonal = np.diag_indices(n)
-        threshold = 1.0 / self.alpha
+        precision: type[np.float32 | np.float64] = np.float64
+        if self.tol >= _SINGLE_PRECISION_TOL:
+            precision = np.float32
+        loadings = np.asarray(Q * gains, dtype=precision)
+        directions: NDArray[Any] = np.asarray(Q.T, dtype=precision, order="C")
+        C: NDArray[Any] = np.zeros((n, n), dtype=precision)
+        dual, Z, update = np.zeros_like(C), np.zeros_like(C), np.zeros_like(C)
+        threshold = precision(1.0 / self.alpha)
         for iteration in range(1, self.max_iter + 1):
-            Z = C - dual
-            Z += loadings @ (Q.T - Q.T @ Z)
-            dual += Z
-            C = np.sign(dual) * np.maximum(np.abs(dual) - threshold, 0.0)
-            C[diagonal] = 0.0
-            dual -= C
+            np.subtract(C, dual, out=Z)
+            Z += np.matmul(loadings, directions - directions @ Z, out=update)
+            dual += Z  # scaled by 1/ρ
+            np.clip(dual, -threshold, threshold, out=update)
+            np.subtract(dual, update, out=C)  # what is above the threshold
+            np.fill_diagonal(update, dual.diagonal())
+            np.fill_diagonal(C, 0.0)
+            dual, update = update, dual
             Z -= C
-            self.residual_ = float(np.abs(Z, out=Z).max())
+            self.residual_ = float(max(Z.max(), -Z.min()))
             self.n_iter_ = iteration
             if self.residual_ <= self.tol:
-                return C
+                return np.asarray(C, dtype=np.float64)
         warnings.warn(
             f"SSC stopped after max_iter={self.max_iter} iterations with the copies of C still "
             f"{self.residual_:.1e} apart (tol={self.tol}). Raise max_iter or tol.",
             ConvergenceWarning,
             stacklevel=4,
         )
-        return C
+        return np.asarray(C, dtype=np.float64)
 
 
 def _smallest_reach(rows: View) -> float:
