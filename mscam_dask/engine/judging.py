@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -16,6 +17,9 @@ __all__ = ["Best", "judge", "mean_score", "n_cut", "spectrum_of"]
 
 # Enough rows of an embedding with c columns to place c centres.
 _CUT_SAMPLES = 20_000
+
+# Hundreds of views are judged several by a task.
+_MOST_SCORE_TASKS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,17 +47,18 @@ def judge(
     prepared: Prepared, partitions: Handle, executor: Executor, *, key: str
 ) -> list[tuple[float, ...]]:
     """Scores of each partition of a list, one per view, computed where the graphs are."""
+    together = -(-len(prepared.neutral) // _MOST_SCORE_TASKS)
     handles = [
         executor.submit(
             judge_tasks.score_partitions,
-            neutral,
+            list(prepared.neutral[first : first + together]),
             partitions,
             prepared.n_judged,
-            key=f"score/{key}/{name}",
+            key=f"score/{key}/{prepared.names[first]}",
         )
-        for neutral, name in zip(prepared.neutral, prepared.names, strict=True)
+        for first in range(0, len(prepared.neutral), together)
     ]
-    by_view = executor.gather(handles)
+    by_view = itertools.chain.from_iterable(executor.gather(handles))
     executor.release(handles)
     return list(zip(*by_view, strict=True))
 

@@ -7,6 +7,7 @@ its spectrum, the rank control and the best partition so far. Views carry nothin
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 
 from mscam_dask.engine.executor import Executor, Handle
@@ -26,6 +27,10 @@ from mscam_dask.solvers.graph import projected_weight
 from mscam_dask.solvers.rank_control import Decision, RankControl
 
 __all__ = ["Course", "PathState", "embed_views", "outer_iteration"]
+
+# Views that one task of the reduction takes together: a power of two, so that the sums are those
+# of a binary tree. Hundreds of views would otherwise mean thousands of small tasks an iteration.
+_FAN_IN = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,8 +156,12 @@ def outer_iteration(
         attempt += 1
 
     records = [
-        executor.submit(view_tasks.view_record, result, key=f"view_record/{key}/{name}")
-        for result, name in zip(results, prepared.names, strict=True)
+        executor.submit(
+            view_tasks.view_records,
+            results[first : first + _FAN_IN],
+            key=f"view_records/{key}/{first}",
+        )
+        for first in range(0, len(results), _FAN_IN)
     ]
     facts = executor.submit(
         graph_tasks.spectrum_facts, spectrum, parameters.n_clusters, key=f"spectrum_facts/{key}"
@@ -166,7 +175,7 @@ def outer_iteration(
         n_clusters=parameters.n_clusters,
         score=mean_score(view_scores),
         eigengap=eigengap,
-        views=tuple(view_records),
+        views=tuple(itertools.chain.from_iterable(view_records)),
         view_scores=view_scores,
         seconds=time.perf_counter() - started,
         spectrum_converged=bool(spectrum_converged),
@@ -213,25 +222,23 @@ def _reduced(
         level = [
             executor.submit(
                 view_tasks.projected,
-                result,
+                results[first : first + _FAN_IN],
                 block,
                 parameters.model,
-                key=f"projected_distances/{key}/{index}/{view}",
+                key=f"projected_distances/{key}/{index}/{first}",
             )
-            for view, result in enumerate(results)
+            for first in range(0, len(results), _FAN_IN)
         ]
         depth = 0
         while len(level) > 1:
-            pairs = [
+            level = [
                 executor.submit(
-                    graph_tasks.add,
-                    level[i],
-                    level[i + 1],
-                    key=f"sum_distances/{key}/{index}/{depth}/{i}",
+                    graph_tasks.added,
+                    level[first : first + _FAN_IN],
+                    key=f"sum_distances/{key}/{index}/{depth}/{first}",
                 )
-                for i in range(0, len(level) - 1, 2)
+                for first in range(0, len(level), _FAN_IN)
             ]
-            level = pairs + level[len(level) - len(level) % 2 :]
             depth += 1
         summed.append(level[0])
     return summed

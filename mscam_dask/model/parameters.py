@@ -180,7 +180,7 @@ class Parameters:
     patience: int = 6
     smallest_gain: float = 0.1
     n_candidates: int | None = None
-    exact_samples: int = 20_000
+    exact_samples: int = 12_000
     admm: AdmmSettings = AdmmSettings()
     seed: int = 0
 

@@ -141,7 +141,7 @@ def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
         except (OSError, RuntimeError, TimeoutError) as error:
             raise ClusterError(
                 f"a cluster of {n_workers} worker processes could not be started on this computer: "
-                f"{error}. Try --workers 1, or --in-process for none; mscam-dask doctor says what "
+                f"{str(error).rstrip('.')}. Try --workers 1, or --in-process for none; mscam-dask doctor says what "
                 "is wrong."
             ) from error
         plural = "" if n_workers == 1 else "es"

@@ -1,7 +1,8 @@
 """A store larger than a worker, on worker processes: ``python -m tests.benchmarks.from_store``.
 
-Writes n samples of three views to a Zarr store, clusters it on a local cluster and prints seconds,
-components, accuracy and the peak resident set of the driver and of each worker.
+Writes n samples of some views to a Zarr store, clusters it on a local cluster and prints seconds,
+components, accuracy, the peak resident set of the driver and of each worker, and what the memory
+plan said before. ``--in-memory`` clusters the same arrays in this process too and compares labels.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from mscam_dask import MSCAM
+from mscam_dask.data.store import open_store
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import as_multi_view
+from mscam_dask.engine.plan import plan_memory
 from mscam_dask.metrics import score_partition
 from tests.benchmarks.growth import DIMS
 from tests.benchmarks.measured import subspace_views
@@ -37,17 +40,33 @@ def main(arguments: Sequence[str] | None = None) -> MSCAM:
     parser.add_argument("--samples", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="8GiB", help="limit of a worker")
+    parser.add_argument("--dims", type=int, nargs="+", default=list(DIMS), help="of the views")
+    parser.add_argument("--in-memory", action="store_true", help="fit the arrays as well")
     parser.add_argument("--store", type=Path, help="kept; made when missing, with its labels")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         store = options.store or Path(scratch) / "data.zarr"
         truth = store.with_suffix(".labels.npy")
         if not store.exists():
-            views, labels = subspace_views(options.samples, DIMS)
+            views, labels = subspace_views(options.samples, options.dims)
             write_store(as_multi_view(views), store)
             np.save(truth, labels)
             del views
-        return _fit(store, np.load(truth), options.workers, options.memory)
+        model = _fit(store, np.load(truth), options.workers, options.memory)
+        if options.in_memory:
+            _compare(model, store)
+    return model
+
+
+def _compare(model: MSCAM, store: Path) -> None:
+    """Fit what is in the store from memory, in this process."""
+    data = open_store(store)
+    views = [source.read(0, data.n_samples) for source in data.views]
+    again = MSCAM(10, n_jobs=1).fit(views)
+    same = np.array_equal(model.labels_, again.labels_)
+    sys.stdout.write(f"labels in memory: {'the same' if same else 'DIFFERENT'}\n")
+    if not same:
+        raise SystemExit(1)
 
 
 def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
@@ -69,13 +88,18 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
         model = MSCAM(10, client=client, callbacks=[tell]).fit(str(store))
         seconds = time.perf_counter() - started
         workers = client.run(peak_bytes)
+    data = open_store(store)
+    planned = plan_memory(data, model.solution_.parameters).worker_bytes(n_workers)
+    size = sum(4 * data.n_samples * source.shape[1] for source in data.views)
     accuracy = score_partition(labels, model.labels_).accuracy
     write(
-        f"n = {len(labels)}: {seconds:.0f} s, {model.n_connected_components_} components, "
+        f"n = {len(labels)}, {size / 2**30:.2f} GiB: {seconds:.0f} s, "
+        f"{model.n_connected_components_} components, "
         f"ACC {accuracy:.4f}; driver {peak_bytes() / 2**30:.2f} GiB "
         f"({before / 2**30:.2f} before), workers "
         + ", ".join(f"{used / 2**30:.2f} GiB" for used in workers.values())
-        + "\n"
+        + f"; planned {planned / 2**30:.2f} GiB, {planned / max(workers.values()):.2f} times the "
+        "largest\n"
     )
     return model
 

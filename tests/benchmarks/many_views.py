@@ -1,50 +1,127 @@
-"""Many views against the same sub-solves one by one: ``python -m tests.benchmarks.many_views``.
+"""Many views on worker processes: ``python -m tests.benchmarks.many_views``.
 
-Prints the CPU seconds of a fit of V views, and of V fits of one view each with as many outer
-iterations.
+Prints how long an outer iteration takes beside its sub-solves run back to back on the same cores
+(their own clocks, in the same run), the bytes between the driver and the scheduler, and the
+seconds around the iterations. With ``--alone`` so many of the views are also fitted one by one.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import dataclasses
+import statistics
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
+
+from distributed import Client
+from distributed.deploy.subprocess import SubprocessCluster
 
 from mscam_dask import MSCAM
+from mscam_dask.model.records import OuterRecord
 from tests.benchmarks.measured import subspace_views
+from tests.benchmarks.relay import CountingRelay
+
+_MIB = 2**20
 
 
-def cpu_seconds() -> float:
-    """CPU of this process so far, all threads."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+@dataclasses.dataclass(frozen=True)
+class ManyViews:
+    """What was measured.
+
+    Attributes
+    ----------
+    ratio : float
+        Median over outer iterations: seconds over those of the sub-solves divided by the workers.
+    megabytes : float
+        Most in one outer iteration, both directions, between driver and scheduler.
+    n_components : int
+    """
+
+    ratio: float
+    megabytes: float
+    n_components: int
 
 
-def fit(views: list[Any], n_outer: int) -> tuple[float, MSCAM]:
-    """CPU seconds of a fit with at most `n_outer` outer iterations."""
-    started = cpu_seconds()
-    model = MSCAM(10, selection=None, max_outer_iter=n_outer, n_jobs=1).fit(views)
-    return cpu_seconds() - started, model
+class _Watch:
+    """Bytes and seconds at the end of each outer iteration."""
+
+    def __init__(self, relay: CountingRelay) -> None:
+        self._relay = relay
+        self._last = 0
+        self.bytes: list[int] = []
+        self.records: list[OuterRecord] = []
+
+    def __call__(self, event: object) -> None:
+        now = self._relay.n_sent + self._relay.n_received
+        if isinstance(event, OuterRecord):
+            self.bytes.append(now - self._last)
+            self.records.append(event)
+        self._last = now
 
 
-def main(arguments: Sequence[str] | None = None) -> float:
-    """Measure, print, and return the ratio."""
+def fit_together(views: list[Any], n_workers: int) -> ManyViews:
+    """Fit all views on worker processes; print what it took."""
+    with SubprocessCluster(
+        n_workers=n_workers, worker_kwargs={"nthreads": 1, "memory_limit": "8GiB"}
+    ) as cluster:
+        address = urlsplit(cluster.scheduler_address)
+        assert address.hostname is not None
+        assert address.port is not None
+        with (
+            CountingRelay(address.hostname, address.port) as relay,
+            Client(f"tcp://127.0.0.1:{relay.port}") as client,
+        ):
+            watch = _Watch(relay)
+            started = time.perf_counter()
+            model = MSCAM(10, selection=None, client=client, callbacks=[watch]).fit(views)
+            seconds = time.perf_counter() - started
+    on_the_way = sum(record.seconds for record in watch.records)
+    ratios = []
+    for record, n_bytes in zip(watch.records, watch.bytes, strict=True):
+        solves = sum(view.seconds for view in record.views)
+        ratios.append(record.seconds / (solves / n_workers))
+        sys.stdout.write(
+            f"iteration {record.iteration}: {record.seconds:.1f} s, its {len(record.views)} "
+            f"sub-solves {solves:.1f} s on {n_workers} cores, ratio {ratios[-1]:.2f}; "
+            f"{n_bytes / _MIB:.2f} MiB between driver and scheduler\n"
+        )
+    sys.stdout.write(
+        f"V = {len(views)}, n = {len(views[0])}: {seconds:.1f} s in all, {on_the_way:.1f} s of "
+        f"them in {len(ratios)} iterations; {model.n_connected_components_} components\n"
+    )
+    return ManyViews(
+        ratio=statistics.median(ratios),
+        megabytes=max(watch.bytes) / _MIB,
+        n_components=model.n_connected_components_,
+    )
+
+
+def fit_alone(views: list[Any], n_outer: int) -> float:
+    """Seconds of one fit for each view, with at most `n_outer` outer iterations."""
+    started = time.perf_counter()
+    for view in views:
+        MSCAM(10, selection=None, max_outer_iter=n_outer, n_jobs=1).fit([view])
+    return time.perf_counter() - started
+
+
+def main(arguments: Sequence[str] | None = None) -> ManyViews:
+    """Measure, print, and return what was measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--views", type=int, default=256)
     parser.add_argument("--samples", type=int, default=5000)
     parser.add_argument("--features", type=int, default=40)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--alone", type=int, default=0, help="views to fit one by one as well")
     options = parser.parse_args(arguments)
     views, _ = subspace_views(options.samples, [options.features] * options.views)
-    together, model = fit(list(views), 3)
-    alone = sum(fit([view], model.n_iter_)[0] for view in views)
-    ratio = together / alone
-    sys.stdout.write(
-        f"V = {options.views}, n = {options.samples}: {together:.1f} CPU s together in "
-        f"{model.n_iter_} outer iterations, {alone:.1f} one view after the other: {ratio:.2f}\n"
-    )
-    return ratio
+    measured = fit_together(list(views), options.workers)
+    if options.alone:
+        seconds = fit_alone(list(views[: options.alone]), 3) / options.alone
+        sys.stdout.write(f"one view by itself: {seconds:.2f} s, in this process\n")
+    return measured
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from mscam_dask.solvers.graph import Candidates, Graph, graph_rows
 __all__ = [
     "GraphSpectrum",
     "WarmStart",
-    "add",
+    "added",
     "affinity_of",
     "block_rows",
     "component_count",
@@ -88,9 +89,22 @@ def spectrum_facts(spectrum: GraphSpectrum, n_clusters: int) -> tuple[float, boo
     return float(values[n_clusters] - values[n_clusters - 1]), converged
 
 
-def add(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One node of the tree that sums the views' distances in a fixed order."""
-    return left + right
+def added(terms: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Sum of one array or more by a binary tree over their order, two of a size at a time.
+
+    Sums of 2^m consecutive ones that are added again give the same bits.
+    """
+    partial: list[tuple[int, NDArray[np.float64]]] = []
+    for term in terms:
+        size, total = 1, term
+        while partial and partial[-1][0] == size:
+            total = partial.pop()[1] + total
+            size *= 2
+        partial.append((size, total))
+    _, total = partial.pop()
+    while partial:
+        total = partial.pop()[1] + total
+    return total
 
 
 def block_rows(

@@ -95,13 +95,13 @@ def pick(partitions: list[NDArray[np.int64]], index: int) -> NDArray[np.int64]:
 
 
 def score_partitions(
-    view: NeutralView, partitions: list[NDArray[np.int64]], n_judged: int = 0
-) -> list[float]:
-    """Score of each partition on one view's neutral graphs, of `n_judged` samples if not all."""
-    if not n_judged:
-        return [view_score(view, labels) for labels in partitions]
-    rows = sampled_rows(len(partitions[0]), n_judged)
-    return [view_score(view, labels[rows]) for labels in partitions]
+    views: list[NeutralView], partitions: list[NDArray[np.int64]], n_judged: int = 0
+) -> list[list[float]]:
+    """Scores of each partition, by view, on neutral graphs of `n_judged` samples if not all."""
+    if n_judged:
+        rows = sampled_rows(len(partitions[0]), n_judged)
+        partitions = [labels[rows] for labels in partitions]
+    return [[view_score(view, labels) for labels in partitions] for view in views]
 
 
 def single(labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:

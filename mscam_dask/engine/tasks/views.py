@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views import RowSource
-from mscam_dask.engine.tasks.graph import GraphSpectrum
+from mscam_dask.engine.tasks.graph import GraphSpectrum, added
 from mscam_dask.kernels.cells import Cells, find_cells, neighbors_in_cells
 from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import mean_squared_distance
@@ -53,7 +53,7 @@ __all__ = [
     "prepared_record",
     "projected",
     "sub_solve",
-    "view_record",
+    "view_records",
     "view_shape",
 ]
 
@@ -232,16 +232,20 @@ def embedding_of(result: ViewResult) -> NDArray[np.float64]:
     return np.asarray(result.embedding, dtype=np.float64)
 
 
-def view_record(result: ViewResult) -> ViewRecord:
-    """Scalars of a sub-solve."""
-    return result.record
+def view_records(results: list[ViewResult]) -> list[ViewRecord]:
+    """Scalars of several sub-solves."""
+    return [result.record for result in results]
 
 
-def projected(result: ViewResult, candidates: Candidates, model: str) -> NDArray[np.float64]:
-    """One view's projected squared distances on the candidate edges of a block of rows.
+def projected(results: list[ViewResult], candidates: Candidates, model: str) -> NDArray[np.float64]:
+    """Sum of some views' projected squared distances on the candidate edges of a block of rows.
 
-    For MSCAN they are divided by their mean over all pairs, so that views count the same.
+    For MSCAN each is divided by its mean over all pairs, so that views count the same.
     """
+    return added(_projected(result, candidates, model) for result in results)
+
+
+def _projected(result: ViewResult, candidates: Candidates, model: str) -> NDArray[np.float64]:
     distances = projected_distances(result.embedding, candidates)
     if model == "mscan":
         distances /= max(mean_squared_distance(result.embedding), np.finfo(float).tiny)
