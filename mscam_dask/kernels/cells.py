@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.kernels.coordinates import Coordinates
+from mscam_dask.kernels.distances import subtract_twice_products
 
 __all__ = ["Cells", "find_cells", "neighbors_in_cells"]
 
@@ -97,9 +98,10 @@ def _nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -
     nearest = np.empty(len(points), dtype=np.int64)
     step = max(1, _BLOCK_BYTES // (4 * len(centers)))
     for start in range(0, len(points), step):
-        products = points[start : start + step] @ centers.T
-        products *= -2.0
-        products += norms
+        rows = points[start : start + step]
+        products = np.empty((len(rows), len(centers)), dtype=np.float32)
+        products[...] = norms
+        subtract_twice_products(products, rows, centers)
         nearest[start : start + step] = np.argmin(products, axis=1)
     return nearest
 
@@ -167,9 +169,9 @@ def neighbors_in_cells(
         step = max(1, _BLOCK_BYTES // (4 * len(pool)))
         for begin in range(0, len(members), step):
             rows = np.arange(begin, min(begin + step, len(members)))
-            products = there[rows] @ there.T
-            products *= -2.0
-            products += norms
+            products = np.empty((len(rows), len(pool)), dtype=np.float32)
+            products[...] = norms
+            subtract_twice_products(products, there[begin : begin + len(rows)], there)
             products[np.arange(len(rows)), rows] = np.inf  # the cell comes first in its pool
             kept = min(n_candidates, len(pool) - 1)
             found = np.argpartition(products, kept - 1, axis=1)[:, :kept]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 from mscam_dask.errors import DataError
 from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
@@ -15,6 +16,7 @@ __all__ = [
     "mean_squared_distance",
     "squared_distances",
     "squared_distances_on_edges",
+    "subtract_twice_products",
 ]
 
 # Differences of one block of edges: small enough to stay in the second-level cache.
@@ -130,6 +132,24 @@ def distances_to(
             weighted = ends if factors is None else ends * factors
             result[rows] += np.einsum("ijk,ijk->ij", ends, weighted)
     return result
+
+
+def subtract_twice_products(
+    result: NDArray[np.float32], rows: NDArray[np.float32], others: NDArray[np.float32]
+) -> None:
+    """result -= 2 rows othersᵀ, in place, by one call of BLAS and no other pass over it.
+
+    Parameters
+    ----------
+    result : C-contiguous (m, n)
+    rows : (m, r)
+    others : (n, r)
+    """
+    written = blas.sgemm(
+        -2.0, others.T, rows.T, beta=1.0, c=result.T, trans_a=True, overwrite_c=True
+    )
+    if not np.shares_memory(written, result):  # not reached with float32 in C order
+        result[...] = written.T
 
 
 def mean_squared_distance(embedding: NDArray[Any] | Coordinates) -> float:

@@ -7,7 +7,11 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
-from mscam_dask.kernels.distances import distances_to, squared_distances
+from mscam_dask.kernels.distances import (
+    distances_to,
+    squared_distances,
+    subtract_twice_products,
+)
 from mscam_dask.kernels.simplex import adaptive_neighbor_weights
 
 __all__ = ["nearest_candidates", "nearest_neighbors", "select_neighbors"]
@@ -128,11 +132,10 @@ def _propose(
     norms32 = norms.astype(np.float32)
     for first in range(start, stop, step):
         rows = slice(first, min(first + step, stop))
-        half = np.zeros((rows.stop - first, n), dtype=np.float32)
+        half = np.empty((rows.stop - first, n), dtype=np.float32)
+        half[...] = norms32
         for slab, factors in slabs:
-            half -= (slab[rows] * factors) @ slab.T
-        half *= 2.0
-        half += norms32
+            subtract_twice_products(half, slab[rows] * factors, slab)
         here = slice(first - start, rows.stop - start)
         if n_asked < n:
             found[here] = np.argpartition(half, n_asked - 1, axis=1)[:, :n_asked]
