@@ -22,6 +22,7 @@ from distributed.client import ClosedClientError, FutureCancelledError, FuturesC
 from distributed.comm.core import CommClosedError
 
 from mscam_dask.engine.alignment import aligned
+from mscam_dask.engine.allocator import keep_freed_memory
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.local import PinnedBlas
 from mscam_dask.engine.sizes import make_measurable
@@ -284,6 +285,7 @@ class _Spans:
 
 def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
     PinnedBlas.pin_for_good()
+    keep_freed_memory()
     result = function(*(aligned(argument) for argument in args))
     make_measurable(result)
     return result

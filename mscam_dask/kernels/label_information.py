@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-__all__ = ["label_information"]
+__all__ = ["informations", "label_information"]
 
 
 def label_information(affinity: csr_array[np.float64], labels: NDArray[np.int64]) -> float:
@@ -38,14 +40,34 @@ def label_information(affinity: csr_array[np.float64], labels: NDArray[np.int64]
     M. Faccin, M. T. Schaub, J.-C. Delvenne, "State aggregations in Markov chains and block
     models of networks", Phys. Rev. Lett. 127 (2021), doi:10.1103/PhysRevLett.127.078301.
     """
-    n = len(labels)
-    n_clusters = int(labels.max()) + 1
+    (information,) = informations(affinity, [labels])
+    return information
+
+
+def informations(
+    affinity: csr_array[np.float64], partitions: Sequence[NDArray[np.int64]]
+) -> list[float]:
+    """`label_information` of several partitions; what depends on the graph is done once."""
+    n = affinity.shape[0]
     degrees = np.asarray(affinity @ np.ones(n, dtype=affinity.dtype), dtype=np.float64)
     connected = degrees > 0
-    rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(affinity.indptr))
-    steps = affinity.data * (1.0 / np.where(connected, degrees, 1.0))[rows]
+    counts = np.diff(affinity.indptr)
+    steps = affinity.data * np.repeat(1.0 / np.where(connected, degrees, 1.0), counts)
+    return [_information(affinity, labels, steps, counts, connected) for labels in partitions]
+
+
+def _information(
+    affinity: csr_array[np.float64],
+    labels: NDArray[np.int64],
+    steps: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    connected: NDArray[np.bool_],
+) -> float:
+    """From the probabilities `steps` of the edges, and how many each row has."""
+    n = len(labels)
+    n_clusters = int(labels.max()) + 1
     compact = labels.astype(np.int32)
-    cells = (compact * np.int32(n_clusters))[rows]
+    cells = np.repeat(compact * np.int32(n_clusters), counts)
     cells += compact[affinity.indices]
     walks = np.bincount(cells, weights=steps, minlength=n_clusters**2)
     sizes = np.bincount(labels, minlength=n_clusters)

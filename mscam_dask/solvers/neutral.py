@@ -10,13 +10,14 @@ under learning cannot raise its own mark.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.kernels.label_information import label_information
+from mscam_dask.kernels.label_information import informations
 from mscam_dask.kernels.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.kernels.modularity import modularity
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
@@ -28,7 +29,7 @@ from mscam_dask.kernels.scaling import (
 from mscam_dask.model.parameters import Scale
 from mscam_dask.solvers.view_basis import RowReader, ViewShape, column_moments, row_blocks
 
-__all__ = ["NeutralView", "neutral_graphs", "view_modularity", "view_score"]
+__all__ = ["NeutralView", "neutral_graphs", "view_modularity", "view_score", "view_scores"]
 
 _SCALES: tuple[Scale, ...] = ("unit", "standard")
 
@@ -86,9 +87,16 @@ def neutral_graphs(
     return NeutralView(tuple(csr_array(graph.astype(dtype)) for graph in graphs))
 
 
+def view_scores(view: NeutralView, partitions: Sequence[NDArray[np.int64]]) -> list[float]:
+    """Information on each partition (n,), in nats, of the view's best informed neutral graph."""
+    by_graph = [informations(graph, partitions) for graph in view.graphs]
+    return [max(scores) for scores in zip(*by_graph, strict=True)]
+
+
 def view_score(view: NeutralView, labels: NDArray[np.int64]) -> float:
-    """Information on a partition (n,), in nats, of the view's best informed neutral graph."""
-    return max(label_information(graph, labels) for graph in view.graphs)
+    """The same of one partition."""
+    (score,) = view_scores(view, [labels])
+    return score
 
 
 def view_modularity(view: NeutralView, labels: NDArray[np.int64]) -> float:

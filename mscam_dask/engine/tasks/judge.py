@@ -11,7 +11,7 @@ from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.solvers.assign import extend_labels
 from mscam_dask.solvers.graph import Graph
-from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_score
+from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_scores
 from mscam_dask.solvers.partition import cut_embedding, extend_cut, sampled_rows, spread_rows
 from mscam_dask.solvers.view_basis import row_blocks
 
@@ -101,7 +101,7 @@ def score_partitions(
     if n_judged:
         rows = sampled_rows(len(partitions[0]), n_judged)
         partitions = [labels[rows] for labels in partitions]
-    return [[view_score(view, labels) for labels in partitions] for view in views]
+    return [view_scores(view, partitions) for view in views]
 
 
 def single(labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -23,6 +23,7 @@ import msgspec
 import psutil
 from msgspec import Struct
 
+from mscam_dask.engine.allocator import without_dask_trim
 from mscam_dask.errors import MscamError
 from mscam_dask.pipeline.experiments.cells import Cell, CellFit, Limits
 
@@ -77,7 +78,7 @@ class CellProcess:
                 [sys.executable, "-m", __name__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, **_ONE_THREAD},
+                env={**without_dask_trim(os.environ), **_ONE_THREAD},
                 start_new_session=True,  # Ctrl-C is for the driver, which then closes our input
             )
         return self._process
