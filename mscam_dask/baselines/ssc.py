@@ -42,7 +42,8 @@ class SSC(Baseline):
         would be represented by nothing; it is also the penalty of the ADMM.
     scale, metric, view_sizes
         As for `mscam_dask.MSCAM`.
-    max_iter : int, default=1000
+    max_iter : int, default=200
+        As in the authors' code.
     tol : float, default=2e-4
         Stop when no entry of the two copies of C differs by more. From 1e-5 on the iteration runs
         in single precision.
@@ -94,7 +95,7 @@ class SSC(Baseline):
         scale: Scale = "standard",
         metric: Any = "features",
         view_sizes: Sequence[int] | None = None,
-        max_iter: int = 1000,
+        max_iter: int = 200,
         tol: float = 2e-4,
         n_init: int = 20,
         random_state: int | np.random.RandomState | None = None,
