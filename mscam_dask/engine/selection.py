@@ -7,6 +7,7 @@ once per scaling, and the judge's neutral graphs once.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ from mscam_dask.engine.setup import (
     Prepared,
     first_graph,
     prepare,
+    with_more_neighbors,
 )
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
@@ -26,6 +28,9 @@ from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
 
 __all__ = ["Start", "choose_setting", "setting_record"]
+
+# A partition with this share of the information that c equal clusters have at most is clear.
+_CLEAR = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,19 +103,42 @@ def _choose_on_sample(
     candidates: Sequence[Parameters],
     executor: Executor,
 ) -> tuple[Start, SelectionEnded]:
-    """Large data: the setting that scores best on the sample, then the start of all of them."""
+    """Large data: the setting that scores best on the sample, then the start of all of them.
+
+    Of candidates that differ in k alone the first is tried on the sample. How many neighbours
+    join what belongs together depends on how densely samples lie, which a sample cannot tell:
+    the others are tried on all samples, unless the first start leaves little to find.
+    """
     began = time.perf_counter()
+    families: dict[Parameters, list[Parameters]] = {}
+    for candidate in candidates:
+        families.setdefault(dataclasses.replace(candidate, n_neighbors=1), []).append(candidate)
+    tried = [family[0] for family in families.values()]
     settings: tuple[SettingRecord, ...] = ()
     chosen = 0
-    if len(candidates) > 1:
-        tried, ended = choose_setting(sample, candidates, executor)
+    if len(tried) > 1:
+        on_sample, ended = choose_setting(sample, tried, executor)
         settings, chosen = ended.settings, ended.chosen
-        _forget(tried, executor)
-    parameters = candidates[chosen]
+        _forget(on_sample, executor)
+    parameters, *others = list(families.values())[chosen]
     prepared = prepare(foundation, parameters, executor, key="all")
     start = _start(prepared, parameters, executor, key="all")
-    if not settings:
-        settings = (_record(start),)
+    if not settings or others:
+        settings, chosen = (*settings, _record(start)), len(settings)
+    for other in others:
+        if start.best.score >= _CLEAR * math.log(parameters.n_clusters):
+            break
+        key = f"all-{other.n_neighbors}"
+        wider = _start(
+            with_more_neighbors(prepared, other, executor, key=key), other, executor, key=key
+        )
+        settings = (*settings, _record(wider))
+        better = wider.best.score > start.best.score + other.tol * abs(start.best.score)
+        start, worse = (wider, start) if better else (start, wider)
+        _forget(worse, executor, keep_views=True)
+        if not better:
+            break
+        chosen = len(settings) - 1
     return start, SelectionEnded(
         settings=settings, chosen=chosen, seconds=time.perf_counter() - began
     )
@@ -171,10 +199,11 @@ def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, ke
     return Start(parameters, prepared, first, spectrum, best)
 
 
-def _forget(start: Start, executor: Executor) -> None:
+def _forget(start: Start, executor: Executor, *, keep_views: bool = False) -> None:
     prepared = start.prepared
-    handles = [*prepared.views, *prepared.blocks, start.first.graph]
-    handles.append(start.best.labels)
+    handles = [*prepared.blocks, start.first.graph, start.best.labels]
+    if not keep_views:
+        handles += prepared.views
     if start.spectrum is not None:
         handles.append(start.spectrum)
     executor.release(handles)

@@ -27,6 +27,7 @@ __all__ = [
     "lay_foundation",
     "prepare",
     "row_ranges",
+    "with_more_neighbors",
 ]
 
 # k of the neutral graphs: the same whatever k is tried, so that no setting is favoured.
@@ -275,7 +276,6 @@ def _prepare_large(
 ) -> Prepared:
     """The same for large data: truncated bases, and candidates from cells."""
     n = data.n_samples
-    n_candidates = parameters.candidates(n)
     views = []
     for index, source in enumerate(data.views):
         preparation = parameters.preparation(index)
@@ -295,6 +295,31 @@ def _prepare_large(
             )
         )
         executor.release([factored])
+    return Prepared(
+        foundation.names,
+        n,
+        tuple(views),
+        foundation.neutral,
+        _large_candidates(views, n, parameters, executor, key=key),
+        n_judged=foundation.n_judged,
+    )
+
+
+def with_more_neighbors(
+    prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
+) -> Prepared:
+    """The same views of large data with the candidates of another k."""
+    blocks = _large_candidates(
+        list(prepared.views), prepared.n_samples, parameters, executor, key=key
+    )
+    return dataclasses.replace(prepared, blocks=blocks)
+
+
+def _large_candidates(
+    views: list[Handle], n_samples: int, parameters: Parameters, executor: Executor, *, key: str
+) -> tuple[Handle, ...]:
+    """Anchor candidates from cells, one handle per block of rows."""
+    n_candidates = parameters.candidates(n_samples)
     cells = executor.submit(
         view_tasks.cells, views, n_candidates, parameters.seed, key=f"cells/{key}"
     )
@@ -309,7 +334,7 @@ def _prepare_large(
         )
         for part in range(_SEARCHES)
     ]
-    blocks = [
+    blocks = tuple(
         executor.submit(
             view_tasks.candidates_of_rows,
             found,
@@ -317,17 +342,10 @@ def _prepare_large(
             stop,
             key=f"anchor_candidates/{key}/{start}",
         )
-        for start, stop in row_ranges(n)
-    ]
-    executor.release([cells, *found])
-    return Prepared(
-        foundation.names,
-        n,
-        tuple(views),
-        foundation.neutral,
-        tuple(blocks),
-        n_judged=foundation.n_judged,
+        for start, stop in row_ranges(n_samples)
     )
+    executor.release([cells, *found])
+    return blocks
 
 
 def build_graph(

@@ -156,6 +156,7 @@ class ConsensusClustering(
             self._options(data),
             any_features=_any_features(data),
             choose=self.selection == "auto" and self.solver == "reduced",
+            n_samples=data.n_samples,
         )
         common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
         if fixed.by_view:

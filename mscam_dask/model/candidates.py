@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.model.parameters import Preparation, Scale
+from mscam_dask.model.parameters import EXACT_SAMPLES, Preparation, Scale
 
 __all__ = ["Choices", "Fixed", "most_clusters", "preparation_options", "settings_to_try"]
 
@@ -20,8 +20,9 @@ _ALPHAS = (10.0, 1.0, 0.1)
 _FEWEST = 2
 _MOST_CLUSTERS = 30
 
-# k then.
+# k then, and the most samples with which twice as many are tried: docs/decisions/0049.
 _NEIGHBORS = 20
+_MOST_WIDENED = 250_000
 
 # What is tried with one view, in order (ties go to the earlier): docs/decisions/0012.
 _SETTINGS: tuple[dict[str, Any], ...] = (
@@ -114,7 +115,12 @@ def preparation_options(fixed: Fixed, *, any_features: bool) -> tuple[Preparatio
 
 
 def settings_to_try(
-    fixed: Fixed, options: Sequence[Preparation], *, any_features: bool, choose: bool
+    fixed: Fixed,
+    options: Sequence[Preparation],
+    *,
+    any_features: bool,
+    choose: bool,
+    n_samples: int = 0,
 ) -> tuple[dict[str, Any], ...]:
     """Scale, α and k of each setting to try, in order.
 
@@ -126,6 +132,10 @@ def settings_to_try(
     any_features : bool
     choose : bool
         Whether anything is chosen at all; if not, what is not fixed is as in the paper.
+    n_samples : int
+        With more than `EXACT_SAMPLES` twice the neighbours are tried too: the more samples, the
+        smaller the part of a cluster that k neighbours span. Above 250 000 they are not, for
+        the memory that their candidates take.
     """
     tried = _SETTINGS if choose else _NOTHING_CHOSEN
     if options:
@@ -145,6 +155,8 @@ def settings_to_try(
         limited = {**setting, **given}
         if limited not in settings:
             settings.append(limited)
+    if choose and fixed.n_neighbors is None and EXACT_SAMPLES < n_samples <= _MOST_WIDENED:
+        settings += [{**one, "n_neighbors": 2 * one["n_neighbors"]} for one in settings]
     return tuple(settings)
 
 

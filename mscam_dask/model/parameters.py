@@ -12,6 +12,9 @@ from mscam_dask.errors import ConfigurationError
 
 __all__ = ["AdmmSettings", "Model", "Parameters", "Preparation", "Scale"]
 
+# Up to here everything is exhaustive: see docs/decisions/0038.
+EXACT_SAMPLES = 12_000
+
 # An outer iteration costs a spectrum of the whole graph: see docs/decisions/0039.
 _LARGE_PATIENCE = 2
 
@@ -180,7 +183,7 @@ class Parameters:
     patience: int = 6
     smallest_gain: float = 0.1
     n_candidates: int | None = None
-    exact_samples: int = 12_000
+    exact_samples: int = EXACT_SAMPLES
     admm: AdmmSettings = AdmmSettings()
     seed: int = 0
 

@@ -119,3 +119,23 @@ def test_one_cluster_of_large_data() -> None:
     assert solution.status is Status.SINGLE_CLUSTER
     assert_partition_and_graph_agree(solution, n_clusters=1)
     assert_array_equal(solution.labels, 0)
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_more_neighbors_are_tried_on_all_samples_where_the_first_cut_is_unclear() -> None:
+    def with_both(spread: float) -> Solution:
+        views, _ = data(spread)
+        candidates = [
+            Parameters(n_clusters=4, exact_samples=400, n_neighbors=k, max_outer_iter=1)
+            for k in (6, 12)
+        ]
+        return run_fit(as_multi_view(views), candidates, SerialExecutor())
+
+    unclear = with_both(0.7)
+    assert [setting.n_neighbors for setting in unclear.settings] == [6, 12]
+    better = unclear.settings[1].score > unclear.settings[0].score * (1 + 1e-3)
+    assert unclear.parameters.n_neighbors == (12 if better else 6)
+    assert unclear.n_neighbors == unclear.parameters.n_neighbors
+    clear = with_both(4.0)
+    assert [setting.n_neighbors for setting in clear.settings] == [6]
+    assert clear.parameters.n_neighbors == 6
