@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 HERE = Path(__file__).parent
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 430, 300, 62, 34, 46
 COLORS = {"MSCAM": "#003f7a", "SMVSC": "#be4600"}
+BESIDE = {"MSCAM": -10, "SMVSC": 36}
 Point = tuple[float, float]
 
 
@@ -47,6 +48,7 @@ def panel(runs: dict[str, list[dict[str, float]]], column: str, title: str, left
     parts += [
         f'<text x="{x(size):.0f}" y="{HEIGHT - 26}" class="x">{size / 1000:g}k</text>'
         for size in sizes
+        if size != 100_000  # too near the next
     ]
     parts += [
         f'<path d="M{left + LEFT} {y(tick):.1f}H{left + WIDTH - 12}" class="grid"/>'
@@ -67,8 +69,8 @@ def panel(runs: dict[str, list[dict[str, float]]], column: str, title: str, left
         ]
         end = points[-1]
         parts.append(
-            f'<text x="{x(end[0]) - 6:.1f}" y="{y(end[1]) - 8:.1f}" class="name" '
-            f'fill="{COLORS[name]}">{name}</text>'
+            f'<text x="{x(end[0]) - 6:.1f}" y="{y(end[1]) + BESIDE[name]:.1f}" class="name" '
+            f'style="fill: {COLORS[name]}">{name}</text>'
         )
     parts.append(f'<text x="{left + WIDTH // 2 + 20}" y="{HEIGHT - 8}" class="x">samples</text>')
     return "\n".join(parts)
