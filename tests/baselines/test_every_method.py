@@ -53,6 +53,7 @@ def test_the_order_of_samples_and_views_does_not_matter_when_clusters_are_clear(
     assert adjusted_rand_index(truth[order], labels) == 1.0
 
 
+@pytest.mark.filterwarnings("ignore:SSC stopped after max_iter")
 def test_one_seed_one_result_and_labels_given_change_nothing(entry: Method) -> None:
     views, truth = gaussian_views(3, n_samples=80, n_clusters=4, spread=1.5)
     kept = [view.copy() for view in views]
@@ -155,6 +156,8 @@ def test_what_does_not_fit_is_refused_with_numbers(entry: Method) -> None:
     assert ("dense 60 x 60" in str(caught.value)) == entry.dense
 
 
+# SSC's authors stop at 200 iterations, converged or not; that this is told has a test of its own
+@pytest.mark.filterwarnings("ignore:SSC stopped after max_iter")
 def test_every_setting_of_the_grid_runs(entry: Method) -> None:
     views, _ = gaussian_views(11, n_samples=120, spread=4.0)
     for name, values in entry.grid.items():
