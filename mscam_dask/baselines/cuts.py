@@ -31,6 +31,9 @@ AFFINITIES = ("gaussian", "neighbors")
 _LANCZOS_FROM = 500
 """Samples from which Lanczos' method is the faster one."""
 
+_LANCZOS_SHARE = 0.3
+"""Products with the matrix, as a share of n, that cost less than factoring it densely."""
+
 
 def gaussian_affinity(
     rows: NDArray[np.float64], *, width_factor: float = 1.0
@@ -108,18 +111,21 @@ def leading_eigenvectors(matrix: NDArray[np.float64], count: int) -> NDArray[np.
 
     Notes
     -----
-    A large matrix without a zero is left to Lanczos' method, to rounding, in a tenth of the time.
+    A large matrix without a zero is left to Lanczos' method, to rounding, in a tenth of the time,
+    unless its leading eigenvalues are so close that it takes more products than factoring costs.
     One with zeros may be of several components and its eigenvalue 1 multiple, which one starting
     vector does not see safely: that is factored densely.
     """
     n = len(matrix)
-    if n >= _LANCZOS_FROM and 3 * count < n and np.all(matrix):
+    if n >= _LANCZOS_FROM and 6 * count < n and np.all(matrix):
         start = np.random.default_rng(0).standard_normal(n)  # the same at every call
+        basis = max(4 * count, 40)
+        restarts = max(2, int(_LANCZOS_SHARE * n) // (basis - count))
         try:
-            _, vectors = eigsh(matrix, count, which="LA", v0=start)
+            _, vectors = eigsh(matrix, count, which="LA", v0=start, ncv=basis, maxiter=restarts)
             return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
         except ArpackNoConvergence:
-            pass  # eigenvalues that are equal but for rounding
+            pass
     _, vectors = scipy.linalg.eigh(matrix, subset_by_index=[n - count, n - 1])
     return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
 

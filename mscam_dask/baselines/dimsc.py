@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg import lapack
+from scipy.sparse import csr_array
 
 from mscam_dask.baselines.base import Baseline, View, require_count, require_number
 from mscam_dask.baselines.cuts import neighbor_affinity, spectral_labels
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.errors import ConvergenceWarning
+from mscam_dask.kernels.chebyshev import apply_sparse
 from mscam_dask.kernels.laplacian import laplacian
 from mscam_dask.kernels.ridge import Basis, basis_from_rows
 from mscam_dask.model.parameters import Scale
@@ -31,10 +32,10 @@ __all__ = ["DiMSC"]
 
 @dataclasses.dataclass(slots=True)
 class _ViewState:
-    """One view: X Xᵀ = Q diag(s²) Qᵀ over samples, λ_S L, and Z = Q C."""
+    """One view: X Xᵀ = Q diag(s²) Qᵀ over samples, λ_S L (sparse), and Z = Q C."""
 
     basis: Basis
-    smoothness: NDArray[np.float64]
+    smoothness: csr_array[np.float64]
     coefficients: NDArray[np.float64]
 
     def dependence(self) -> NDArray[np.float64]:
@@ -50,7 +51,8 @@ class _ViewState:
         """‖X − XZ‖² + λ_S tr(Z L Zᵀ)."""
         gap = self.basis.vectors.T - self.coefficients
         fit = float(self.basis.singular_values_squared @ np.sum(gap**2, axis=1))
-        return fit + float(np.vdot(self.coefficients @ self.smoothness, self.coefficients))
+        columns = self.coefficients.T
+        return fit + float(np.vdot(apply_sparse(self.smoothness, columns), columns))
 
 
 class DiMSC(Baseline):
@@ -159,7 +161,7 @@ class DiMSC(Baseline):
             for position, state in enumerate(states):
                 total -= dependences[position]
                 state.coefficients = solve_view(
-                    state.basis, state.smoothness + self.diversity * total
+                    state.basis, self.diversity * total + state.smoothness
                 )
                 dependences[position] = state.dependence()
                 total += dependences[position]
@@ -189,8 +191,8 @@ class DiMSC(Baseline):
         """The view alone: its Z without diversity."""
         basis = basis_from_rows(view)
         graph = laplacian(neighbor_affinity(view, self.n_neighbors))
-        smoothness = self.smoothness * graph.toarray()
-        return _ViewState(basis, smoothness, solve_view(basis, smoothness))
+        smoothness = csr_array(self.smoothness * graph)
+        return _ViewState(basis, smoothness, solve_view(basis, smoothness.toarray()))
 
     def _objective(
         self,
@@ -224,11 +226,12 @@ def solve_view(basis: Basis, coupling: NDArray[np.float64]) -> NDArray[np.float6
     reduced, diagonal, beside, tau, _ = lapack.dsytrd(coupling, lower=1, lwork=workspace)
     reflectors = np.asfortranarray(reduced[1:, :-1])
     solved = _reflected(reflectors, tau, basis.vectors, transposed=True)
-    bands = np.zeros((3, len(coupling)))
-    bands[0, 1:] = bands[2, :-1] = beside
     for column, s2 in enumerate(basis.singular_values_squared):
-        bands[1] = diagonal + s2
-        solved[:, column] = scipy.linalg.solve_banded((1, 1), bands, s2 * solved[:, column])
+        # called thousands of times a fit: SciPy's own wrapper takes longer than the solution
+        *_, solution, info = lapack.dgtsv(beside, diagonal + s2, beside, s2 * solved[:, column])
+        if info > 0:
+            raise np.linalg.LinAlgError("singular matrix")
+        solved[:, column] = solution
     return np.ascontiguousarray(_reflected(reflectors, tau, solved, transposed=False).T)
 
 

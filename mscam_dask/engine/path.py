@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
+from collections.abc import Iterator
 
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
@@ -158,10 +159,10 @@ def outer_iteration(
     records = [
         executor.submit(
             view_tasks.view_records,
-            results[first : first + _FAN_IN],
+            group,
             key=f"view_records/{key}/{first}",
         )
-        for first in range(0, len(results), _FAN_IN)
+        for first, group in _groups(results)
     ]
     facts = executor.submit(
         graph_tasks.spectrum_facts, spectrum, parameters.n_clusters, key=f"spectrum_facts/{key}"
@@ -222,26 +223,32 @@ def _reduced(
         level = [
             executor.submit(
                 view_tasks.projected,
-                results[first : first + _FAN_IN],
+                group,
                 block,
                 parameters.model,
                 key=f"projected_distances/{key}/{index}/{first}",
             )
-            for first in range(0, len(results), _FAN_IN)
+            for first, group in _groups(results)
         ]
         depth = 0
         while len(level) > 1:
             level = [
                 executor.submit(
                     graph_tasks.added,
-                    level[first : first + _FAN_IN],
+                    group,
                     key=f"sum_distances/{key}/{index}/{depth}/{first}",
                 )
-                for first in range(0, len(level), _FAN_IN)
+                for first, group in _groups(level)
             ]
             depth += 1
         summed.append(level[0])
     return summed
+
+
+def _groups(handles: list[Handle]) -> Iterator[tuple[int, list[Handle]]]:
+    """What one task of the reduction takes together, with the position of its first."""
+    for first in range(0, len(handles), _FAN_IN):
+        yield first, handles[first : first + _FAN_IN]
 
 
 def _better(

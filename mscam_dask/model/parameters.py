@@ -10,10 +10,10 @@ from typing import Literal, get_args
 
 from mscam_dask.errors import ConfigurationError
 
-__all__ = ["AdmmSettings", "Model", "Parameters", "Preparation", "Scale"]
+__all__ = ["EXACT_SAMPLES", "AdmmSettings", "Model", "Parameters", "Preparation", "Scale"]
 
-# Up to here everything is exhaustive: see docs/decisions/0038.
 EXACT_SAMPLES = 12_000
+"""Up to here everything is exhaustive: see docs/decisions/0038."""
 
 # An outer iteration costs a spectrum of the whole graph: see docs/decisions/0039.
 _LARGE_PATIENCE = 2

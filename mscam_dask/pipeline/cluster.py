@@ -141,8 +141,8 @@ def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
         except (OSError, RuntimeError, TimeoutError) as error:
             raise ClusterError(
                 f"a cluster of {n_workers} worker processes could not be started on this computer: "
-                f"{str(error).rstrip('.')}. Try --workers 1, or --in-process for none; mscam-dask doctor says what "
-                "is wrong."
+                f"{str(error).rstrip('.')}. Try --workers 1, or --in-process for none; mscam-dask "
+                "doctor says what is wrong."
             ) from error
         plural = "" if n_workers == 1 else "es"
         threads = "" if n_threads == 1 else f" of {n_threads} threads"

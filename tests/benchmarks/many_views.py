@@ -8,6 +8,7 @@ seconds around the iterations. With ``--alone`` so many of the views are also fi
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import statistics
 import sys
@@ -55,7 +56,7 @@ class _Watch:
         self.records: list[OuterRecord] = []
 
     def __call__(self, event: object) -> None:
-        now = self._relay.n_sent + self._relay.n_received
+        now = self._relay.n_bytes
         if isinstance(event, OuterRecord):
             self.bytes.append(now - self._last)
             self.records.append(event)
@@ -71,7 +72,7 @@ def fit_together(views: list[Any], n_workers: int) -> ManyViews:
         assert address.hostname is not None
         assert address.port is not None
         with (
-            CountingRelay(address.hostname, address.port) as relay,
+            contextlib.closing(CountingRelay(address.hostname, address.port)) as relay,
             Client(f"tcp://127.0.0.1:{relay.port}") as client,
         ):
             watch = _Watch(relay)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import from_store, growth, many_views
+from tests.benchmarks import from_store, growth, many_views, roofline
 
 
 @pytest.mark.slow
@@ -39,3 +39,8 @@ def test_many_views(capsys: pytest.CaptureFixture[str]) -> None:
     assert measured.ratio > 1.0
     assert measured.megabytes > 0.0
     assert "V = 18" in capsys.readouterr().out
+
+
+def test_roofline(capsys: pytest.CaptureFixture[str]) -> None:
+    assert roofline.main(["--samples", "300", "--dims", "20", "30"]) > 1.0
+    assert "the whole fit" in capsys.readouterr().out

@@ -15,6 +15,7 @@ from mscam_dask.kernels.distances import (
     mean_squared_distance,
     squared_distances,
     squared_distances_on_edges,
+    subtract_twice_products,
 )
 
 
@@ -111,3 +112,23 @@ def test_mean_over_ordered_pairs(n: int, r: int, seed: int) -> None:
 def test_one_sample_has_no_mean_distance() -> None:
     with pytest.raises(DataError, match="at least 2"):
         mean_squared_distance(np.ones((1, 3)))
+
+
+@pytest.mark.parametrize(("m", "n", "r"), [(7, 5, 3), (1, 9, 1), (4, 1, 6)])
+def test_products_are_subtracted_in_place(m: int, n: int, r: int) -> None:
+    rng = np.random.default_rng(m + n + r)
+    given, rows, others = (
+        rng.standard_normal(shape).astype(np.float32) for shape in ((m, n), (m, r), (n, r))
+    )
+    result = given.copy()
+    subtract_twice_products(result, rows, others)
+    assert_allclose(result, given - 2.0 * rows @ others.T, rtol=1e-5, atol=1e-5)
+
+
+def test_products_are_subtracted_from_a_part_of_an_array_too() -> None:
+    rng = np.random.default_rng(0)
+    rows, others = (rng.standard_normal((m, 2)).astype(np.float32) for m in (3, 4))
+    whole = np.zeros((3, 8), dtype=np.float32)
+    subtract_twice_products(whole[:, ::2], rows, others)
+    assert_allclose(whole[:, ::2], -2.0 * rows @ others.T, rtol=1e-5, atol=1e-6)
+    assert_array_equal(whole[:, 1::2], 0.0)

@@ -10,7 +10,7 @@ from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.kernels.edge_halves import edge_halves
 from mscam_dask.kernels.laplacian import connected_components
 from mscam_dask.solvers.graph import Graph
-from mscam_dask.solvers.neutral import NeutralView, view_modularity, view_score
+from mscam_dask.solvers.neutral import NeutralView, view_modularity, view_scores
 from mscam_dask.solvers.partition import cut_embedding, extend_cut, spread_rows
 
 __all__ = ["agreement_of_halves", "cuts_of", "halves_of", "judged_counts", "values_of"]
@@ -50,6 +50,12 @@ def judged_counts(
 ) -> list[list[tuple[float, float]]]:
     """Information and modularity of each cut, by number of clusters, on one view's graphs."""
     return [
-        [(view_score(view, labels), view_modularity(view, labels)) for labels in of_one]
+        list(
+            zip(
+                view_scores(view, of_one),
+                (view_modularity(view, labels) for labels in of_one),
+                strict=True,
+            )
+        )
         for of_one in cuts
     ]
