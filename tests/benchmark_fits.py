@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
-from tests.conftest import BenchmarkData
+from tests.benchmark_sets import BenchmarkData
 
 __all__ = ["default_fit", "fit_views", "metrics_of"]
 

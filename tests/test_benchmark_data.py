@@ -9,7 +9,7 @@ import pytest
 
 from mscam_dask.metrics import clustering_accuracy, normalized_mutual_information
 from tests.benchmark_fits import default_fit
-from tests.conftest import BenchmarkData
+from tests.benchmark_sets import BenchmarkData
 from tests.synthetic import assert_partition_and_graph_agree
 
 Loader = Callable[[str], BenchmarkData]

@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
 from tests.benchmark_fits import default_fit, fit_views
-from tests.conftest import BenchmarkData
+from tests.benchmark_sets import BenchmarkData
 from tests.synthetic import gaussian_views
 
 Loader = Callable[[str], BenchmarkData]

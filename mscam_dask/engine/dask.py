@@ -41,6 +41,10 @@ _RETRIES = 2
 # In the keys of these stages a view's name comes first, which may be a number.
 _OF_VIEWS_ONLY = frozenset({"encoder", "neutral_graphs", "view_embedding"})
 
+# Nothing waits for these before the first partition is judged: they run where a worker would
+# stand idle, beside the spectrum of the first graph above all, which is one task.
+_IN_THE_GAPS = frozenset({"neutral_graphs"})
+
 # How often a driver that waits looks whether there are workers left.
 _POLL_S = 2.0
 
@@ -149,7 +153,13 @@ class DaskExecutor:
         unique = self._unique(group, name)
         with _translated(self._client), annotate(span=self._spans.at(phase)):
             handle = self._client.submit(
-                _run_pinned, function, *args, key=unique, pure=False, retries=_RETRIES
+                _run_pinned,
+                function,
+                *args,
+                key=unique,
+                pure=False,
+                retries=_RETRIES,
+                priority=-1 if stage in _IN_THE_GAPS else 0,
             )
         self._handles[unique] = handle
         return handle

@@ -189,11 +189,6 @@ def _foundation(
                         key=f"factor/{scale}/{source.name}",
                     )
             factored[by_view] = tuple(single[view] for view in enumerate(by_view))
-    k = min(NEUTRAL_NEIGHBORS, data.n_samples - 1)
-    neutral = [
-        executor.submit(judge_tasks.neutral_view, source, k, key=f"neutral_graphs/{source.name}")
-        for source in data.views
-    ]
     records: dict[tuple[Scale, ...], tuple[PreparedRecord, ...]] = {}
     for setting, (by_view, views) in enumerate(factored.items()):
         handles = [
@@ -210,6 +205,12 @@ def _foundation(
             records[by_view] = tuple(executor.gather(handles))
     if not records:
         raise refusals[0]
+    # last, so that what the driver waits for above is not behind them
+    k = min(NEUTRAL_NEIGHBORS, data.n_samples - 1)
+    neutral = [
+        executor.submit(judge_tasks.neutral_view, source, k, key=f"neutral_graphs/{source.name}")
+        for source in data.views
+    ]
     usable = {by_view: views for by_view, views in factored.items() if by_view in records}
     return Foundation(names, data.n_samples, usable, tuple(neutral), records[next(iter(records))])
 

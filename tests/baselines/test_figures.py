@@ -11,7 +11,7 @@ import pytest
 from mscam_dask.baselines.registry import METHODS
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.metrics import score_partition
-from tests.conftest import BenchmarkData
+from tests.benchmark_sets import BenchmarkData
 
 Loader = Callable[[str], BenchmarkData]
 

@@ -1,4 +1,4 @@
-"""Defaults on benchmark sets, as a Markdown table: ``python tests/benchmarks/quality.py [NAME ...]``.
+"""Defaults on benchmark sets, as a Markdown table: ``python -m tests.benchmarks.quality [NAME ...]``.
 
 Reads ``NAME.npz`` from the folder that MSCAM_DATA names. Labels are used for the scores only.
 """
@@ -10,7 +10,6 @@ import platform
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import scipy
@@ -18,26 +17,7 @@ import sklearn
 
 from mscam_dask import MSCAM, __version__
 from mscam_dask.metrics import score_partition
-
-NAMES = [
-    "handwritten",
-    "msrcv1",
-    "flowers17",
-    "caltech101_7",
-    "caltech101_20",
-    "caltech101_nus31",
-    "cifar10_nus_3100",
-    "landuse21",
-    "reuters1200",
-    "bbc",
-    "ngs",
-    "cora",
-    "bdgp",
-    "mnist4",
-    "proteinfold",
-    "prokaryotic",
-    "ccv",
-]
+from tests.benchmark_sets import NAMES, read_set
 
 
 def prepared(model: MSCAM) -> str:
@@ -48,18 +28,14 @@ def prepared(model: MSCAM) -> str:
 
 def row(name: str) -> str:
     """One line of the table."""
-    with np.load(Path(os.environ["MSCAM_DATA"]) / f"{name}.npz", allow_pickle=False) as archive:
-        count = len(archive["view_names"])
-        views = [archive[f"view_{index}"] for index in range(count)]
-        labels, kinds = archive["labels"].astype(np.int64), [str(kind) for kind in archive["kind"]]
-    n_clusters = len(np.unique(labels))
-    model = MSCAM(n_clusters, metric=kinds)
+    views, labels, kinds, _ = data = read_set(name)
+    model = MSCAM(data.n_clusters, metric=kinds)
     started = time.perf_counter()
     model.fit(views)
     seconds = time.perf_counter() - started
     scores = score_partition(labels, model.labels_)
     return (
-        f"| {name} | {len(labels)} | {count} | {n_clusters} | {model.n_connected_components_} "
+        f"| {name} | {len(labels)} | {len(views)} | {data.n_clusters} | {model.n_connected_components_} "
         f"| {scores.accuracy:.4f} | {scores.normalized_mutual_information:.4f} "
         f"| {scores.adjusted_rand_index:.4f} | {scores.purity:.4f} | {seconds:.1f} "
         f"| {prepared(model)}, {model.n_neighbors_} "

@@ -15,7 +15,7 @@ from mscam_dask.data import pairwise, sources, validation
 from mscam_dask.data.validation import ValidationReport, check_sizes, validate
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
-from tests.conftest import BenchmarkData
+from tests.benchmark_sets import BenchmarkData
 from tests.synthetic import distances_between
 
 N = 12

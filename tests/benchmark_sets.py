@@ -1,0 +1,84 @@
+"""The benchmark sets as they lie in the folder that MSCAM_DATA names."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["NAMES", "BenchmarkData", "path_of", "read_set"]
+
+NAMES = (
+    "handwritten",
+    "msrcv1",
+    "flowers17",
+    "caltech101_7",
+    "caltech101_20",
+    "caltech101_nus31",
+    "cifar10_nus_3100",
+    "landuse21",
+    "reuters1200",
+    "bbc",
+    "ngs",
+    "cora",
+    "bdgp",
+    "mnist4",
+    "proteinfold",
+    "prokaryotic",
+    "ccv",
+)
+"""Every set but the large one."""
+
+
+class BenchmarkData(NamedTuple):
+    """One benchmark set; arrays are read-only because tests share them.
+
+    Attributes
+    ----------
+    views : tuple of arrays (n_samples, n_features_v)
+        As stored, neither centred nor scaled; a distance view is (n_samples, n_samples).
+    labels : array of shape (n_samples,), int64
+        Ground truth, for scoring only.
+    kinds : tuple of str
+        "features" or "distance", one for each view.
+    names : tuple of str
+        One for each view.
+    """
+
+    views: tuple[NDArray[Any], ...]
+    labels: NDArray[np.int64]
+    kinds: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def n_clusters(self) -> int:
+        """Classes of the ground truth."""
+        return len(np.unique(self.labels))
+
+
+def path_of(name: str) -> Path | None:
+    """The file of a set, or None where MSCAM_DATA is not set; it need not be there."""
+    folder = os.environ.get("MSCAM_DATA")
+    return Path(folder) / f"{name}.npz" if folder else None
+
+
+@functools.lru_cache(maxsize=4)
+def read_set(name: str) -> BenchmarkData:
+    """Read a set."""
+    path = path_of(name)
+    if path is None:
+        raise FileNotFoundError(f"{name}.npz: MSCAM_DATA (the folder of benchmark sets) is not set")
+    with np.load(path, allow_pickle=False) as archive:
+        names = tuple(str(one) for one in archive["view_names"])
+        views = tuple(archive[f"view_{index}"] for index in range(len(names)))
+        labels = archive["labels"].astype(np.int64)
+        kinds = tuple(str(kind) for kind in archive["kind"])
+    for array in (*views, labels):
+        array.flags.writeable = False
+    return BenchmarkData(views, labels, kinds, names)

@@ -1,0 +1,135 @@
+"""Do label-free indices rank partitions as labels do? ``python -m tests.benchmarks.indices [NAME ...]``.
+
+For each set a pool of partitions: MSCAM with every view scaled alike, two scalings, three α and two
+k, after one outer iteration, and four other methods with their defaults. Prints Spearman's rank
+correlation of each index with the adjusted Rand index over the pool, and the share of the pool's
+best ARI that the partition with the highest index has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
+from sklearn.preprocessing import StandardScaler
+
+from mscam_dask import MSCAM
+from mscam_dask.baselines.registry import method
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.engine.setup import NEUTRAL_NEIGHBORS
+from mscam_dask.engine.tasks.judge import neutral_view
+from mscam_dask.errors import ConvergenceWarning
+from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.model.parameters import Scale
+from mscam_dask.solvers.neutral import view_modularity, view_score
+from tests.benchmark_sets import NAMES, BenchmarkData, read_set
+
+Labels = NDArray[np.int64]
+Index = Callable[[Labels], float]
+
+OTHERS = ("sc-concat", "knn-sc", "lmvsc", "smvsc")
+
+SCALES: tuple[Scale, ...] = ("unit", "standard")
+GRID = tuple(itertools.product(SCALES, (0.1, 1.0, 10.0), (9, 20)))
+"""Scaling, alpha, k."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """Partitions of one set; the eigengap is that of MSCAM's graphs, NaN for other methods."""
+
+    partitions: list[Labels]
+    eigengaps: list[float]
+
+
+def pool_of(data: BenchmarkData) -> Pool:
+    """Every partition that is to be ranked."""
+    partitions, eigengaps = [], []
+    for scale, alpha, n_neighbors in GRID:
+        model = MSCAM(
+            data.n_clusters,
+            metric=data.kinds,
+            scale=scale,
+            alpha=alpha,
+            n_neighbors=min(n_neighbors, len(data.labels) - 1),
+            max_outer_iter=1,
+            n_jobs=1,
+        ).fit(data.views)
+        partitions.append(model.labels_)
+        eigengaps.append(float(model.history_["eigengap"].values[-1]))
+    for name in OTHERS:
+        other = method(name).make(data.n_clusters, 0, {"metric": data.kinds})
+        partitions.append(other.fit_predict(data.views))
+        eigengaps.append(float("nan"))
+    return Pool(partitions, eigengaps)
+
+
+def indices_of(data: BenchmarkData) -> dict[str, Index]:
+    """Every index that a partition alone is judged by; the higher the better."""
+    k = min(NEUTRAL_NEIGHBORS, len(data.labels) - 1)
+    sources = as_multi_view(data.views, metric=data.kinds).views
+    neutral = [neutral_view(source, k) for source in sources]
+    rows = np.hstack([StandardScaler().fit_transform(view) for view in data.views])
+    return {
+        "cross-view information": lambda y: float(np.mean([view_score(v, y) for v in neutral])),
+        "cross-view modularity": lambda y: float(np.mean([view_modularity(v, y) for v in neutral])),
+        "silhouette": lambda y: float(silhouette_score(rows, y)),
+        "Calinski-Harabasz": lambda y: float(calinski_harabasz_score(rows, y)),
+        "Davies-Bouldin": lambda y: -float(davies_bouldin_score(rows, y)),
+    }
+
+
+def judged(values: Sequence[float], truth: Sequence[float]) -> tuple[float, float]:
+    """Rank correlation with the truth, and the truth of the highest value over the best."""
+    known = np.isfinite(values)
+    index, ari = np.asarray(values)[known], np.asarray(truth)[known]
+    return float(spearmanr(index, ari).statistic), float(ari[np.argmax(index)] / max(truth))
+
+
+def row_of(data: BenchmarkData) -> dict[str, tuple[float, float]]:
+    """What each index is worth on one set."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        pool = pool_of(data)
+    truth = [adjusted_rand_index(data.labels, labels) for labels in pool.partitions]
+    row = {
+        name: judged([index(labels) for labels in pool.partitions], truth)
+        for name, index in indices_of(data).items()
+    }
+    return {**row, "eigengap": judged(pool.eigengaps, truth)}
+
+
+def _cells(row: dict[str, tuple[float, float]]) -> str:
+    return " | ".join(f"{rho:.2f}, {share:.2f}" for rho, share in row.values())
+
+
+def main(names: Sequence[str] = NAMES) -> dict[str, Any]:
+    """Print the table, a line as soon as it is known; return its rows."""
+    rows: dict[str, dict[str, tuple[float, float]]] = {}
+    for name in names:
+        rows[name] = row_of(read_set(name))
+        if len(rows) == 1:
+            titles = list(rows[name])
+            sys.stdout.write(
+                f"| data set | {' | '.join(titles)} |\n{'|---' * (len(titles) + 1)}|\n"
+            )
+        sys.stdout.write(f"| {name} | {_cells(rows[name])} |\n")
+        sys.stdout.flush()
+    mean = {
+        title: tuple(np.mean([row[title] for row in rows.values()], axis=0))
+        for title in next(iter(rows.values()))
+    }
+    sys.stdout.write(f"| mean | {_cells(mean)} |\n")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or NAMES)
