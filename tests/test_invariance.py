@@ -142,3 +142,23 @@ def test_handwritten_seed(benchmark_data: Loader, seed: int) -> None:
         fit_views(data, data.names, random_state=seed).labels_,
         default_fit("handwritten", data).labels_,
     )
+
+
+# ---------------------------------------------------------------------------------------------
+# Where clusters overlap, so that another start would end in another partition
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", ["msrcv1", pytest.param("flowers17", marks=pytest.mark.slow)])
+def test_order_of_samples_where_clusters_overlap(benchmark_data: Loader, name: str) -> None:
+    data = benchmark_data(name)
+    order = np.random.default_rng(3).permutation(len(data.labels))
+    shuffled = data._replace(
+        views=tuple(
+            view[np.ix_(order, order)] if kind == "distance" else view[order]
+            for view, kind in zip(data.views, data.kinds, strict=True)
+        )
+    )
+    model = fit_views(shuffled, data.names)
+    assert same_partition(model.labels_, default_fit(name, data).labels_[order])
