@@ -14,13 +14,13 @@ from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import PreparationRecord
 
-__all__ = ["Agreement", "agree", "agreement_behind", "with_preparations"]
+__all__ = ["COMPARED", "Agreement", "agree", "agreement_behind", "with_preparations"]
 
 Agreement = tuple[PreparationRecord, ...]
 """What was chosen for each view."""
 
-# Rows compared: the standard error of an agreement is below 0.01 with so many.
-_SAMPLE = 3000
+COMPARED = 3000
+"""Most rows compared: the standard error of an agreement is below 0.01 with so many."""
 
 _NEIGHBORS = 9
 
@@ -54,9 +54,9 @@ def agree(
     """
     n = data.n_samples
     sample = np.arange(n)
-    if n > _SAMPLE:
+    if n > COMPARED:
         rng = np.random.default_rng(seed)
-        sample = np.sort(rng.choice(n, _SAMPLE, replace=False))
+        sample = np.sort(rng.choice(n, COMPARED, replace=False))
     k = min(_NEIGHBORS, len(sample) - 1)
     found = [
         executor.submit(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from mscam_dask.data.views import MultiViewData
+from mscam_dask.engine.agreement import COMPARED
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.setup import LARGE_RANK, SAMPLE, row_ranges
 from mscam_dask.errors import MemoryPlanError
@@ -136,9 +137,22 @@ def _view_tasks(
     solve = subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + 6 * 8 * (rank + 2 * c) ** 2
     return [
         TaskMemory("prepare {view}", factor),
+        TaskMemory("comparing preparations of {view}", _comparison(shape, metric)),
         TaskMemory("neutral graphs of {view}", neutral),
         TaskMemory("sub-solve {view}", solve),
     ]
+
+
+def _comparison(shape: tuple[int, int], metric: str) -> int:
+    """Trying preparations on some rows: these, a whole basis, its making or a search in it."""
+    m = min(shape[0], COMPARED)
+    d = shape[1] if metric == "features" else m
+    rank = min(m, d)
+    rows = 8 * m * d * (1 if metric == "features" else 2)
+    basis = 8 * rank * (m + d)
+    decomposed = 5 * 8 * rank * rank
+    search = 12 * m * rank + _SEARCH_BYTES
+    return rows + basis + max(decomposed, search)
 
 
 def _degree(parameters: Parameters) -> int:

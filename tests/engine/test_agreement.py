@@ -47,7 +47,7 @@ def test_executors_and_repetition_choose_alike() -> None:
 
 
 def test_a_sample_of_the_rows_decides_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.agreement._SAMPLE", 150)
+    monkeypatch.setattr("mscam_dask.engine.agreement.COMPARED", 150)
     data = as_multi_view(spoilt_by_units(600))
     with SerialExecutor() as executor:
         (records,) = agree(data, OPTIONS, 3, executor)

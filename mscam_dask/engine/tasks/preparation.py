@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views import RowSource
 from mscam_dask.errors import DataError
-from mscam_dask.model.parameters import Preparation
+from mscam_dask.model.parameters import Preparation, Scale
 from mscam_dask.solvers.preparation import (
     Choice,
     agreed_preparations,
     anchor_neighbors,
     usual_preparation,
 )
-from mscam_dask.solvers.view_basis import FactoredView, ViewShape, factor_view, row_blocks
+from mscam_dask.solvers.view_basis import ViewShape, factor_view, row_blocks
 
 __all__ = ["choose", "sampled_neighbors"]
 
@@ -35,28 +37,35 @@ def sampled_neighbors(
     """
     rows = _sampled_rows(source, sample)
     shape = ViewShape(len(rows), rows.shape[1], source.metric)
-    found: Neighbors = {}
-    refusal: DataError | None = None
-    factored: dict[str, FactoredView | None] = {}
-    seen: set[tuple[str, float]] = set()
+    positions: dict[Scale, dict[float, int]] = {}
     for position, option in enumerate(options):
         scale = option.scale if source.metric == "features" else options[0].scale
-        if (scale, option.alpha) in seen:
+        positions.setdefault(scale, {}).setdefault(option.alpha, position)
+    found: Neighbors = {}
+    refusal: DataError | None = None
+    for scale, by_alpha in positions.items():
+        try:
+            lists = _neighbors_by_alpha(rows, shape, scale, source.name, by_alpha, n_neighbors)
+        except DataError as error:
+            refusal = error
             continue
-        seen.add((scale, option.alpha))
-        if scale not in factored:
-            try:
-                factored[scale] = factor_view(
-                    lambda start, stop: rows[start:stop], shape, scale=scale, name=source.name
-                )
-            except DataError as error:
-                factored[scale], refusal = None, error
-        view = factored[scale]
-        if view is not None:
-            found[position] = anchor_neighbors(view, option.alpha, n_neighbors)
+        found.update(zip(by_alpha.values(), lists, strict=True))
     if not found and refusal is not None:
         raise refusal
     return found
+
+
+def _neighbors_by_alpha(
+    rows: NDArray[np.float64],
+    shape: ViewShape,
+    scale: Scale,
+    name: str,
+    alphas: Iterable[float],
+    n_neighbors: int,
+) -> list[NDArray[np.int64]]:
+    """Those of one scaling, whose basis is as large as the rows and given up at the end."""
+    view = factor_view(lambda start, stop: rows[start:stop], shape, scale=scale, name=name)
+    return [anchor_neighbors(view, alpha, n_neighbors) for alpha in alphas]
 
 
 def choose(
