@@ -1,6 +1,6 @@
 """Each ingredient of the defaults taken away in turn: ``python -m tests.benchmarks.ablation [NAME ...]``.
 
-Prints two Markdown tables, accuracy and adjusted Rand index, a column for each variant. Labels are
+Prints a Markdown table, accuracy and adjusted Rand index in each cell, a column for each variant. Labels are
 used for the scores only. What is kept of the path, the best partition by the label-free judge, has no
 switch and is not taken away.
 """
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.errors import ConvergenceWarning
@@ -50,24 +51,22 @@ def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScor
     return score_partition(data.labels, model.labels_)
 
 
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |\n"
+def _cells(row: NDArray[np.float64]) -> str:
+    return " | ".join(f"{accuracy:.3f}, {ari:.3f}" for accuracy, ari in row)
 
 
-def main(names: Sequence[str] = NAMES) -> dict[str, list[PartitionScores]]:
-    """Print both tables, and return the scores of each set in the order of the variants."""
-    found: dict[str, list[PartitionScores]] = {}
+def main(names: Sequence[str] = NAMES) -> dict[str, NDArray[np.float64]]:
+    """Print the table, a line as soon as it is known; return (variants, 2) of each set."""
+    sys.stdout.write(f"| data set | {' | '.join(VARIANTS)} |\n{'|---' * (len(VARIANTS) + 1)}|\n")
+    rows: dict[str, NDArray[np.float64]] = {}
     for name in names:
         data = read_set(name)
-        found[name] = [scores_of(data, settings) for settings in VARIANTS.values()]
-        sys.stderr.write(f"{name}\n")
-    for title, field in (("ACC", "accuracy"), ("ARI", "adjusted_rand_index")):
-        values = np.array([[getattr(one, field) for one in row] for row in found.values()])
-        sys.stdout.write(f"\n{title}\n\n" + _line(["data set", *VARIANTS]))
-        sys.stdout.write("|---" * (len(VARIANTS) + 1) + "|\n")
-        for name, row in zip([*found, "mean"], [*values, values.mean(axis=0)], strict=True):
-            sys.stdout.write(_line([name, *(f"{value:.3f}" for value in row)]))
-    return found
+        scores = [scores_of(data, settings) for settings in VARIANTS.values()]
+        rows[name] = np.array([(one.accuracy, one.adjusted_rand_index) for one in scores])
+        sys.stdout.write(f"| {name} | {_cells(rows[name])} |\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"| mean | {_cells(np.mean(list(rows.values()), axis=0))} |\n")
+    return rows
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import from_store, growth, many_views, roofline
+from tests.benchmarks import from_store, growth, indices, many_views, roofline
 
 
 @pytest.mark.slow
@@ -44,3 +44,9 @@ def test_many_views(capsys: pytest.CaptureFixture[str]) -> None:
 def test_roofline(capsys: pytest.CaptureFixture[str]) -> None:
     assert roofline.main(["--samples", "300", "--dims", "20", "30"]) > 1.0
     assert "the whole fit" in capsys.readouterr().out
+
+
+def test_judged() -> None:
+    rho, share = indices.judged([0.1, 0.4, float("nan"), 0.2], [0.3, 0.6, 0.9, 0.5])
+    assert rho == pytest.approx(1.0)
+    assert share == pytest.approx(0.6 / 0.9)
