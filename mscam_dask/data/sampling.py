@@ -1,17 +1,67 @@
-"""Smaller data from larger ones: as many samples of every class."""
+"""Smaller data from larger ones: some rows of a view, as many samples of every class."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.multiview import MultiViewData
-from mscam_dask.data.sources import ArrayRows, RowSource, row_ranges
+from mscam_dask.data.sources import ArrayRows, Metric, RowSource, row_ranges
 from mscam_dask.errors import DataError
 
-__all__ = ["sample_per_class"]
+__all__ = ["SampledRows", "sample_per_class", "sampled_view"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SampledRows:
+    """Some rows of a view, and these columns of a pairwise one; read once, when first asked for.
+
+    A task that gets this reads the rows itself: they pass through no other process.
+
+    Parameters
+    ----------
+    source
+        The whole view.
+    rows
+        (m,) ascending.
+    """
+
+    source: RowSource
+    rows: NDArray[np.int64]
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def metric(self) -> Metric:
+        return self.source.metric
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        m = len(self.rows)
+        return m, self.source.shape[1] if self.metric == "features" else m
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @functools.cached_property
+    def _taken(self) -> ArrayRows:
+        return _taken(self.source, self.rows)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 of the sample."""
+        return self._taken.read(start, stop)
+
+
+def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | SampledRows:
+    """Return some rows of a view: taken here from one in memory, later from one that is not."""
+    return _taken(view, rows) if isinstance(view, ArrayRows) else SampledRows(view, rows)
 
 
 def sample_per_class(
@@ -80,8 +130,11 @@ def _taken(view: RowSource, chosen: NDArray[np.int64]) -> ArrayRows:
     blocks = []
     for start, stop in row_ranges(view):
         inside = chosen[(chosen >= start) & (chosen < stop)] - start
-        blocks.append(view.read(start, stop)[inside])
+        if inside.size:
+            blocks.append(view.read(start, stop)[inside])
     rows = np.concatenate(blocks)
+    if view.dtype == np.float32:
+        rows = rows.astype(np.float32)  # as they were: half the memory, and no digit lost
     if view.metric != "features":
         rows = np.ascontiguousarray(rows[:, chosen])
     return ArrayRows(rows, view.name, view.metric)

@@ -133,6 +133,9 @@ def _view_tasks(
         factor += 3 * 8 * n * n + 8 * n * min(shape)
     rows = 4 * judged * d if metric == "features" else 3 * 8 * judged * judged
     neutral = rows + 600 * judged + stream + _SEARCH_BYTES
+    if parameters.is_large(n):  # both begin with taking the sample
+        drawn = 8 * judged * (d if metric == "features" else judged)
+        factor, neutral = max(factor, drawn + factor - basis), neutral + drawn
     subspace = 4 * n * (rank + 2 * c)
     solve = subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + 6 * 8 * (rank + 2 * c) ** 2
     return [

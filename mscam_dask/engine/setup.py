@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
+from mscam_dask.data.sampling import sampled_view
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.tasks import graph as graph_tasks
@@ -15,6 +16,7 @@ from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import PreparedRecord
 from mscam_dask.solvers.graph import assemble_graph
+from mscam_dask.solvers.partition import sampled_rows
 
 __all__ = [
     "LARGE_RANK",
@@ -142,7 +144,9 @@ def lay_foundation(
     a seeded sample of them.
     """
     if exact_samples is not None and data.n_samples > exact_samples:
-        sample = _foundation(_sample(data, executor), scales, executor, max_rank=LARGE_RANK)
+        rows = sampled_rows(data.n_samples, SAMPLE)
+        drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
+        sample = _foundation(drawn, scales, executor, max_rank=LARGE_RANK)
         return dataclasses.replace(
             sample,
             n_samples=data.n_samples,
@@ -151,17 +155,6 @@ def lay_foundation(
             n_judged=sample.n_samples,
         )
     return _foundation(data, scales, executor)
-
-
-def _sample(data: MultiViewData, executor: Executor) -> MultiViewData:
-    """A sample of the rows of every view, brought to the driver."""
-    handles = [
-        executor.submit(judge_tasks.sample_of, source, SAMPLE, key=f"sample/{source.name}")
-        for source in data.views
-    ]
-    views = tuple(executor.gather(handles))
-    executor.release(handles)
-    return MultiViewData(views)
 
 
 def _foundation(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.multiview import MultiViewData
-from mscam_dask.data.sampling import sample_per_class
+from mscam_dask.data.sampling import SampledRows, sample_per_class, sampled_view
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.errors import DataError
 
@@ -54,3 +58,35 @@ def test_no_labels_or_none_wanted() -> None:
         sample_per_class(data, 0, rng=np.random.default_rng(0))
     with pytest.raises(DataError, match="no labels"):
         sample_per_class(MultiViewData(views=data.views), 1, rng=np.random.default_rng(0))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stored(ArrayRows):
+    """Rows that count how often they are read."""
+
+    reads: list[int] = dataclasses.field(default_factory=list)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        self.reads.append(start)
+        return super().read(start, stop)
+
+
+@pytest.mark.parametrize("metric", ["features", "distance"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sampled_rows_are_those_of_the_view_and_are_read_once(metric: Any, dtype: Any) -> None:
+    table = np.random.default_rng(0).random((12, 12 if metric == "distance" else 3)).astype(dtype)
+    table = (table + table.T) / 2 if metric == "distance" else table
+    rows = np.array([1, 4, 5, 11])
+    stored = Stored(table, "v", metric)
+    drawn = SampledRows(stored, rows)
+    expected = table[np.ix_(rows, rows)] if metric == "distance" else table[rows]
+    assert (drawn.name, drawn.metric, drawn.dtype) == ("v", metric, dtype)
+    assert drawn.shape == expected.shape
+    assert stored.reads == []
+    np.testing.assert_array_equal(drawn.read(1, 3), expected[1:3])
+    np.testing.assert_array_equal(drawn.read(0, 4), expected)
+    assert len(stored.reads) == 1
+    np.testing.assert_array_equal(
+        sampled_view(ArrayRows(table, "v", metric), rows).read(0, 4), expected
+    )
+    assert isinstance(sampled_view(ArrayRows(table, "v", metric), rows), ArrayRows)

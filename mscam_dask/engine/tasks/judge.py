@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.engine.tasks.views import view_shape
@@ -13,7 +12,6 @@ from mscam_dask.solvers.assign import extend_labels
 from mscam_dask.solvers.graph import Graph
 from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_scores
 from mscam_dask.solvers.partition import cut_embedding, extend_cut, sampled_rows, spread_rows
-from mscam_dask.solvers.view_basis import row_blocks
 
 __all__ = [
     "extended",
@@ -22,22 +20,9 @@ __all__ = [
     "neutral_view",
     "next_cuts",
     "pick",
-    "sample_of",
     "score_partitions",
     "single",
 ]
-
-
-def sample_of(source: RowSource, n_wanted: int) -> ArrayRows:
-    """Seeded sample of the rows of a view (and of the columns of a pairwise one), in memory."""
-    rows = sampled_rows(source.shape[0], n_wanted)
-    columns = slice(None) if source.metric == "features" else rows
-    parts = []
-    for start, stop in row_blocks(*source.shape):
-        inside = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)]
-        if inside.size:
-            parts.append(source.read(start, stop)[inside - start][:, columns])
-    return ArrayRows(np.concatenate(parts), source.name, source.metric)
 
 
 def neutral_view(source: RowSource, n_neighbors: int) -> NeutralView:
