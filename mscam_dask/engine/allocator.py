@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-__all__ = ["DASK_TRIM", "keep_freed_memory", "without_dask_trim"]
+__all__ = ["DASK_TRIM", "KEPT_BYTES", "keep_freed_memory", "without_dask_trim"]
 
 DASK_TRIM = ("MALLOC_TRIM_THRESHOLD_", "65536")
 """Variable and value that Dask's nanny sets; another value is somebody's choice."""
@@ -23,8 +23,8 @@ DASK_TRIM = ("MALLOC_TRIM_THRESHOLD_", "65536")
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
-# Free memory at the end of the heap that a process keeps.
-_KEPT_BYTES = 64 * 2**20
+KEPT_BYTES = 64 * 2**20
+"""Free memory at the end of the heap that a process keeps."""
 
 # Arrays above this size still go back to the system as soon as they are freed.
 _MAPPED_BYTES = 16 * 2**20
@@ -46,7 +46,7 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     return bool(
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES) and mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES) and mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
     )
 
 

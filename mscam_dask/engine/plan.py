@@ -9,6 +9,7 @@ import dataclasses
 
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.agreement import COMPARED
+from mscam_dask.engine.allocator import KEPT_BYTES
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.setup import LARGE_RANK, SAMPLE, row_ranges
 from mscam_dask.errors import MemoryPlanError
@@ -18,8 +19,9 @@ __all__ = ["MemoryPlan", "TaskMemory", "check_memory", "plan_memory"]
 
 _GIB = 2.0**30
 
-# Interpreter and libraries of a worker before it holds any data.
-_BASE_BYTES = 200 * 2**20
+# Interpreter and libraries of a worker before it holds any data, and freed memory that it keeps
+# (see engine.allocator).
+_BASE_BYTES = 200 * 2**20 + KEPT_BYTES
 
 # Rows are streamed in blocks of 8 MiB (see solvers.view_basis): as read, scaled, centred, projected.
 _STREAM_BYTES = 4 * 8 * 2**20
