@@ -125,7 +125,7 @@ def leading_eigenvectors(matrix: NDArray[np.float64], count: int) -> NDArray[np.
             _, vectors = eigsh(matrix, count, which="LA", v0=start, ncv=basis, maxiter=restarts)
             return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
         except ArpackNoConvergence:
-            pass
+            pass  # factored below
     _, vectors = scipy.linalg.eigh(matrix, subset_by_index=[n - count, n - 1])
     return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
 

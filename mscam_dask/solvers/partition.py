@@ -60,9 +60,10 @@ def cut_embedding(
     -----
     Pivoted QR of Vᵀ picks c mutually most independent samples as prototypes: the result does
     not depend on the basis chosen within span(V) nor, up to exact ties, on the order of the
-    samples; neither do the random starts. The pivots are taken on the rows as they are: unit rows tie for the first, and
-    rounding would choose. Where clusters overlap it may end in a poor minimum, hence the other starts; which
-    partition is taken is for the label-free judge to say.
+    samples; neither do the random starts. The pivots are taken on the rows as they are: unit
+    rows tie for the first, and rounding would choose. Where clusters overlap it may end in a
+    poor minimum, hence the other starts; which partition is taken is for the label-free judge
+    to say.
 
     References
     ----------
