@@ -18,9 +18,9 @@ __all__ = ["SampledRows", "sample_per_class", "sampled_view"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Some rows of a view, and these columns of a pairwise one; read once, when first asked for.
+    """Some rows of a view, and the same columns of a pairwise one; read when first asked for.
 
-    A task that gets this reads the rows itself: they pass through no other process.
+    A task that gets this reads the rows itself, once: they pass through no other process.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ class SampledRows:
         return self.source.dtype
 
     @functools.cached_property
-    def _taken(self) -> ArrayRows:
+    def _in_memory(self) -> ArrayRows:
         return _taken(self.source, self.rows)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 of the sample."""
-        return self._taken.read(start, stop)
+        return self._in_memory.read(start, stop)
 
 
 def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | SampledRows:

@@ -128,16 +128,15 @@ def _view_tasks(
     judged = SAMPLE if parameters.is_large(n) else n
     stream = min(_STREAM_BYTES, 4 * 8 * n * d)
     basis = 4 * n * rank
-    factor = basis + stream
+    # on large data the sample of the rows is factored and judged as well, each begins with drawing it
+    drawn = 8 * judged * (d if metric == "features" else judged) if parameters.is_large(n) else 0
+    factor = max(basis, drawn) + stream
     if metric == "features" and d <= n:
         factor += 4 * 8 * d * d
     else:
         factor += 3 * 8 * n * n + 8 * n * min(shape)
     rows = 4 * judged * d if metric == "features" else 3 * 8 * judged * judged
-    neutral = rows + 600 * judged + stream + _SEARCH_BYTES
-    if parameters.is_large(n):  # both begin with taking the sample
-        drawn = 8 * judged * (d if metric == "features" else judged)
-        factor, neutral = max(factor, drawn + factor - basis), neutral + drawn
+    neutral = drawn + rows + 600 * judged + stream + _SEARCH_BYTES
     subspace = 4 * n * (rank + 2 * c)
     solve = subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + 6 * 8 * (rank + 2 * c) ** 2
     return [

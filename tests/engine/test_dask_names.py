@@ -1,4 +1,4 @@
-"""How a fit reads on Dask's own pages: groups and spans of tasks, and sizes of results."""
+"""How a fit reads to Dask: groups and spans of tasks, what goes first, and sizes of results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.sizes import n_bytes
 from tests.clusters import local_client
 
@@ -46,3 +47,15 @@ def test_the_size_of_a_result_is_that_of_the_arrays_in_it() -> None:
     held = 8 * 5000 + matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
     size = n_bytes(Outer(np.zeros(5000), (Inner(matrix),)))
     assert held <= size <= held + 2000
+
+
+def test_what_the_judge_needs_later_waits_for_what_is_needed_now() -> None:
+    with local_client(1, processes=False) as client, DaskExecutor(client) as executor:
+        later = executor.submit(abs, 1, key="neutral_graphs/v")
+        now = executor.submit(abs, 2, key="factor/unit/v")
+        priority = {
+            one.key: client.cluster.scheduler.tasks[one.key].priority  # type: ignore[union-attr]
+            for one in (later, now)
+            if executor.gather([one])
+        }
+    assert priority[now.key] < priority[later.key]  # Dask runs the smallest first

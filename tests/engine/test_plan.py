@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
+from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.views import Metric, MultiViewData
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.plan import MemoryPlan, check_memory, plan_memory
 from mscam_dask.engine.setup import row_ranges
+from mscam_dask.engine.tasks.preparation import sampled_neighbors
 from mscam_dask.errors import ClusterError, MemoryPlanError
-from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.parameters import Parameters, Preparation, Scale
 from tests.synthetic import gaussian_views
 
 GIB = 2.0**30
+SCALES: tuple[Scale, ...] = ("unit", "standard")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,3 +218,18 @@ def test_plan_bounds_what_a_fit_allocates() -> None:
         tracemalloc.stop()
     assert peak < of.worker_bytes(1)
     assert peak < 2 * 8 * 1500**2  # near one n × n, whatever the plan says
+
+
+@pytest.mark.parametrize("d", [300, 900, 1500])
+def test_comparing_the_preparations_of_a_wide_view_stays_below_its_figure(d: int) -> None:
+    n = 1000
+    rows = ArrayRows(np.random.default_rng(0).standard_normal((n, d)), "v0")
+    options = tuple(Preparation(scale, alpha) for scale in SCALES for alpha in (10.0, 1.0, 0.1))
+    tracemalloc.start()
+    try:
+        sampled_neighbors(rows, options, np.arange(n), 9)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    figures = {task.task: task.peak_bytes for task in plan(n, (d,)).tasks}
+    assert peak <= figures["comparing preparations of v0"]
