@@ -84,7 +84,8 @@ def run_fit(
     choices : Choices
         What is chosen beside the candidates, whatever they say: with two preparations or more,
         and two views or more, scaling and α of each view by itself (see
-        `mscam_dask.engine.agreement`); the number of clusters, from 2 to that of the candidates
+        `mscam_dask.engine.agreement`); the first graph (see
+        `mscam_dask.engine.selection`); the number of clusters, from 2 to that of the candidates
         (see `mscam_dask.engine.cluster_count`; a checkpoint has the number that was chosen).
     observers : sequence of callable
         Called with `FitStarted`, `ClusterCountEnded` where the number of clusters was chosen,
@@ -166,7 +167,9 @@ def run_fit(
             ending = _closed(*trivial, course, executor)
         else:
             if saved is None:
-                course, state = _begin(foundation, asked, agreed, executor, known)
+                course, state = _begin(
+                    foundation, asked, agreed, executor, known, either_graph=choices.first_graph
+                )
                 course = dataclasses.replace(course, counted=counted)
                 decision = Decision.ACCEPT
                 journal.save(state, decision, course, executor)
@@ -237,11 +240,13 @@ def _begin(
     agreed: tuple[Agreement, ...],
     executor: Executor,
     known: NDArray[np.int64] | None,
+    *,
+    either_graph: bool,
 ) -> tuple[Course, PathState]:
     """Choose the setting, or take an earlier fit's: the state before the first outer iteration."""
     usable = _usable(candidates, foundation)
     if known is None:
-        start, selection = choose_setting(foundation, usable, executor)
+        start, selection = choose_setting(foundation, usable, executor, either_graph=either_graph)
     else:
         start, selection = warm_start(foundation, usable[0], known, executor)
     parameters, k = start.parameters, start.first.n_neighbors
@@ -354,6 +359,7 @@ def _collect(ending: _Ending, course: Course, executor: Executor) -> Solution:
         counted=course.counted,
         settings=() if course.selection is None else course.selection.settings,
         agreed=() if course.selection is None else course.selection.preparations,
+        chosen=-1 if course.selection is None else course.selection.chosen,
         prepared=course.records,
         history=tuple(course.history),
         view_embeddings=embeddings,

@@ -12,6 +12,7 @@ from mscam_dask.engine.agreement import COMPARED
 from mscam_dask.engine.allocator import KEPT_BYTES
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.setup import LARGE_RANK, SAMPLE, row_ranges
+from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.model.parameters import Parameters
 
@@ -103,9 +104,12 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
     found = 12 * edges if large else 0
     search = _SEARCH_BYTES + (4 * 8000 * rank + n * rank // 4 if large else 0)
     graph = 12 * n * _degree(parameters)
+    widest = graph
+    if have_view_graphs(len(data.views), n, parameters):
+        widest *= len(data.views)
     tasks += [
         TaskMemory("candidates", search + found + 60 * rows * n_candidates),
-        TaskMemory("graph spectrum", 8 * 6 * n * 3 * c + 5 * graph),
+        TaskMemory("graph spectrum", 8 * 6 * n * 3 * c + 5 * widest),
         TaskMemory("graph", 5 * graph + 48 * n * parameters.n_neighbors),
         TaskMemory("limit step", 4 * n * rank + 5 * graph + _SEARCH_BYTES),
         TaskMemory("cuts", 8 * n * (4 * c + 8)),

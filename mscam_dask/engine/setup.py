@@ -14,7 +14,7 @@ from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.model.parameters import Parameters, Scale
-from mscam_dask.model.records import PreparedRecord
+from mscam_dask.model.records import GraphKind, PreparedRecord
 from mscam_dask.solvers.graph import assemble_graph
 from mscam_dask.solvers.partition import sampled_rows
 
@@ -108,7 +108,7 @@ class Prepared:
 
 @dataclasses.dataclass(frozen=True)
 class FirstGraph:
-    """The graph of the data distances alone.
+    """The graph of the data alone, before anything is learned.
 
     Attributes
     ----------
@@ -116,11 +116,14 @@ class FirstGraph:
     n_components : int
     n_neighbors : int
         k that made it.
+    kind : {"distances", "graphs"}
+        Neighbours by the views' mean distance, or the mean of the views' own graphs.
     """
 
     graph: Handle
     n_components: int
     n_neighbors: int
+    kind: GraphKind = "distances"
 
 
 def row_ranges(n_samples: int) -> list[tuple[int, int]]:

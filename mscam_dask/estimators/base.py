@@ -232,7 +232,9 @@ class ConsensusClustering(
             data,
             candidates,
             executor,
-            choices=Choices(self._options(data), self._chooses_count),
+            choices=Choices(
+                self._options(data), self._chooses_count, first_graph=self.selection == "auto"
+            ),
             observers=observers,
             checkpointer=self.checkpointer,
             known=known,

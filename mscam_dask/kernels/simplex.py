@@ -12,11 +12,15 @@ __all__ = [
     "adaptive_neighbor_weights_global",
     "neighbor_widths",
     "project_rows_to_simplex",
+    "tied_neighbor_weights",
 ]
 
 # A row whose k + 1 distances agree to this relative precision is a tie: what is left
 # of the differences is rounding, and Eq. (30) would divide noise by noise.
 _TIE_TOLERANCE = 16 * np.finfo(np.float64).eps
+
+# The same of distances that come from coordinates in single precision.
+_SEARCH_TOLERANCE = 1e-5
 
 
 def project_rows_to_simplex(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -154,6 +158,55 @@ def adaptive_neighbor_weights(
     tied = total <= k * _TIE_TOLERANCE
     weights: NDArray[np.float64] = np.where(tied, 1.0 / k, gaps / np.where(tied, 1.0, total))
     return weights
+
+
+def tied_neighbor_weights(
+    sorted_squared_distances: NDArray[np.float64], n_neighbors: int
+) -> NDArray[np.float64]:
+    """`adaptive_neighbor_weights` with ties kept or left together: k_i neighbours of row i.
+
+    k_i is the least number, k or more, of neighbours that the next candidate is farther than
+    (by 1e-5). Where there are more ties than candidates, it is the number of neighbours nearer
+    than these. So neither rounding nor the order of the samples decides which of many samples at one distance
+    is the k-th (counts of words, links between papers).
+
+    Parameters
+    ----------
+    sorted_squared_distances : array of shape (n, K)
+        Squared distances of each row to its K > k nearest candidates, ascending.
+    n_neighbors : int
+        k.
+
+    Returns
+    -------
+    array of shape (n, K)
+        Weights, rows on the simplex; 0 beyond k_i. A row with all its candidates at one distance gets
+        1/K everywhere.
+
+    Raises
+    ------
+    DataError
+        As `adaptive_neighbor_weights`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> d = np.array([[0.0, 1.0, 1.0, 1.0, 2.0]])
+    >>> adaptive_neighbor_weights(d[:, :3])
+    array([[1., 0.]])
+    >>> tied_neighbor_weights(d, 2)
+    array([[0.4, 0.2, 0.2, 0.2, 0. ]])
+    >>> tied_neighbor_weights(d[:, :4], 2)
+    array([[1., 0., 0., 0.]])
+    """
+    d = sorted_squared_distances
+    kth = d[:, n_neighbors - 1 : n_neighbors]
+    farther = d > (1.0 + _SEARCH_TOLERANCE) * kth
+    first = np.argmax(farther, axis=1)[:, None]
+    reach = np.where(np.any(farther, axis=1, keepdims=True), d, kth)
+    reach = np.take_along_axis(reach, first, axis=1)
+    near = d < (1.0 - _SEARCH_TOLERANCE) * reach
+    return adaptive_neighbor_weights(np.hstack((np.where(near, d, reach), reach)))
 
 
 def neighbor_widths(sorted_squared_distances: NDArray[np.float64]) -> NDArray[np.float64]:

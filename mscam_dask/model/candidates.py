@@ -89,10 +89,14 @@ class Choices:
         Tried on every view; none for scaling and α as given.
     n_clusters : bool
         Whether the number of clusters of the settings is only the most there may be.
+    first_graph : bool
+        Whether the path may begin with the mean of the views' own graphs instead of the graph of
+        their mean distance.
     """
 
     preparations: tuple[Preparation, ...] = ()
     n_clusters: bool = False
+    first_graph: bool = False
 
 
 def preparation_options(fixed: Fixed, *, any_features: bool) -> tuple[Preparation, ...]:

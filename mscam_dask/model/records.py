@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 from mscam_dask.model.parameters import Scale
 
@@ -11,6 +12,7 @@ __all__ = [
     "FitEnded",
     "FitFailed",
     "FitStarted",
+    "GraphKind",
     "OuterRecord",
     "PreparationRecord",
     "PreparedRecord",
@@ -18,6 +20,9 @@ __all__ = [
     "SettingRecord",
     "ViewRecord",
 ]
+
+GraphKind = Literal["distances", "graphs"]
+"""What the first graph is made of: the views' mean distance, or the views' own graphs."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,9 +149,11 @@ class SettingRecord:
     n_neighbors : int
         k used.
     n_connected_components : int
-        Of the graph of the data distances alone.
+        Of the first graph.
     score : float
         Cross-view information (nats) of the best cut of that graph.
+    first_graph : {"distances", "graphs"}
+        Neighbours by the views' mean distance, or the mean of the views' own graphs.
     """
 
     scale: str
@@ -154,6 +161,7 @@ class SettingRecord:
     n_neighbors: int
     n_connected_components: int
     score: float
+    first_graph: GraphKind = "distances"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -60,6 +60,8 @@ class Solution:
         How the number of clusters was chosen; None when it was given.
     agreed : tuple of PreparationRecord
         How each view's scaling and α were chosen; empty where they were given.
+    chosen : int
+        Position in `settings` of the one taken; −1 where none was tried.
     """
 
     labels: NDArray[np.int64]
@@ -77,3 +79,4 @@ class Solution:
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
     counted: ClusterCountEnded | None = None
     agreed: tuple[PreparationRecord, ...] = ()
+    chosen: int = -1

@@ -113,12 +113,13 @@ def setting_sentence(event: SelectionEnded) -> str:
     """Say which setting the path is walked with."""
     setting = event.settings[event.chosen]
     tried = f", best of {len(event.settings)}" if len(event.settings) > 1 else ""
+    neighbors = f"{setting.n_neighbors} neighbours"
+    if setting.first_graph == "graphs":
+        neighbors += " in each view's own graph"
     if setting.alpha is None:
         views = by_view_words((one.view, one.scale, one.alpha) for one in event.preparations)
-        return f"scale and alpha by view{views}, {setting.n_neighbors} neighbours{tried}"
-    return (
-        f"scale {setting.scale}, alpha {setting.alpha:g}, {setting.n_neighbors} neighbours{tried}"
-    )
+        return f"scale and alpha by view{views}, {neighbors}{tried}"
+    return f"scale {setting.scale}, alpha {setting.alpha:g}, {neighbors}{tried}"
 
 
 def by_view_words(preparations: Iterable[tuple[str, str, float]]) -> str:

@@ -109,12 +109,15 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
     n_neighbors
     views
         Of each view, its scale and alpha, where views differ; else None.
+    first_graph
+        "distances" or "graphs", see `mscam_dask.model.records.SettingRecord`.
     """
 
     scale: str
     alpha: float | None
     n_neighbors: int
     views: dict[str, PreparationEntry] | None = None
+    first_graph: str = "distances"
 
 
 class FitRecord(Struct, frozen=True, kw_only=True):
@@ -132,6 +135,9 @@ class FitRecord(Struct, frozen=True, kw_only=True):
         The setting of the fit.
     settings_tried
         Every setting it was chosen from, with its score.
+    setting_taken
+        Position of the setting there; -1 where none was tried, None in records of versions that
+        did not say.
     cluster_sizes
         Samples of cluster 0, 1, ...
     cluster_counts
@@ -151,6 +157,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     view_contributions: dict[str, float]
     cluster_sizes: tuple[int, ...]
     cluster_counts: dict[str, Any] | None = None
+    setting_taken: int | None = None
 
 
 class ErrorRecord(Struct, frozen=True, kw_only=True):

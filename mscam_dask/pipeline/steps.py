@@ -177,6 +177,7 @@ def fit_record(solution: Solution) -> FitRecord:
             scale="by view" if by_view else solution.parameters.scale,
             alpha=None if by_view else float(solution.parameters.alpha),
             n_neighbors=int(solution.n_neighbors),
+            first_graph=_first_graph(solution),
             views={
                 record.view: _preparation_entry(chosen, agreed.get(record.view))
                 for record, chosen in zip(
@@ -187,11 +188,17 @@ def fit_record(solution: Solution) -> FitRecord:
         ),
         cluster_counts=None if solution.counted is None else msgspec.to_builtins(solution.counted),
         settings_tried=tuple(msgspec.to_builtins(setting) for setting in solution.settings),
+        setting_taken=solution.chosen,
         view_contributions={
             name: float(share) for name, share in solution.view_contributions.items()
         },
         cluster_sizes=tuple(np.bincount(solution.labels).tolist()),
     )
+
+
+def _first_graph(solution: Solution) -> str:
+    """What the path began with; the distances where there was none."""
+    return solution.settings[solution.chosen].first_graph if solution.chosen >= 0 else "distances"
 
 
 def _preparation_entry(chosen: Preparation, record: PreparationRecord | None) -> PreparationEntry:

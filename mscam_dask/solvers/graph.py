@@ -11,6 +11,7 @@ candidates of a row are its nearest neighbours in the anchor space, found once; 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import squared_distances_on_edges
 from mscam_dask.kernels.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
+from mscam_dask.kernels.simplex import tied_neighbor_weights
 
 __all__ = [
     "Candidates",
@@ -28,9 +30,14 @@ __all__ = [
     "anchor_candidates",
     "assemble_graph",
     "graph_rows",
+    "mean_graph",
+    "neighbor_graph",
     "projected_distances",
     "projected_weight",
 ]
+
+# Most neighbours kept, in units of k, where many samples are equally far.
+_TIES = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,5 +153,53 @@ def assemble_graph(
     indices = np.concatenate([block[0] for block in blocks])
     weights = np.concatenate([block[1] for block in blocks])
     affinity = graph_from_neighbors(indices, weights)
+    count, components = connected_components(affinity)
+    return Graph(affinity, count, components)
+
+
+def neighbor_graph(anchors: NDArray[np.float64] | Coordinates, n_neighbors: int) -> Graph:
+    """The adaptive-neighbour graph of all samples by the data distances alone, Eq. (29)–(30).
+
+    Where samples are equally far there is no k-th neighbour: all that tie with it are kept or, where
+    these are very many, left out.
+
+    Parameters
+    ----------
+    anchors : (n, r) or Coordinates
+        Anchor coordinates of one view, or of several side by side.
+    n_neighbors : int
+        k, at most n − 1; up to 4k are kept.
+    """
+    n = len(anchors)
+    found = anchor_candidates(anchors, min(_TIES * n_neighbors, n - 1), 0, n)
+    if found.indices.shape[1] == n_neighbors:
+        return assemble_graph(
+            [
+                graph_rows(
+                    found, None, n_neighbors=n_neighbors, data_weight=1.0, projected_weight=0.0
+                )
+            ]
+        )
+    weights = tied_neighbor_weights(found.squared_distances, n_neighbors)
+    return assemble_graph([(found.indices.astype(np.int64), weights)])
+
+
+def mean_graph(graphs: Sequence[Graph]) -> Graph:
+    """The graph min Σ_v ‖A − A_v‖² over the rows' simplexes: the mean of several graphs.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        Of the same samples; at least one.
+
+    Returns
+    -------
+    Graph
+        With the edges of all of them, so at most as many components as any has.
+    """
+    affinity = graphs[0].affinity
+    for graph in graphs[1:]:
+        affinity = csr_array(affinity + graph.affinity)
+    affinity = csr_array(affinity * (1.0 / len(graphs)))
     count, components = connected_components(affinity)
     return Graph(affinity, count, components)

@@ -26,6 +26,13 @@ def prepared(model: MSCAM) -> str:
     return ", ".join(f"{count} {scale} {alpha:g}" for (scale, alpha), count in counts.most_common())
 
 
+def first_graph(model: MSCAM) -> str:
+    """What the path began with, where that is not the mean distance."""
+    solution = model.solution_
+    graphs = solution.settings[solution.chosen].first_graph == "graphs"
+    return "in each view " if graphs else ""
+
+
 def row(name: str) -> str:
     """One line of the table."""
     views, labels, kinds, _ = data = read_set(name)
@@ -38,7 +45,7 @@ def row(name: str) -> str:
         f"| {name} | {len(labels)} | {len(views)} | {data.n_clusters} | {model.n_connected_components_} "
         f"| {scores.accuracy:.4f} | {scores.normalized_mutual_information:.4f} "
         f"| {scores.adjusted_rand_index:.4f} | {scores.purity:.4f} | {seconds:.1f} "
-        f"| {prepared(model)}, {model.n_neighbors_} "
+        f"| {prepared(model)}, {model.n_neighbors_} {first_graph(model)}"
         f"| {model.status_.name.lower().replace('_', ' ')} |"
     )
 

@@ -16,6 +16,7 @@ from mscam_dask.kernels.simplex import (
     adaptive_neighbor_weights_global,
     neighbor_widths,
     project_rows_to_simplex,
+    tied_neighbor_weights,
 )
 
 matrices = arrays(
@@ -134,6 +135,38 @@ class TestAdaptiveNeighbors:
     def test_exactly_k_neighbours_when_distances_differ(self) -> None:
         d = np.sort(np.random.default_rng(0).random((50, 10)), axis=1)
         assert (adaptive_neighbor_weights(d) > 0).all()
+
+    @given(sorted_distances, st.integers(1, 6))
+    def test_ties_are_kept_together(self, d: NDArray[np.float64], k: int) -> None:
+        k = min(k, d.shape[1] - 1)
+        weights = tied_neighbor_weights(d, k)
+        assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-13)
+        assert (weights >= 0).all()
+        for row, a in zip(d, weights, strict=True):
+            gaps = np.flatnonzero(row > (1 + 1e-5) * row[k - 1])
+            nearer = np.count_nonzero(row < (1 - 1e-5) * row[k - 1])
+            if not gaps.size and not nearer:
+                assert_array_equal(a, np.full(len(row), 1 / len(row)))
+                continue
+            # this is k_i: Eq. (30) with k_i neighbours, and nothing beyond
+            kept = gaps[0] if gaps.size else nearer
+            assert kept >= k if gaps.size else kept < k
+            usual = adaptive_neighbor_weights(row[None, : kept + 1])[0]
+            assert_allclose(a[:kept], usual, rtol=1e-13)
+            assert_array_equal(a[kept:], 0.0)
+
+    def test_without_ties_it_is_the_usual_graph(self) -> None:
+        d = np.cumsum(np.random.default_rng(0).random((20, 12)) + 0.01, axis=1)
+        weights = tied_neighbor_weights(d, 5)
+        assert_allclose(weights[:, :5], adaptive_neighbor_weights(d[:, :6]), rtol=1e-14)
+        assert_array_equal(weights[:, 5:], 0.0)
+
+    def test_rounding_decides_nothing_among_equals(self) -> None:
+        rng = np.random.default_rng(1)
+        d = np.sort(np.repeat([[0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.9]], 30, axis=0), axis=1)
+        noisy = np.sort(d * (1 + 1e-7 * rng.standard_normal(d.shape)), axis=1)
+        assert_allclose(tied_neighbor_weights(noisy, 3), tied_neighbor_weights(d, 3), atol=1e-5)
+        assert np.abs(adaptive_neighbor_weights(noisy[:, :4])[:, 1:]).max() < 1e-5  # as it was
 
     @pytest.mark.parametrize("value", [0.0, 5e-324, 0.1, 1e308])
     def test_tied_candidates_share_equally(self, value: float) -> None:

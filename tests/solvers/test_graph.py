@@ -18,6 +18,8 @@ from mscam_dask.solvers.graph import (
     anchor_candidates,
     assemble_graph,
     graph_rows,
+    mean_graph,
+    neighbor_graph,
     projected_distances,
     projected_weight,
 )
@@ -234,3 +236,54 @@ def test_all_others_as_neighbours() -> None:
     )
     assert_allclose(np.asarray(graph.affinity.sum(axis=1)), 1.0)
     assert graph.n_components == 1
+
+
+# ---------------------------------------------------------------------------------------------
+# Graphs of single views, and their mean
+# ---------------------------------------------------------------------------------------------
+
+
+@given(problems)
+@settings(max_examples=20)
+def test_the_graph_of_one_view_is_the_step_over_all_its_rows(
+    problem: tuple[int, int, int, float],
+) -> None:
+    seed, n, k, _ = problem
+    anchors = np.random.default_rng(seed).standard_normal((n, 4))  # no two distances equal
+    whole = split_graph(
+        anchors,
+        points(seed + 1, n, 2),
+        [(0, n)],
+        n_candidates=n - 1,
+        n_neighbors=k,
+        weight=0.0,
+    )
+    alone = neighbor_graph(anchors, k)
+    # one factor on all distances changes no weight
+    assert_allclose(alone.affinity.toarray(), whole.affinity.toarray(), atol=1e-12)
+    assert alone.n_components == whole.n_components
+
+
+@given(problems, st.integers(1, 4))
+@settings(max_examples=20)
+def test_the_mean_of_graphs_is_nearest_to_all_of_them(
+    problem: tuple[int, int, int, float], n_graphs: int
+) -> None:
+    seed, n, k, _ = problem
+    graphs = [neighbor_graph(points(seed + index, n), k) for index in range(n_graphs)]
+    mean = mean_graph(graphs)
+    A = mean.affinity.toarray()
+    assert np.all(A >= 0)
+    assert_allclose(A.sum(axis=1), 1.0, atol=1e-12)
+    assert_array_equal(np.diag(A), 0.0)
+    assert mean.n_components <= min(graph.n_components for graph in graphs)
+    dense = [graph.affinity.toarray() for graph in graphs]
+    # stationary: the gradient of the sum of squares is zero, so no point of the simplex is nearer
+    assert_allclose(sum(A - one for one in dense), 0.0, atol=1e-12)
+    rng = np.random.default_rng(seed)
+    other = rng.random((n, n))
+    np.fill_diagonal(other, 0.0)
+    other /= other.sum(axis=1, keepdims=True)
+    assert sum(np.sum((A - one) ** 2) for one in dense) <= sum(
+        np.sum((other - one) ** 2) for one in dense
+    )

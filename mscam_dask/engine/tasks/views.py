@@ -20,6 +20,7 @@ from mscam_dask.solvers.graph import (
     Candidates,
     Graph,
     anchor_candidates,
+    neighbor_graph,
     projected_distances,
     projected_weight,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "encoder_of",
     "factor",
     "merged_components",
+    "own_graph",
     "prepare",
     "prepared_record",
     "projected",
@@ -123,6 +125,11 @@ def anchor_space(views: list[PreparedView]) -> Coordinates:
 def candidates(views: list[PreparedView], n_candidates: int, start: int, stop: int) -> Candidates:
     """Nearest neighbours of a block of rows in the anchor space."""
     return anchor_candidates(anchor_space(views), n_candidates, start, stop)
+
+
+def own_graph(view: PreparedView, n_neighbors: int) -> Graph:
+    """The adaptive-neighbour graph of one view by itself."""
+    return neighbor_graph(anchor_space([view]), n_neighbors)
 
 
 def cells(views: list[PreparedView], n_candidates: int, seed: int) -> Cells:

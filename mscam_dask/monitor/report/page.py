@@ -129,6 +129,9 @@ def run_page(content: RunContent) -> str:
 
 def _chosen(content: RunContent) -> int:
     """Position of the setting that was taken; −1 where none was tried."""
+    position = content.record["fit"].get("setting_taken")
+    if position is not None:
+        return int(position)
     taken = content.record["fit"]["setting"]
     alike = [
         index

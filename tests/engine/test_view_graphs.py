@@ -1,0 +1,172 @@
+"""The mean of the views' own graphs as the first graph: when it is tried, and when it is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask import MSCAM
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.engine import selection
+from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.model.candidates import Choices
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.model.solution import Solution
+from tests.clusters import local_client
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+Array = NDArray[np.float64]
+EITHER = Choices(first_graph=True)
+
+
+def moons(n_views: int = 2, *, seed: int = 0, n_samples: int = 240) -> tuple[list[Array], Any]:
+    """Two half circles in every view, a sample's place on its circle another in each.
+
+    Few samples are near in all views at once, so the mean distance knows little of the circles.
+    """
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n_samples) % 2
+    views = []
+    for _ in range(n_views):
+        t = rng.uniform(0, np.pi, n_samples)
+        upper, lower = (
+            np.column_stack([np.cos(t), np.sin(t)]),
+            np.column_stack([1 - np.cos(t), 0.5 - np.sin(t)]),
+        )
+        view = np.where(labels[:, None] == 0, upper, lower)
+        views.append(view + 0.12 * rng.standard_normal((n_samples, 2)))
+    return views, labels
+
+
+def without_handicap(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+    monkeypatch.setattr(selection, "_HANDICAP", value)
+
+
+def settings() -> list[Parameters]:
+    return [
+        Parameters(n_clusters=2, scale=scale, alpha=10.0, n_neighbors=20, max_outer_iter=3)
+        for scale in ("unit", "standard")
+    ]
+
+
+def solve(data: Any, executor: Any = None, **more: Any) -> Solution:
+    return run_fit(
+        as_multi_view(data), settings(), executor or SerialExecutor(), choices=EITHER, **more
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("n_views", [2, 3])
+def test_views_that_are_right_one_by_one_are_found_from_their_own_graphs(
+    n_views: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views, labels = moons(n_views, seed=seed)
+    with_graphs = MSCAM(2, random_state=0, n_jobs=1).fit(views)
+    without_handicap(monkeypatch, np.inf)
+    without = MSCAM(2, random_state=0, n_jobs=1).fit(views)
+    assert adjusted_rand_score(labels, with_graphs.labels_) == 1.0
+    assert adjusted_rand_score(labels, without.labels_) < 1.0
+
+
+def test_the_setting_tells_which_graph_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    views, _ = moons()
+    solution = solve(views)
+    assert [one.first_graph for one in solution.settings] == ["distances", "distances", "graphs"]
+    assert solution.chosen == 2
+    assert solution.score >= solution.settings[2].score
+    assert_partition_and_graph_agree(solution, n_clusters=2)
+    without_handicap(monkeypatch, np.inf)
+    assert solve(views).chosen < 2
+
+
+def test_it_has_to_be_ahead_by_a_twentieth(monkeypatch: pytest.MonkeyPatch) -> None:
+    solution = solve(moons()[0])
+    by_distances = max(one.score for one in solution.settings[:2])
+    ahead = solution.settings[2].score / by_distances - 1.0
+    assert ahead > 0.05
+    for handicap, taken in ((ahead * 0.99, True), (ahead * 1.01, False)):
+        without_handicap(monkeypatch, handicap)
+        assert (solve(moons()[0]).chosen == 2) is taken
+
+
+def test_what_is_clear_already_is_left_alone() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 3
+    views = [20 * np.eye(3, 6)[labels] + rng.standard_normal((120, 6)) for _ in range(2)]
+    parameters = Parameters(n_clusters=3, n_neighbors=45, max_outer_iter=1)
+    solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=EITHER)
+    assert solution.settings[0].n_connected_components == 1
+    assert [one.first_graph for one in solution.settings] == ["distances"]
+    assert adjusted_rand_score(labels, solution.labels) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("n_views", "exact_samples"), [(1, 12_000), (17, 12_000), (2, 100)], ids=["1", "17", "large"]
+)
+def test_one_view_many_views_and_large_data_have_no_second_graph(
+    n_views: int, exact_samples: int
+) -> None:
+    views, _ = moons(n_views)
+    parameters = Parameters(n_clusters=2, max_outer_iter=1, exact_samples=exact_samples)
+    solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=EITHER)
+    assert {one.first_graph for one in solution.settings} == {"distances"}
+
+
+def test_nothing_chosen_tries_none() -> None:
+    model = MSCAM(2, selection=None, random_state=0, n_jobs=1).fit(moons()[0])
+    assert "graphs" not in {one.first_graph for one in model.solution_.settings}
+
+
+def signature(solution: Solution) -> Any:
+    graph = solution.consensus_graph
+    arrays = (solution.labels, graph.data, graph.indices, graph.indptr)
+    return [array.tobytes() for array in arrays], solution.settings, solution.score
+
+
+def test_every_executor_and_a_restart_give_the_same_bits() -> None:
+    class Memory:
+        def __init__(self, snapshot: Snapshot | None = None) -> None:
+            self.start = snapshot
+            self.saved: list[Snapshot] = []
+
+        def load(self) -> Snapshot | None:
+            return self.start
+
+        def save(self, snapshot: Snapshot) -> None:
+            self.saved.append(snapshot)
+
+    views, _ = moons(3)
+    memory = Memory()
+    reference = solve(views, checkpointer=memory)
+    assert reference.settings[reference.chosen].first_graph == "graphs"
+    assert signature(solve(views, ThreadExecutor(2))) == signature(reference)
+    with local_client(2) as client:
+        assert signature(solve(views, DaskExecutor(client))) == signature(reference)
+    for state in memory.saved:
+        assert signature(solve(views, checkpointer=Memory(state))) == signature(reference)
+
+
+def test_the_order_of_the_samples_does_not_matter() -> None:
+    views, labels = moons(3)
+    order = np.random.default_rng(1).permutation(len(labels))
+    first = MSCAM(2, random_state=0, n_jobs=1).fit(views)
+    second = MSCAM(2, random_state=0, n_jobs=1).fit([view[order] for view in views])
+    same = first.labels_[order] == second.labels_
+    assert same.all() or not same.any()
+
+
+def test_an_uninformative_view_of_ties_does_not_take_over() -> None:
+    """Two values only: each sample has hundreds of neighbours at distance zero."""
+    views, labels = gaussian_views(4, n_samples=150, spread=0.6)
+    coin = np.random.default_rng(0).integers(0, 2, (150, 1)).astype(float)
+    found = MSCAM(3, random_state=0, n_jobs=1).fit([*views, coin]).labels_
+    assert adjusted_rand_score(labels, found) > 0.9
+    assert_array_equal(np.unique(found), np.arange(3))
