@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mscam_dask.data.objects import Location, ObjectPath
-from mscam_dask.monitor.pace import by_view_words, printable
+from mscam_dask.monitor.pace import by_view_words, neighbors_words, printable
 from mscam_dask.pipeline.record import FitRecord, SettingEntry
 
 __all__ = [
@@ -114,9 +114,10 @@ def components_text(fit: FitRecord) -> str:
 
 def setting_text(setting: SettingEntry) -> str:
     """Return the setting of a fit."""
+    neighbors = neighbors_words(setting.n_neighbors, setting.first_graph)
     if setting.alpha is None:
         views = by_view_words(
             (name, view.scale, view.alpha) for name, view in (setting.views or {}).items()
         )
-        return f"scale and alpha by view{printable(views)}, {setting.n_neighbors} neighbours"
-    return f"scale {setting.scale}, alpha {setting.alpha:g}, {setting.n_neighbors} neighbours"
+        return f"scale and alpha by view{printable(views)}, {neighbors}"
+    return f"scale {setting.scale}, alpha {setting.alpha:g}, {neighbors}"

@@ -23,6 +23,7 @@ __all__ = [
     "end_sentence",
     "fit_sentence",
     "largest_residual",
+    "neighbors_words",
     "printable",
     "resumed_sentence",
     "setting_sentence",
@@ -113,13 +114,17 @@ def setting_sentence(event: SelectionEnded) -> str:
     """Say which setting the path is walked with."""
     setting = event.settings[event.chosen]
     tried = f", best of {len(event.settings)}" if len(event.settings) > 1 else ""
-    neighbors = f"{setting.n_neighbors} neighbours"
-    if setting.first_graph == "graphs":
-        neighbors += " in each view's own graph"
+    neighbors = neighbors_words(setting.n_neighbors, setting.first_graph)
     if setting.alpha is None:
         views = by_view_words((one.view, one.scale, one.alpha) for one in event.preparations)
         return f"scale and alpha by view{views}, {neighbors}{tried}"
     return f"scale {setting.scale}, alpha {setting.alpha:g}, {neighbors}{tried}"
+
+
+def neighbors_words(n_neighbors: int, first_graph: str) -> str:
+    """Say how many neighbours a sample has in the first graph, and by what."""
+    own = " in each view's own graph" if first_graph == "graphs" else ""
+    return f"{n_neighbors} neighbours{own}"
 
 
 def by_view_words(preparations: Iterable[tuple[str, str, float]]) -> str:

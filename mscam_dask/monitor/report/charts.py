@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 WIDTH, HEIGHT = 360, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 14, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 14, 34
 
 
 @dataclass(frozen=True)
