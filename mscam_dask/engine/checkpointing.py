@@ -75,6 +75,8 @@ class PathRecord:
     history : tuple of OuterRecord
     counted : ClusterCountEnded or None
         None when the number of clusters was given.
+    either_graph : bool or None
+        Whether the first graph was chosen too; None in states of versions that did not say.
     """
 
     data: str
@@ -91,6 +93,7 @@ class PathRecord:
     best_iteration: int
     history: tuple[OuterRecord, ...]
     counted: ClusterCountEnded | None = None
+    either_graph: bool | None = None
 
 
 class Journal:
@@ -104,6 +107,8 @@ class Journal:
         Both as the fit was called with: a checkpoint of another fit is refused.
     choose_n_clusters : bool
         Whether the number of clusters of the candidates is only the most that is allowed.
+    either_graph : bool
+        Whether the first graph is chosen too.
 
     Notes
     -----
@@ -119,11 +124,13 @@ class Journal:
         candidates: Sequence[Parameters],
         *,
         choose_n_clusters: bool = False,
+        either_graph: bool = False,
     ) -> None:
         self._checkpointer = checkpointer
         self._data = data
         self._candidates = tuple(candidates)
         self._choose_n_clusters = choose_n_clusters
+        self._either_graph = either_graph
         self._arrays: dict[str, Any] = {}
 
     def load(self) -> PathRecord | None:
@@ -155,6 +162,8 @@ class Journal:
         if (record.counted is not None) != self._choose_n_clusters:
             was = "given" if record.counted is None else "chosen"
             differs.append(f"whether the number of clusters is chosen (it was {was})")
+        if record.either_graph not in (None, self._either_graph):
+            differs.append("whether the first graph is chosen (selection)")
         if differs:
             raise ConfigurationError(
                 f"the checkpoint is of another fit: {' and '.join(differs)} changed. Give the "
@@ -220,6 +229,7 @@ class Journal:
             best_iteration=state.best.iteration,
             history=tuple(course.history),
             counted=course.counted,
+            either_graph=self._either_graph,
         )
         arrays = dict(zip(_GRAPH, graph, strict=True))
         arrays[_LABELS] = labels

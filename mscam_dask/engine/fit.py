@@ -125,6 +125,7 @@ def run_fit(
         data,
         candidates,
         choose_n_clusters=choices.n_clusters,
+        either_graph=choices.first_graph,
     )
     started = time.perf_counter()
     with _failure_told(observers, started), contextlib.ExitStack() as stack:

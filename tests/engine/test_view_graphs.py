@@ -16,6 +16,7 @@ from mscam_dask.engine import selection
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.snapshot import Snapshot
@@ -131,18 +132,33 @@ def signature(solution: Solution) -> Any:
     return [array.tobytes() for array in arrays], solution.settings, solution.score
 
 
+class Memory:
+    """A checkpointer that keeps every state."""
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self.start = snapshot
+        self.saved: list[Snapshot] = []
+
+    def load(self) -> Snapshot | None:
+        return self.start
+
+    def save(self, snapshot: Snapshot) -> None:
+        self.saved.append(snapshot)
+
+
+def test_a_checkpoint_of_the_other_selection_is_refused() -> None:
+    views = as_multi_view(moons()[0])
+    memory = Memory()
+    run_fit(views, settings(), SerialExecutor(), checkpointer=memory, choices=EITHER)
+    state = memory.saved[-1]
+    with pytest.raises(ConfigurationError, match="first graph"):
+        run_fit(views, settings(), SerialExecutor(), checkpointer=Memory(state))
+    older = {key: value for key, value in state.record.items() if key != "either_graph"}
+    before = Memory(Snapshot(state.arrays, older))  # of a version that did not say
+    run_fit(views, settings(), SerialExecutor(), checkpointer=before, choices=EITHER)
+
+
 def test_every_executor_and_a_restart_give_the_same_bits() -> None:
-    class Memory:
-        def __init__(self, snapshot: Snapshot | None = None) -> None:
-            self.start = snapshot
-            self.saved: list[Snapshot] = []
-
-        def load(self) -> Snapshot | None:
-            return self.start
-
-        def save(self, snapshot: Snapshot) -> None:
-            self.saved.append(snapshot)
-
     views, _ = moons(3)
     memory = Memory()
     reference = solve(views, checkpointer=memory)
