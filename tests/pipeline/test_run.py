@@ -167,7 +167,11 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
         assert view.ahead is not None
         assert -1 <= view.agreement <= 1
         assert view.ahead >= 0
-    assert [setting["scale"] for setting in fit.settings_tried] == ["by view"]
+    assert {setting["scale"] for setting in fit.settings_tried} == {"by view"}
+    graphs = [setting["first_graph"] for setting in fit.settings_tried]
+    assert graphs == ["distances", "graphs"]
+    assert fit.setting_taken is not None
+    assert fit.setting.first_graph == graphs[fit.setting_taken]
 
 
 def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
