@@ -76,7 +76,8 @@ def choose_setting(
     executor : Executor
     either_graph : bool
         Whether the mean of the views' own graphs is tried as the first graph of the best
-        candidate, unless that leaves little to find. It has to be ahead by a twentieth.
+        candidate, unless that leaves little to find; never of large data. It has to be ahead by
+        a twentieth.
 
     Returns
     -------
