@@ -33,8 +33,8 @@ __all__ = ["Start", "choose_setting", "setting_record"]
 # A partition with this share of the information that c equal clusters have at most is clear.
 _CLEAR = 0.9
 
-# The judge's own graphs are views' graphs too, and favour what was cut from such: by up to four
-# hundredths of the score where it was wrong (docs/decisions/0051).
+# The judge's own graphs are views' graphs too, and favour what was cut from such: how far views'
+# graphs have to be ahead of the mean distance (docs/decisions/0051).
 _HANDICAP = 0.05
 
 
@@ -94,7 +94,7 @@ def choose_setting(
         later = [one.scales(n_views) for one in candidates[index + 1 :]]
         prepared = prepare(foundation, candidate, executor, key=key, later=later)
         start = _start(prepared, candidate, executor, key=key)
-        records.append(_record(start))
+        records.append(setting_record(start))
         # one setting beside the best is held at a time: anchors of all views are large
         if leader is None:
             leader = start
@@ -107,10 +107,10 @@ def choose_setting(
     if either_graph and leader.spectrum is not None and not _is_clear(leader):
         rival = _from_view_graphs(leader, executor)
         if rival is not None:
-            records.append(_record(rival))
+            records.append(setting_record(rival))
             if rival.best.score > (1.0 + _HANDICAP) * leader.best.score:
                 leader, rival, chosen = rival, leader, len(records) - 1
-            _forget(rival, executor, keep_prepared=True)
+            _forget_graph(rival, executor)
     ended = SelectionEnded(
         settings=tuple(records), chosen=chosen, seconds=time.perf_counter() - began
     )
@@ -144,7 +144,7 @@ def _choose_on_sample(
     prepared = prepare(foundation, parameters, executor, key="all")
     start = _start(prepared, parameters, executor, key="all")
     if not settings or others:
-        settings, chosen = (*settings, _record(start)), len(settings)
+        settings, chosen = (*settings, setting_record(start)), len(settings)
     for other in others:
         if _is_clear(start):
             break
@@ -152,10 +152,11 @@ def _choose_on_sample(
         wider = _start(
             with_more_neighbors(prepared, other, executor, key=key), other, executor, key=key
         )
-        settings = (*settings, _record(wider))
+        settings = (*settings, setting_record(wider))
         better = wider.best.score > start.best.score + other.tol * abs(start.best.score)
         start, worse = (wider, start) if better else (start, wider)
-        _forget(worse, executor, keep_views=True)
+        _forget_graph(worse, executor)
+        executor.release(worse.prepared.blocks)
         if not better:
             break
         chosen = len(settings) - 1
@@ -164,26 +165,18 @@ def _choose_on_sample(
     )
 
 
-def setting_record(
-    parameters: Parameters, n_neighbors: int, n_components: int, score: float
-) -> SettingRecord:
+def setting_record(start: Start) -> SettingRecord:
     """What is told of a setting and its first graph."""
+    parameters, first = start.parameters, start.first
     by_view = parameters.preparations is not None
     return SettingRecord(
         scale="by view" if by_view else parameters.scale,
         alpha=None if by_view else parameters.alpha,
-        n_neighbors=n_neighbors,
-        n_connected_components=n_components,
-        score=score,
+        n_neighbors=first.n_neighbors,
+        n_connected_components=first.n_components,
+        score=start.best.score,
+        first_graph=first.kind,
     )
-
-
-def _record(start: Start) -> SettingRecord:
-    first = start.first
-    record = setting_record(
-        start.parameters, first.n_neighbors, first.n_components, start.best.score
-    )
-    return dataclasses.replace(record, first_graph=first.kind)
 
 
 def _is_clear(start: Start) -> bool:
@@ -247,14 +240,12 @@ def _judged(
     return Start(parameters, prepared, first, spectrum, best)
 
 
-def _forget(
-    start: Start, executor: Executor, *, keep_views: bool = False, keep_prepared: bool = False
-) -> None:
-    prepared = start.prepared
+def _forget(start: Start, executor: Executor) -> None:
+    _forget_graph(start, executor)
+    executor.release([*start.prepared.blocks, *start.prepared.views])
+
+
+def _forget_graph(start: Start, executor: Executor) -> None:
+    """Give up what a start has beside its prepared views and candidates, which another shares."""
     handles = [start.first.graph, start.best.labels]
-    if not keep_prepared:
-        handles += prepared.blocks
-        handles += () if keep_views else prepared.views
-    if start.spectrum is not None:
-        handles.append(start.spectrum)
-    executor.release(handles)
+    executor.release(handles if start.spectrum is None else [*handles, start.spectrum])

@@ -90,9 +90,11 @@ def warm_start(
         scores[index],
         iteration=_BEFORE,
     )
-    setting = setting_record(parameters, first.n_neighbors, first.n_components, best.score)
-    ended = SelectionEnded(settings=(setting,), chosen=0, seconds=time.perf_counter() - began)
-    return Start(parameters, prepared, first, spectrum, best), ended
+    start = Start(parameters, prepared, first, spectrum, best)
+    ended = SelectionEnded(
+        settings=(setting_record(start),), chosen=0, seconds=time.perf_counter() - began
+    )
+    return start, ended
 
 
 def _best(scores: list[tuple[float, ...]], tolerance: float) -> int:

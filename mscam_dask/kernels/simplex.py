@@ -202,9 +202,8 @@ def tied_neighbor_weights(
     d = sorted_squared_distances
     kth = d[:, n_neighbors - 1 : n_neighbors]
     farther = d > (1.0 + _SEARCH_TOLERANCE) * kth
-    first = np.argmax(farther, axis=1)[:, None]
-    reach = np.where(np.any(farther, axis=1, keepdims=True), d, kth)
-    reach = np.take_along_axis(reach, first, axis=1)
+    ends = np.take_along_axis(d, np.argmax(farther, axis=1)[:, None], axis=1)
+    reach = np.where(farther.any(axis=1, keepdims=True), ends, kth)
     near = d < (1.0 - _SEARCH_TOLERANCE) * reach
     return adaptive_neighbor_weights(np.hstack((np.where(near, d, reach), reach)))
 

@@ -21,21 +21,8 @@ from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from tests.clusters import local_client
+from tests.snapshots import Memory
 from tests.synthetic import gaussian_views
-
-
-class Memory:
-    """Keeps every state, and hands out the one it is told to."""
-
-    def __init__(self, snapshot: Snapshot | None = None) -> None:
-        self.start = snapshot
-        self.saved: list[Snapshot] = []
-
-    def load(self) -> Snapshot | None:
-        return self.start
-
-    def save(self, snapshot: Snapshot) -> None:
-        self.saved.append(snapshot)
 
 
 def data(n_samples: int = 150, *, spread: float = 0.7) -> MultiViewData:

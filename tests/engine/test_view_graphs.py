@@ -22,6 +22,7 @@ from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.model.solution import Solution
 from tests.clusters import local_client
+from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 Array = NDArray[np.float64]
@@ -47,7 +48,7 @@ def moons(n_views: int = 2, *, seed: int = 0, n_samples: int = 240) -> tuple[lis
     return views, labels
 
 
-def without_handicap(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+def set_handicap(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
     monkeypatch.setattr(selection, "_HANDICAP", value)
 
 
@@ -71,7 +72,7 @@ def test_views_that_are_right_one_by_one_are_found_from_their_own_graphs(
 ) -> None:
     views, labels = moons(n_views, seed=seed)
     with_graphs = MSCAM(2, random_state=0, n_jobs=1).fit(views)
-    without_handicap(monkeypatch, np.inf)
+    set_handicap(monkeypatch, np.inf)
     without = MSCAM(2, random_state=0, n_jobs=1).fit(views)
     assert adjusted_rand_score(labels, with_graphs.labels_) == 1.0
     assert adjusted_rand_score(labels, without.labels_) < 1.0
@@ -84,7 +85,7 @@ def test_the_setting_tells_which_graph_was_taken(monkeypatch: pytest.MonkeyPatch
     assert solution.chosen == 2
     assert solution.score >= solution.settings[2].score
     assert_partition_and_graph_agree(solution, n_clusters=2)
-    without_handicap(monkeypatch, np.inf)
+    set_handicap(monkeypatch, np.inf)
     assert solve(views).chosen < 2
 
 
@@ -94,7 +95,7 @@ def test_it_has_to_be_ahead_by_a_twentieth(monkeypatch: pytest.MonkeyPatch) -> N
     ahead = solution.settings[2].score / by_distances - 1.0
     assert ahead > 0.05
     for handicap, taken in ((ahead * 0.99, True), (ahead * 1.01, False)):
-        without_handicap(monkeypatch, handicap)
+        set_handicap(monkeypatch, handicap)
         assert (solve(moons()[0]).chosen == 2) is taken
 
 
@@ -130,20 +131,6 @@ def signature(solution: Solution) -> Any:
     graph = solution.consensus_graph
     arrays = (solution.labels, graph.data, graph.indices, graph.indptr)
     return [array.tobytes() for array in arrays], solution.settings, solution.score
-
-
-class Memory:
-    """A checkpointer that keeps every state."""
-
-    def __init__(self, snapshot: Snapshot | None = None) -> None:
-        self.start = snapshot
-        self.saved: list[Snapshot] = []
-
-    def load(self) -> Snapshot | None:
-        return self.start
-
-    def save(self, snapshot: Snapshot) -> None:
-        self.saved.append(snapshot)
 
 
 def test_a_checkpoint_of_the_other_selection_is_refused() -> None:
