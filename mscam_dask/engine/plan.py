@@ -15,6 +15,7 @@ from mscam_dask.engine.setup import LARGE_RANK, SAMPLE, row_ranges
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.model.parameters import Parameters
+from mscam_dask.solvers.graph import MOST_TIES
 
 __all__ = ["MemoryPlan", "TaskMemory", "check_memory", "plan_memory"]
 
@@ -107,6 +108,9 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
     widest = graph
     if have_view_graphs(len(data.views), n, parameters):
         widest *= len(data.views)
+        ties = min(MOST_TIES * parameters.n_neighbors, n - 1)
+        whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
+        tasks.append(TaskMemory("graph of one view", whole + _SEARCH_BYTES + 60 * n * ties))
     tasks += [
         TaskMemory("candidates", search + found + 60 * rows * n_candidates),
         TaskMemory("graph spectrum", 8 * 6 * n * 3 * c + 5 * widest),

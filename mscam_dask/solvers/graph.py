@@ -25,6 +25,7 @@ from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
 from mscam_dask.kernels.simplex import tied_neighbor_weights
 
 __all__ = [
+    "MOST_TIES",
     "Candidates",
     "Graph",
     "anchor_candidates",
@@ -36,8 +37,8 @@ __all__ = [
     "projected_weight",
 ]
 
-# Most neighbours kept, in units of k, where many samples are equally far.
-_TIES = 4
+MOST_TIES = 4
+"""Most neighbours kept in a view's own graph, in units of k, where many samples are equally far."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ def neighbor_graph(anchors: NDArray[np.float64] | Coordinates, n_neighbors: int)
         k, at most n − 1; up to 4k are kept.
     """
     n = len(anchors)
-    found = anchor_candidates(anchors, min(_TIES * n_neighbors, n - 1), 0, n)
+    found = anchor_candidates(anchors, min(MOST_TIES * n_neighbors, n - 1), 0, n)
     if found.indices.shape[1] == n_neighbors:
         return assemble_graph(
             [

@@ -20,6 +20,7 @@ from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.plan import MemoryPlan, check_memory, plan_memory
 from mscam_dask.engine.setup import row_ranges
 from mscam_dask.engine.tasks.preparation import sampled_neighbors
+from mscam_dask.engine.tasks.views import factor, own_graph, prepare
 from mscam_dask.errors import ClusterError, MemoryPlanError
 from mscam_dask.model.parameters import Parameters, Preparation, Scale
 from tests.synthetic import gaussian_views
@@ -233,3 +234,20 @@ def test_comparing_the_preparations_of_a_wide_view_stays_below_its_figure(d: int
         tracemalloc.stop()
     figures = {task.task: task.peak_bytes for task in plan(n, (d,)).tasks}
     assert peak <= figures["comparing preparations of v0"]
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_graph_of_one_view_stays_below_its_figure(ties: bool) -> None:
+    n, d = 3000, 40
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, (n, d)) if ties else rng.standard_normal((n, d))
+    view = prepare(factor(ArrayRows(rows.astype(float), "v0"), "standard"), 10.0)
+    tracemalloc.start()
+    try:
+        own_graph(view, 20)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    figures = {task.task: task.peak_bytes for task in plan(n, (d, d), n_neighbors=20).tasks}
+    assert peak <= figures["graph of one view"]
+    assert "graph of one view" not in {task.task for task in plan(n, (d,)).tasks}
