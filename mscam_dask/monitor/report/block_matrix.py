@@ -40,7 +40,9 @@ class BlockMatrix:
     def weight_across(self) -> float:
         """Weight between different clusters, of the total weight."""
         total = float(self.between.sum())
-        return float(total - np.trace(self.between)) / total if total > 0 else 0.0
+        # not total less trace: rounding of the two would be told as weight
+        across = float(self.between[~np.eye(len(self.between), dtype=bool)].sum())
+        return across / total if total > 0 else 0.0
 
 
 def cluster_order(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> NDArray[np.int64]:

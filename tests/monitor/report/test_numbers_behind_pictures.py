@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from mscam_dask.monitor.report.block_matrix import block_matrix, cluster_order
+from mscam_dask.monitor.report.block_matrix import BlockMatrix, block_matrix, cluster_order
 from mscam_dask.monitor.report.certainty import embedding_certainty
 from mscam_dask.monitor.report.charts import Axes, line_chart, log_ticks, ticks
 from mscam_dask.monitor.report.drawing import contracted_graph, draw_samples
@@ -148,6 +148,14 @@ def test_pixels_outside_the_blocks_are_empty_and_weights_are_counted() -> None:
 def test_weight_between_clusters_is_said() -> None:
     matrix = block_matrix(csr_array(np.ones((4, 4)) - np.eye(4)), np.array([0, 0, 1, 1]))
     assert matrix.weight_across == pytest.approx(8 / 12)
+
+
+def test_no_weight_between_clusters_is_none_whatever_rounding_makes_of_the_sums() -> None:
+    between = np.diag([0.1, 0.2, 0.3, 0.7, 0.11])
+    assert between.sum() != np.trace(between), "this says nothing"
+    nothing = np.zeros(0)
+    matrix = BlockMatrix(nothing.astype(np.uint8), nothing, 1.0, between)
+    assert matrix.weight_across == 0
 
 
 def test_a_picture_decodes_to_its_levels() -> None:
