@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -94,21 +95,27 @@ class TestThreads(ExecutorContract):
         assert executor.gather(level) == [8.0**4] * 8
 
     def test_tasks_run_beside_each_other(self) -> None:
+        together = threading.Barrier(3, timeout=60)
         with ThreadExecutor(3) as executor:
-            handles = [executor.submit(_thread_after, 0.1, key=f"thread/{i}") for i in range(3)]
+            handles = [executor.submit(_meet, together, key=f"meet/{i}") for i in range(3)]
             assert len(set(executor.gather(handles))) == 3
 
     def test_leaving_does_not_wait_for_tasks_not_started(self) -> None:
-        started = time.perf_counter()
+        ran: list[float] = []
         with ThreadExecutor(1) as executor:
             for i in range(200):
-                executor.submit(late, 1.0, 0.05, key=f"queued/{i}")
-        assert time.perf_counter() - started < 5.0
+                executor.submit(_note, ran, 0.05, key=f"queued/{i}")
+        assert len(ran) < 200
 
 
-def _thread_after(seconds: float) -> int:
-    late(0.0, seconds)
+def _meet(together: threading.Barrier) -> int:
+    """The thread of a task that only ends when the others have begun."""
+    together.wait()
     return current_thread(0.0)
+
+
+def _note(ran: list[float], seconds: float) -> None:
+    ran.append(late(0.0, seconds))
 
 
 class TestDaskThreads(ExecutorContract):
