@@ -19,6 +19,7 @@ from mscam_dask.engine.judging import Best
 from mscam_dask.engine.path import Course, PathState
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
+from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import (
     ClusterCountEnded,
@@ -75,8 +76,9 @@ class PathRecord:
     history : tuple of OuterRecord
     counted : ClusterCountEnded or None
         None when the number of clusters was given.
-    either_graph : bool or None
-        Whether the first graph was chosen too; None in states of versions that did not say.
+    either_graph, more_neighbors : bool or None
+        Whether the first graph was chosen too, and k beyond the candidates; None in states of
+        versions that did not say.
     """
 
     data: str
@@ -94,6 +96,7 @@ class PathRecord:
     history: tuple[OuterRecord, ...]
     counted: ClusterCountEnded | None = None
     either_graph: bool | None = None
+    more_neighbors: bool | None = None
 
 
 class Journal:
@@ -105,10 +108,8 @@ class Journal:
     data : MultiViewData
     candidates : sequence of Parameters
         Both as the fit was called with: a checkpoint of another fit is refused.
-    choose_n_clusters : bool
-        Whether the number of clusters of the candidates is only the most that is allowed.
-    either_graph : bool
-        Whether the first graph is chosen too.
+    choices : Choices
+        What is chosen beside the candidates.
 
     Notes
     -----
@@ -122,15 +123,12 @@ class Journal:
         checkpointer: Checkpointer | None,
         data: MultiViewData,
         candidates: Sequence[Parameters],
-        *,
-        choose_n_clusters: bool = False,
-        either_graph: bool = False,
+        choices: Choices,
     ) -> None:
         self._checkpointer = checkpointer
         self._data = data
         self._candidates = tuple(candidates)
-        self._choose_n_clusters = choose_n_clusters
-        self._either_graph = either_graph
+        self._choices = choices
         self._arrays: dict[str, Any] = {}
 
     def load(self) -> PathRecord | None:
@@ -159,11 +157,13 @@ class Journal:
             differs.append("the data (their digest is not the recorded one)")
         if record.candidates != self._candidates:
             differs.append(f"the settings (recorded were {record.candidates})")
-        if (record.counted is not None) != self._choose_n_clusters:
+        if (record.counted is not None) != self._choices.n_clusters:
             was = "given" if record.counted is None else "chosen"
             differs.append(f"whether the number of clusters is chosen (it was {was})")
-        if record.either_graph not in (None, self._either_graph):
+        if record.either_graph not in (None, self._choices.first_graph):
             differs.append("whether the first graph is chosen (selection)")
+        if record.more_neighbors not in (None, self._choices.more_neighbors):
+            differs.append("whether the number of neighbours is chosen (n_neighbors, selection)")
         if differs:
             raise ConfigurationError(
                 f"the checkpoint is of another fit: {' and '.join(differs)} changed. Give the "
@@ -229,7 +229,8 @@ class Journal:
             best_iteration=state.best.iteration,
             history=tuple(course.history),
             counted=course.counted,
-            either_graph=self._either_graph,
+            either_graph=self._choices.first_graph,
+            more_neighbors=self._choices.more_neighbors,
         )
         arrays = dict(zip(_GRAPH, graph, strict=True))
         arrays[_LABELS] = labels

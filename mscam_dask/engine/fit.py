@@ -84,7 +84,7 @@ def run_fit(
     choices : Choices
         What is chosen beside the candidates, whatever they say: with two preparations or more,
         and two views or more, scaling and α of each view by itself (see
-        `mscam_dask.engine.agreement`); the first graph (see
+        `mscam_dask.engine.agreement`); k and the first graph (see
         `mscam_dask.engine.selection`); the number of clusters, from 2 to that of the candidates
         (see `mscam_dask.engine.cluster_count`; a checkpoint has the number that was chosen).
     observers : sequence of callable
@@ -124,8 +124,7 @@ def run_fit(
         checkpointer if trivial is None else None,
         data,
         candidates,
-        choose_n_clusters=choices.n_clusters,
-        either_graph=choices.first_graph,
+        choices,
     )
     started = time.perf_counter()
     with _failure_told(observers, started), contextlib.ExitStack() as stack:
@@ -168,9 +167,7 @@ def run_fit(
             ending = _closed(*trivial, course, executor)
         else:
             if saved is None:
-                course, state = _begin(
-                    foundation, asked, agreed, executor, known, either_graph=choices.first_graph
-                )
+                course, state = _begin(foundation, asked, agreed, executor, known, choices)
                 course = dataclasses.replace(course, counted=counted)
                 decision = Decision.ACCEPT
                 journal.save(state, decision, course, executor)
@@ -241,13 +238,18 @@ def _begin(
     agreed: tuple[Agreement, ...],
     executor: Executor,
     known: NDArray[np.int64] | None,
-    *,
-    either_graph: bool,
+    choices: Choices,
 ) -> tuple[Course, PathState]:
     """Choose the setting, or take an earlier fit's: the state before the first outer iteration."""
     usable = _usable(candidates, foundation)
     if known is None:
-        start, selection = choose_setting(foundation, usable, executor, either_graph=either_graph)
+        start, selection = choose_setting(
+            foundation,
+            usable,
+            executor,
+            more_neighbors=choices.more_neighbors,
+            either_graph=choices.first_graph,
+        )
     else:
         start, selection = warm_start(foundation, usable[0], known, executor)
     parameters, k = start.parameters, start.first.n_neighbors

@@ -14,6 +14,7 @@ from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.setup import LARGE_RANK, SAMPLE, row_ranges
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import MemoryPlanError
+from mscam_dask.model.candidates import wider_neighborhoods
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.solvers.graph import MOST_TIES
 
@@ -90,6 +91,9 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
     """
     n, c = data.n_samples, parameters.n_clusters
     large = parameters.is_large(n)
+    # as with two clusters: a bound that does not fall where there are more
+    for k in wider_neighborhoods(dataclasses.replace(parameters, n_clusters=2), n):
+        parameters = dataclasses.replace(parameters, n_neighbors=k)
     n_candidates = parameters.candidates(n)
     ranks = {
         source.name: min(*source.shape, LARGE_RANK) if large else min(source.shape)

@@ -7,9 +7,10 @@ once per scaling, and the judge's neutral graphs once.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
@@ -25,17 +26,23 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.engine.view_graphs import have_view_graphs, mean_of_view_graphs
+from mscam_dask.model.candidates import wider_neighborhoods
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
+from mscam_dask.solvers.partition import evenness
 
 __all__ = ["Start", "choose_setting", "setting_record"]
 
 # A partition with this share of the information that c equal clusters have at most is clear.
 _CLEAR = 0.9
 
-# The judge's own graphs are views' graphs too, and favour what was cut from such: how far views'
-# graphs have to be ahead of the mean distance (docs/decisions/0051).
+# The judge's own graphs are views' graphs too, and favour what was cut from such: how far another
+# first graph has to be ahead (docs/decisions/0051).
 _HANDICAP = 0.05
+
+# A partition of less entropy, in units of that of equal clusters, is mostly one cluster and
+# splinters: more neighbours are tried then (docs/decisions/0052).
+_UNEVEN = 0.75
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +71,7 @@ def choose_setting(
     candidates: Sequence[Parameters],
     executor: Executor,
     *,
+    more_neighbors: bool = False,
     either_graph: bool = False,
 ) -> tuple[Start, SelectionEnded]:
     """The start that scores best; within `tol` the earlier candidate stays.
@@ -74,10 +82,16 @@ def choose_setting(
     candidates : sequence of Parameters
         Differing in scale, alpha and n_neighbors only; at least one.
     executor : Executor
+    more_neighbors : bool
+        Whether twice and four times the neighbours are tried where the best candidate gives one large
+        cluster and splinters.
     either_graph : bool
         Whether the mean of the views' own graphs is tried as the first graph of the best
-        candidate, unless that leaves little to find; never of large data. It has to be ahead by
-        a twentieth.
+        candidate, unless that leaves little to find.
+
+    Notes
+    -----
+    The last two are not tried with large data, and have to be ahead by a twentieth.
 
     Returns
     -------
@@ -104,13 +118,22 @@ def choose_setting(
         else:
             _forget(start, executor)
     assert leader is not None, "there is at least one candidate"
-    if either_graph and leader.spectrum is not None and not _is_clear(leader):
-        rival = _from_view_graphs(leader, executor)
-        if rival is not None:
-            records.append(setting_record(rival))
-            if rival.best.score > (1.0 + _HANDICAP) * leader.best.score:
-                leader, rival, chosen = rival, leader, len(records) - 1
-            _forget_graph(rival, executor)
+    rivals: list[Callable[[Start, Executor], Start | None]] = []
+    if more_neighbors:
+        wider = wider_neighborhoods(leader.parameters, foundation.n_samples)
+        rivals += [functools.partial(_with_neighbors, n_neighbors=k) for k in wider]
+    if either_graph:
+        rivals.append(_from_view_graphs)
+    for begun in rivals:
+        rival = None if leader.spectrum is None or _is_clear(leader) else begun(leader, executor)
+        if rival is None:
+            continue
+        records.append(setting_record(rival))
+        if rival.best.score > (1.0 + _HANDICAP) * leader.best.score:
+            leader, rival, chosen = rival, leader, len(records) - 1
+        _forget_graph(rival, executor)
+        if rival.prepared.blocks is not leader.prepared.blocks:
+            executor.release(rival.prepared.blocks)
     ended = SelectionEnded(
         settings=tuple(records), chosen=chosen, seconds=time.perf_counter() - began
     )
@@ -182,6 +205,20 @@ def setting_record(start: Start) -> SettingRecord:
 def _is_clear(start: Start) -> bool:
     """Whether a partition has nearly the information that c equal clusters have at most."""
     return start.best.score >= _CLEAR * math.log(start.parameters.n_clusters)
+
+
+def _with_neighbors(leader: Start, executor: Executor, *, n_neighbors: int) -> Start | None:
+    """The same setting with more neighbours; None where the clusters are even enough."""
+    prepared, c = leader.prepared, leader.parameters.n_clusters
+    even = executor.submit(evenness, leader.best.labels, c, key=f"evenness/{n_neighbors}")
+    (share,) = executor.gather([even])
+    executor.release([even])
+    if share >= _UNEVEN:
+        return None
+    parameters = dataclasses.replace(leader.parameters, n_neighbors=n_neighbors)
+    key = f"neighbors-{prepared.n_samples}-{n_neighbors}"
+    prepared = with_more_neighbors(prepared, parameters, executor, key=key)
+    return _start(prepared, parameters, executor, key=key)
 
 
 def _from_view_graphs(leader: Start, executor: Executor) -> Start | None:

@@ -249,18 +249,8 @@ def prepare(
     ]
     kept = {id(handle) for scales in later for handle in foundation.factored[scales]}
     executor.release([handle for handle in factored if id(handle) not in kept])
-    blocks = [
-        executor.submit(
-            view_tasks.candidates,
-            views,
-            parameters.candidates(n),
-            start,
-            stop,
-            key=f"anchor_candidates/{key}/{start}",
-        )
-        for start, stop in row_ranges(n)
-    ]
-    return Prepared(foundation.names, n, tuple(views), foundation.neutral, tuple(blocks))
+    blocks = _candidates(views, n, parameters, executor, key=key)
+    return Prepared(foundation.names, n, tuple(views), foundation.neutral, blocks)
 
 
 def _prepare_large(
@@ -297,7 +287,7 @@ def _prepare_large(
         n,
         tuple(views),
         foundation.neutral,
-        _large_candidates(views, n, parameters, executor, key=key),
+        _candidates(views, n, parameters, executor, key=key),
         n_judged=foundation.n_judged,
     )
 
@@ -305,18 +295,28 @@ def _prepare_large(
 def with_more_neighbors(
     prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
 ) -> Prepared:
-    """The same views of large data with the candidates of another k."""
-    blocks = _large_candidates(
-        list(prepared.views), prepared.n_samples, parameters, executor, key=key
-    )
+    """The same views with the candidates of another k."""
+    blocks = _candidates(list(prepared.views), prepared.n_samples, parameters, executor, key=key)
     return dataclasses.replace(prepared, blocks=blocks)
 
 
-def _large_candidates(
+def _candidates(
     views: list[Handle], n_samples: int, parameters: Parameters, executor: Executor, *, key: str
 ) -> tuple[Handle, ...]:
-    """Anchor candidates from cells, one handle per block of rows."""
+    """Anchor candidates, one handle per block of rows; those of large data come from cells."""
     n_candidates = parameters.candidates(n_samples)
+    if not parameters.is_large(n_samples):
+        return tuple(
+            executor.submit(
+                view_tasks.candidates,
+                views,
+                n_candidates,
+                start,
+                stop,
+                key=f"anchor_candidates/{key}/{start}",
+            )
+            for start, stop in row_ranges(n_samples)
+        )
     cells = executor.submit(
         view_tasks.cells, views, n_candidates, parameters.seed, key=f"cells/{key}"
     )

@@ -233,7 +233,10 @@ class ConsensusClustering(
             candidates,
             executor,
             choices=Choices(
-                self._options(data), self._chooses_count, first_graph=self.selection == "auto"
+                self._options(data),
+                self._chooses_count,
+                more_neighbors=self.selection == "auto" and self.n_neighbors is None,
+                first_graph=self.selection == "auto",
             ),
             observers=observers,
             checkpointer=self.checkpointer,

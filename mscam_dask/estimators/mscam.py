@@ -48,7 +48,8 @@ class MSCAM(ConsensusClustering):
     selection : {"auto"} or None, default="auto"
         How `scale`, `alpha` and `n_neighbors` are chosen where they are None. "auto": view by
         view, the scaling and α whose nearest neighbours the other views confirm, and 20
-        neighbours, by the mean distance of all views or, of 2 to 16 views and up to 12 000
+        neighbours (40 or 80 where these leave one large cluster and splinters), by the mean
+        distance of all views or, of 2 to 16 views and up to 12 000
         samples, in each view by itself where that is clearly better; with one view a few
         settings are started and the one whose clusters its neighbour graphs know most about is
         taken. No labels. None: "standard", 1 and 9 by the mean distance, as in the paper.

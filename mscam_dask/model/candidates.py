@@ -8,9 +8,16 @@ from numbers import Integral
 from typing import Any
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.model.parameters import EXACT_SAMPLES, Preparation, Scale
+from mscam_dask.model.parameters import EXACT_SAMPLES, Parameters, Preparation, Scale
 
-__all__ = ["Choices", "Fixed", "most_clusters", "preparation_options", "settings_to_try"]
+__all__ = [
+    "Choices",
+    "Fixed",
+    "most_clusters",
+    "preparation_options",
+    "settings_to_try",
+    "wider_neighborhoods",
+]
 
 # Among these each view's scaling and α are chosen: docs/decisions/0014.
 _SCALES: tuple[Scale, ...] = ("unit", "standard")
@@ -23,6 +30,9 @@ _MOST_CLUSTERS = 30
 # k then, and the most samples with which twice as many are tried: docs/decisions/0049.
 _NEIGHBORS = 20
 _MOST_WIDENED = 250_000
+
+# Times k that are tried where the clusters are very uneven: docs/decisions/0052.
+_MORE_NEIGHBORS = (2, 4)
 
 # What is tried with one view, in order (ties go to the earlier): docs/decisions/0012.
 _SETTINGS: tuple[dict[str, Any], ...] = (
@@ -89,6 +99,9 @@ class Choices:
         Tried on every view; none for scaling and α as given.
     n_clusters : bool
         Whether the number of clusters of the settings is only the most there may be.
+    more_neighbors : bool
+        Whether k may be larger than that of the settings, where these give one large cluster and
+        splinters.
     first_graph : bool
         Whether the path may begin with the mean of the views' own graphs instead of the graph of
         their mean distance.
@@ -96,6 +109,7 @@ class Choices:
 
     preparations: tuple[Preparation, ...] = ()
     n_clusters: bool = False
+    more_neighbors: bool = False
     first_graph: bool = False
 
 
@@ -162,6 +176,17 @@ def settings_to_try(
     if choose and fixed.n_neighbors is None and EXACT_SAMPLES < n_samples <= _MOST_WIDENED:
         settings += [{**one, "n_neighbors": 2 * one["n_neighbors"]} for one in settings]
     return tuple(settings)
+
+
+def wider_neighborhoods(parameters: Parameters, n_samples: int) -> tuple[int, ...]:
+    """Larger k that a fit may try: less than half of the samples that a cluster has on average.
+
+    None with large data, where `settings_to_try` says what k is tried.
+    """
+    if parameters.is_large(n_samples):
+        return ()
+    wider = (times * parameters.n_neighbors for times in _MORE_NEIGHBORS)
+    return tuple(k for k in wider if 2 * parameters.n_clusters * k < n_samples)
 
 
 def most_clusters(asked: Any, n_samples: int) -> int:

@@ -15,6 +15,7 @@ from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
 __all__ = [
     "canonical_labels",
     "cut_embedding",
+    "evenness",
     "extend_cut",
     "merge_components",
     "sampled_rows",
@@ -83,6 +84,13 @@ def cut_embedding(
         order = np.argsort(lengths.ravel(), kind="stable")
         cuts += [_random_starts(rows, order, seed) for rows in (vectors, unit)]
     return cuts
+
+
+def evenness(labels: NDArray[np.int64], n_clusters: int) -> float:
+    """Entropy of a partition over that of c ≥ 2 equal clusters: 1 when they are equal, 0 for one."""
+    shares = np.bincount(labels) / len(labels)
+    shares = shares[shares > 0]
+    return float(-np.sum(shares * np.log(shares)) / np.log(n_clusters))
 
 
 def sampled_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:

