@@ -10,8 +10,9 @@ import dataclasses
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.agreement import COMPARED
 from mscam_dask.engine.allocator import KEPT_BYTES
+from mscam_dask.engine.anchor_blocks import row_ranges
 from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.setup import LARGE_RANK, SAMPLE, row_ranges
+from mscam_dask.engine.setup import LARGE_RANK, SAMPLE
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.model.candidates import wider_neighborhoods

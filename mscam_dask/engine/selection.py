@@ -89,13 +89,13 @@ def choose_setting(
         Whether the mean of the views' own graphs is tried as the first graph of the best
         candidate, unless that leaves little to find.
 
-    Notes
-    -----
-    The last two are not tried with large data, and have to be ahead by a twentieth.
-
     Returns
     -------
     Start, SelectionEnded
+
+    Notes
+    -----
+    More neighbours and the views' own graphs have to be ahead by a twentieth; large data have neither.
     """
     if foundation.sample is not None:
         return _choose_on_sample(foundation, foundation.sample, candidates, executor)
@@ -125,15 +125,15 @@ def choose_setting(
     if either_graph:
         rivals.append(_from_view_graphs)
     for begun in rivals:
-        rival = None if leader.spectrum is None or _is_clear(leader) else begun(leader, executor)
+        if leader.spectrum is None or _is_clear(leader):
+            break
+        rival = begun(leader, executor)
         if rival is None:
             continue
         records.append(setting_record(rival))
         if rival.best.score > (1.0 + _HANDICAP) * leader.best.score:
             leader, rival, chosen = rival, leader, len(records) - 1
-        _forget_graph(rival, executor)
-        if rival.prepared.blocks is not leader.prepared.blocks:
-            executor.release(rival.prepared.blocks)
+        _forget_beside(rival, leader, executor)
     ended = SelectionEnded(
         settings=tuple(records), chosen=chosen, seconds=time.perf_counter() - began
     )
@@ -178,8 +178,7 @@ def _choose_on_sample(
         settings = (*settings, setting_record(wider))
         better = wider.best.score > start.best.score + other.tol * abs(start.best.score)
         start, worse = (wider, start) if better else (start, wider)
-        _forget_graph(worse, executor)
-        executor.release(worse.prepared.blocks)
+        _forget_beside(worse, start, executor)
         if not better:
             break
         chosen = len(settings) - 1
@@ -282,7 +281,14 @@ def _forget(start: Start, executor: Executor) -> None:
     executor.release([*start.prepared.blocks, *start.prepared.views])
 
 
+def _forget_beside(start: Start, other: Start, executor: Executor) -> None:
+    """Give up what a start does not share with another of the same prepared views."""
+    _forget_graph(start, executor)
+    if start.prepared.blocks is not other.prepared.blocks:
+        executor.release(start.prepared.blocks)
+
+
 def _forget_graph(start: Start, executor: Executor) -> None:
-    """Give up what a start has beside its prepared views and candidates, which another shares."""
+    """Give up the graph of a start, its spectrum and its partition."""
     handles = [start.first.graph, start.best.labels]
     executor.release(handles if start.spectrum is None else [*handles, start.spectrum])

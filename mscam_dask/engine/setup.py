@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mscam_dask.data.sampling import sampled_view
 from mscam_dask.data.views import MultiViewData
+from mscam_dask.engine.anchor_blocks import anchor_blocks
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
@@ -28,7 +29,6 @@ __all__ = [
     "first_graph",
     "lay_foundation",
     "prepare",
-    "row_ranges",
     "with_more_neighbors",
 ]
 
@@ -41,13 +41,6 @@ SAMPLE = 4000
 
 # Directions of a view of large data that are kept: see docs/decisions/0038.
 LARGE_RANK = 64
-
-# Tasks that search the cells of large data.
-_SEARCHES = 16
-
-_SMALLEST_BLOCK = 512
-_LARGEST_BLOCK = 8192
-_BLOCKS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,12 +117,6 @@ class FirstGraph:
     n_components: int
     n_neighbors: int
     kind: GraphKind = "distances"
-
-
-def row_ranges(n_samples: int) -> list[tuple[int, int]]:
-    """Blocks of rows for the A-step: a function of n alone, never of the number of workers."""
-    size = min(_LARGEST_BLOCK, max(_SMALLEST_BLOCK, -(-n_samples // _BLOCKS)))
-    return [(start, min(start + size, n_samples)) for start in range(0, n_samples, size)]
 
 
 def lay_foundation(
@@ -249,7 +236,7 @@ def prepare(
     ]
     kept = {id(handle) for scales in later for handle in foundation.factored[scales]}
     executor.release([handle for handle in factored if id(handle) not in kept])
-    blocks = _candidates(views, n, parameters, executor, key=key)
+    blocks = anchor_blocks(views, n, parameters, executor, key=key)
     return Prepared(foundation.names, n, tuple(views), foundation.neutral, blocks)
 
 
@@ -287,7 +274,7 @@ def _prepare_large(
         n,
         tuple(views),
         foundation.neutral,
-        _candidates(views, n, parameters, executor, key=key),
+        anchor_blocks(views, n, parameters, executor, key=key),
         n_judged=foundation.n_judged,
     )
 
@@ -296,53 +283,8 @@ def with_more_neighbors(
     prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
 ) -> Prepared:
     """The same views with the candidates of another k."""
-    blocks = _candidates(list(prepared.views), prepared.n_samples, parameters, executor, key=key)
+    blocks = anchor_blocks(list(prepared.views), prepared.n_samples, parameters, executor, key=key)
     return dataclasses.replace(prepared, blocks=blocks)
-
-
-def _candidates(
-    views: list[Handle], n_samples: int, parameters: Parameters, executor: Executor, *, key: str
-) -> tuple[Handle, ...]:
-    """Anchor candidates, one handle per block of rows; those of large data come from cells."""
-    n_candidates = parameters.candidates(n_samples)
-    if not parameters.is_large(n_samples):
-        return tuple(
-            executor.submit(
-                view_tasks.candidates,
-                views,
-                n_candidates,
-                start,
-                stop,
-                key=f"anchor_candidates/{key}/{start}",
-            )
-            for start, stop in row_ranges(n_samples)
-        )
-    cells = executor.submit(
-        view_tasks.cells, views, n_candidates, parameters.seed, key=f"cells/{key}"
-    )
-    found = [
-        executor.submit(
-            view_tasks.cell_neighbors,
-            views,
-            cells,
-            n_candidates,
-            (part, _SEARCHES),
-            key=f"cell_neighbors/{key}/{part}",
-        )
-        for part in range(_SEARCHES)
-    ]
-    blocks = tuple(
-        executor.submit(
-            view_tasks.candidates_of_rows,
-            found,
-            start,
-            stop,
-            key=f"anchor_candidates/{key}/{start}",
-        )
-        for start, stop in row_ranges(n_samples)
-    )
-    executor.release([cells, *found])
-    return blocks
 
 
 def build_graph(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.engine.anchor_blocks import row_ranges
 from mscam_dask.engine.plan import plan_memory
-from mscam_dask.engine.setup import row_ranges
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.pipeline.again import Place, find_place

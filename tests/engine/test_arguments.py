@@ -13,7 +13,7 @@ import pytest
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine import local, setup
+from mscam_dask.engine import anchor_blocks, local, setup
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.estimators import base
 from mscam_dask.kernels import cells
@@ -61,7 +61,7 @@ class _Watching(local.SerialExecutor):
 def watching(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "SerialExecutor", _Watching)
     monkeypatch.setattr(_Watching, "n_tasks", 0)
-    monkeypatch.setattr(setup, "_SMALLEST_BLOCK", 40)
+    monkeypatch.setattr(anchor_blocks, "_SMALLEST_BLOCK", 40)
 
 
 @pytest.mark.parametrize(

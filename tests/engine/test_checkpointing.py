@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.views import MultiViewData, as_multi_view
-from mscam_dask.engine import setup
+from mscam_dask.engine import anchor_blocks
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.fit import Event, run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
@@ -66,7 +66,7 @@ def signature(solution: Solution) -> Any:
 
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
 def test_every_state_leads_to_the_same_end(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "_SMALLEST_BLOCK", 40)
+    monkeypatch.setattr(anchor_blocks, "_SMALLEST_BLOCK", 40)
     views, asked = data(), candidates(model, max_outer_iter=5)
     memory = Memory()
     whole = run_fit(views, asked, SerialExecutor(), checkpointer=memory)

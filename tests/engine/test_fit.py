@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views import MultiViewData, as_multi_view
-from mscam_dask.engine import setup
+from mscam_dask.engine import anchor_blocks
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.fit import Event, run_fit
@@ -49,7 +49,7 @@ MODELS = ("mscam", "mscan")
 @pytest.fixture(autouse=True)
 def several_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 40 rows, so that small data are split and summed as large ones."""
-    monkeypatch.setattr(setup, "_SMALLEST_BLOCK", 40)
+    monkeypatch.setattr(anchor_blocks, "_SMALLEST_BLOCK", 40)
 
 
 def settings_of(model: str) -> list[Parameters]:

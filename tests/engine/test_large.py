@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine import setup
+from mscam_dask.engine import anchor_blocks, setup
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.fit import run_fit
@@ -31,7 +31,7 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 @pytest.fixture(autouse=True)
 def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "SAMPLE", 250)
-    monkeypatch.setattr(setup, "_SMALLEST_BLOCK", 200)
+    monkeypatch.setattr(anchor_blocks, "_SMALLEST_BLOCK", 200)
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from mscam_dask import MSCAM
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.views import Metric, MultiViewData
+from mscam_dask.engine.anchor_blocks import row_ranges
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.plan import MemoryPlan, check_memory, plan_memory
-from mscam_dask.engine.setup import row_ranges
 from mscam_dask.engine.tasks.preparation import sampled_neighbors
 from mscam_dask.engine.tasks.views import factor, own_graph, prepare
 from mscam_dask.errors import ClusterError, MemoryPlanError
