@@ -120,12 +120,7 @@ def run_fit(
             f"the most clusters to choose from are {candidates[0].n_clusters}; allowed are 2 to "
             f"{data.n_samples - 1}, one less than samples."
         )
-    journal = Journal(
-        checkpointer if trivial is None else None,
-        data,
-        candidates,
-        choices,
-    )
+    journal = Journal(checkpointer if trivial is None else None, data, candidates, choices)
     started = time.perf_counter()
     with _failure_told(observers, started), contextlib.ExitStack() as stack:
         stack.enter_context(executor)
@@ -243,13 +238,7 @@ def _begin(
     """Choose the setting, or take an earlier fit's: the state before the first outer iteration."""
     usable = _usable(candidates, foundation)
     if known is None:
-        start, selection = choose_setting(
-            foundation,
-            usable,
-            executor,
-            more_neighbors=choices.more_neighbors,
-            either_graph=choices.first_graph,
-        )
+        start, selection = choose_setting(foundation, usable, executor, choices)
     else:
         start, selection = warm_start(foundation, usable[0], known, executor)
     parameters, k = start.parameters, start.first.n_neighbors

@@ -26,7 +26,7 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.engine.view_graphs import have_view_graphs, mean_of_view_graphs
-from mscam_dask.model.candidates import wider_neighborhoods
+from mscam_dask.model.candidates import Choices, wider_neighborhoods
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
 from mscam_dask.solvers.partition import evenness
@@ -43,6 +43,8 @@ _HANDICAP = 0.05
 # A partition of less entropy, in units of that of equal clusters, is mostly one cluster and
 # splinters: more neighbours are tried then (docs/decisions/0052).
 _UNEVEN = 0.75
+
+_NOTHING = Choices()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +72,7 @@ def choose_setting(
     foundation: Foundation,
     candidates: Sequence[Parameters],
     executor: Executor,
-    *,
-    more_neighbors: bool = False,
-    either_graph: bool = False,
+    choices: Choices = _NOTHING,
 ) -> tuple[Start, SelectionEnded]:
     """The start that scores best; within `tol` the earlier candidate stays.
 
@@ -82,12 +82,10 @@ def choose_setting(
     candidates : sequence of Parameters
         Differing in scale, alpha and n_neighbors only; at least one.
     executor : Executor
-    more_neighbors : bool
-        Whether twice and four times the neighbours are tried where the best candidate gives one large
-        cluster and splinters.
-    either_graph : bool
-        Whether the mean of the views' own graphs is tried as the first graph of the best
-        candidate, unless that leaves little to find.
+    choices : Choices
+        `more_neighbors`: twice and four times the neighbours are tried where the best candidate
+        gives one large cluster and splinters. `first_graph`: the mean of the views' own graphs is
+        tried as the first graph of the best candidate. Neither where that leaves little to find.
 
     Returns
     -------
@@ -119,10 +117,10 @@ def choose_setting(
             _forget(start, executor)
     assert leader is not None, "there is at least one candidate"
     rivals: list[Callable[[Start, Executor], Start | None]] = []
-    if more_neighbors:
+    if choices.more_neighbors:
         wider = wider_neighborhoods(leader.parameters, foundation.n_samples)
         rivals += [functools.partial(_with_neighbors, n_neighbors=k) for k in wider]
-    if either_graph:
+    if choices.first_graph:
         rivals.append(_from_view_graphs)
     for begun in rivals:
         if leader.spectrum is None or _is_clear(leader):
@@ -171,10 +169,7 @@ def _choose_on_sample(
     for other in others:
         if _is_clear(start):
             break
-        key = f"all-{other.n_neighbors}"
-        wider = _start(
-            with_more_neighbors(prepared, other, executor, key=key), other, executor, key=key
-        )
+        wider = _wider(prepared, other, executor, key=f"all-{other.n_neighbors}")
         settings = (*settings, setting_record(wider))
         better = wider.best.score > start.best.score + other.tol * abs(start.best.score)
         start, worse = (wider, start) if better else (start, wider)
@@ -216,6 +211,11 @@ def _with_neighbors(leader: Start, executor: Executor, *, n_neighbors: int) -> S
         return None
     parameters = dataclasses.replace(leader.parameters, n_neighbors=n_neighbors)
     key = f"neighbors-{prepared.n_samples}-{n_neighbors}"
+    return _wider(prepared, parameters, executor, key=key)
+
+
+def _wider(prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str) -> Start:
+    """A start of the same prepared views with more neighbours."""
     prepared = with_more_neighbors(prepared, parameters, executor, key=key)
     return _start(prepared, parameters, executor, key=key)
 

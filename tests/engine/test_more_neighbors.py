@@ -17,11 +17,10 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.plan import plan_memory
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.model.candidates import Choices, wider_neighborhoods
+from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.model.solution import Solution
-from mscam_dask.solvers.partition import evenness
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree
 
@@ -109,26 +108,6 @@ def test_even_clusters_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.n_neighbors for one in solve(views).settings] == [20]
     monkeypatch.undo()
     assert [one.n_neighbors for one in solve(views, choices=Choices()).settings] == [20]
-
-
-def test_small_clusters_and_large_data_have_no_more() -> None:
-    assert wider_neighborhoods(settings(), 600) == (40, 80)
-    assert wider_neighborhoods(settings(), 480) == (40,)
-    assert wider_neighborhoods(settings(), 240) == ()
-    assert wider_neighborhoods(settings(exact_samples=500), 600) == ()
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        ([0, 1, 2, 0, 1, 2], 1.0),
-        ([0, 0, 0, 0], 0.0),
-        ([0, 0, 1, 1], np.log(2) / np.log(3)),
-        ([0, 2], np.log(2) / np.log(3)),
-    ],
-)
-def test_evenness(labels: list[int], expected: float) -> None:
-    assert evenness(np.array(labels), 3) == pytest.approx(expected)
 
 
 def test_a_fit_goes_on_with_the_neighbours_that_were_taken() -> None:

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.model.candidates import Fixed, preparation_options, settings_to_try
-from mscam_dask.model.parameters import Preparation
+from mscam_dask.model.candidates import (
+    Fixed,
+    preparation_options,
+    settings_to_try,
+    wider_neighborhoods,
+)
+from mscam_dask.model.parameters import Parameters, Preparation
 
 
 def test_nothing_fixed_leaves_two_scalings_and_three_alphas() -> None:
@@ -92,3 +98,11 @@ def test_twice_the_neighbors_are_tried_with_many_samples(
         Fixed(n_neighbors=n_neighbors), options, any_features=True, choose=True, n_samples=n_samples
     )
     assert [setting["n_neighbors"] for setting in settings] == expected
+
+
+def test_small_clusters_and_large_data_have_no_wider_neighborhoods() -> None:
+    settings = Parameters(n_clusters=3, n_neighbors=20)
+    assert wider_neighborhoods(settings, 600) == (40, 80)
+    assert wider_neighborhoods(settings, 480) == (40,)
+    assert wider_neighborhoods(settings, 240) == ()
+    assert wider_neighborhoods(dataclasses.replace(settings, exact_samples=500), 600) == ()

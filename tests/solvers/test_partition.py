@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from mscam_dask.kernels.stiefel import polar_factor
-from mscam_dask.solvers.partition import canonical_labels, cut_embedding, merge_components
+from mscam_dask.solvers.partition import (
+    canonical_labels,
+    cut_embedding,
+    evenness,
+    merge_components,
+)
 from tests.solvers import naive
 
 Array = NDArray[np.float64]
@@ -190,3 +195,16 @@ def test_coincident_components_merge_without_a_wrong_count(c: int) -> None:
     components = np.arange(12) % 6
     merged = merge_components(np.zeros((12, 2)), components, c)
     assert_array_equal(np.unique(merged), np.arange(c))
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([0, 1, 2, 0, 1, 2], 1.0),
+        ([0, 0, 0, 0], 0.0),
+        ([0, 0, 1, 1], np.log(2) / np.log(3)),
+        ([0, 2], np.log(2) / np.log(3)),
+    ],
+)
+def test_evenness(labels: list[int], expected: float) -> None:
+    assert evenness(np.array(labels), 3) == pytest.approx(expected)
