@@ -77,7 +77,9 @@ class MemoryPlan:
         return _BASE_BYTES + self.tasks[0].peak_bytes + self.shared_bytes + own
 
 
-def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
+def plan_memory(
+    data: MultiViewData, parameters: Parameters, *, more_neighbors: bool = False
+) -> MemoryPlan:
     """Bound the memory of every kind of task.
 
     Parameters
@@ -85,6 +87,8 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
     data : MultiViewData
         Only shapes and metrics are looked at.
     parameters : Parameters
+    more_neighbors : bool
+        Whether the fit may take more neighbours than the parameters say.
 
     Returns
     -------
@@ -92,9 +96,11 @@ def plan_memory(data: MultiViewData, parameters: Parameters) -> MemoryPlan:
     """
     n, c = data.n_samples, parameters.n_clusters
     large = parameters.is_large(n)
-    # as with two clusters: a bound that does not fall where there are more
-    for k in wider_neighborhoods(dataclasses.replace(parameters, n_clusters=2), n):
-        parameters = dataclasses.replace(parameters, n_neighbors=k)
+    if more_neighbors:
+        # as with two clusters: a bound that does not fall where there are more
+        wider = wider_neighborhoods(dataclasses.replace(parameters, n_clusters=2), n)
+        most = max(wider, default=parameters.n_neighbors)
+        parameters = dataclasses.replace(parameters, n_neighbors=most)
     n_candidates = parameters.candidates(n)
     ranks = {
         source.name: min(*source.shape, LARGE_RANK) if large else min(source.shape)
@@ -177,15 +183,17 @@ def _degree(parameters: Parameters) -> int:
     return 2 * parameters.n_neighbors + 1
 
 
-def check_memory(data: MultiViewData, parameters: Parameters, executor: Executor) -> MemoryPlan:
-    """Refuse, with the numbers, what cannot fit.
+def check_memory(
+    data: MultiViewData, parameters: Parameters, executor: Executor, *, more_neighbors: bool = False
+) -> MemoryPlan:
+    """Refuse, with the numbers, what cannot fit; arguments as for `plan_memory`.
 
     Raises
     ------
     MemoryPlanError
         When the smallest worker has less memory than its largest task needs.
     """
-    plan = plan_memory(data, parameters)
+    plan = plan_memory(data, parameters, more_neighbors=more_neighbors)
     limit = executor.memory_limit_bytes
     if limit is None:
         return plan

@@ -192,6 +192,11 @@ class ConsensusClustering(
         return most_clusters(self.max_clusters, data.n_samples)
 
     @property
+    def chooses_neighbors(self) -> bool:
+        """Whether a fit may take more neighbours than the settings it begins with."""
+        return self.selection == "auto" and self.n_neighbors is None
+
+    @property
     def _chooses_count(self) -> bool:
         if not isinstance(self.n_clusters, str):
             return False
@@ -227,7 +232,7 @@ class ConsensusClustering(
                 )
             return solution
         for parameters in candidates:
-            check_memory(data, parameters, executor)
+            check_memory(data, parameters, executor, more_neighbors=self.chooses_neighbors)
         solution = run_fit(
             data,
             candidates,
@@ -235,7 +240,7 @@ class ConsensusClustering(
             choices=Choices(
                 self._options(data),
                 self._chooses_count,
-                more_neighbors=self.selection == "auto" and self.n_neighbors is None,
+                more_neighbors=self.chooses_neighbors,
                 first_graph=self.selection == "auto",
             ),
             observers=observers,

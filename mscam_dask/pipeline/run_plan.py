@@ -129,8 +129,10 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         validate_data(data, settings.cluster)
         same = same_clustering(runs, clustering_id(settings, data.digest()))
         start = warm_start_from(runs, settings, data)
-        tried = _tried(settings, data, start)
-        plans = [plan_memory(data, one) for one in tried]
+        estimator = _estimator(settings, start)
+        tried = estimator.settings_tried(data)
+        more = estimator.chooses_neighbors
+        plans = [plan_memory(data, one, more_neighbors=more) for one in tried]
         largest = max(plans, key=lambda plan: plan.tasks[0].peak_bytes + plan.held_bytes)
         n_workers = workers_of(settings.execution)
         seconds, basis = _time(data, tried, n_workers, runs, is_warm=bool(start and start.is_warm))
@@ -168,14 +170,11 @@ def _data(
             yield open_data(settings.data, Path(aside) / "data.zarr").data
 
 
-def _tried(
-    settings: Settings, data: MultiViewData, start: WarmStart | None
-) -> tuple[Parameters, ...]:
+def _estimator(settings: Settings, start: WarmStart | None) -> MSCAM | MSCAN:
     arguments: dict[str, Any] = dict(settings.cluster.arguments)
     if start is not None:
         arguments |= start.arguments
-    estimator = (MSCAM if settings.cluster.method == "mscam" else MSCAN)(**arguments)
-    return estimator.settings_tried(data)
+    return (MSCAM if settings.cluster.method == "mscam" else MSCAN)(**arguments)
 
 
 def workers_of(execution: ExecutionTable) -> int:

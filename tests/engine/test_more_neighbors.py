@@ -71,6 +71,8 @@ def test_neighbours_that_were_asked_for_stay() -> None:
     assert {one.n_neighbors for one in asked.solution_.settings} == {20}
     nothing = MSCAM(3, selection=None, random_state=0, n_jobs=1).fit(views)
     assert [one.n_neighbors for one in nothing.solution_.settings] == [9]
+    models = (chosen, asked, nothing)
+    assert [one.chooses_neighbors for one in models] == [True, False, False]
 
 
 def test_the_setting_tells_how_many_neighbours_were_taken() -> None:
@@ -130,6 +132,6 @@ def test_a_fit_goes_on_with_the_neighbours_that_were_taken() -> None:
 
 def test_the_memory_plan_counts_them() -> None:
     data = as_multi_view(with_repeats(0)[0])
-    wide = plan_memory(data, settings())
-    # so large that no more are tried
+    wide = plan_memory(data, settings(), more_neighbors=True)
     assert wide == plan_memory(data, settings(n_neighbors=80))
+    assert wide.held_bytes > plan_memory(data, settings()).held_bytes
