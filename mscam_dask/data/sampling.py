@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.multiview import MultiViewData
-from mscam_dask.data.sources import ArrayRows, Metric, RowSource, row_ranges
+from mscam_dask.data.sources import ArrayRows, Metric, RowSource, check_row_range, row_ranges
 from mscam_dask.errors import DataError
 
-__all__ = ["SampledRows", "sample_per_class", "sampled_view"]
+__all__ = ["SampledRows", "read_once", "sample_per_class", "sampled_view"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Some rows of a view, and the same columns of a pairwise one; read when first asked for.
+    """Some rows of a view, and the same columns of a pairwise one; read when they are asked for.
 
-    A task that gets this reads the rows itself, once: they pass through no other process.
+    A task that gets this reads the rows itself: they pass through no other process. Nothing is kept,
+    since a worker keeps the arguments of a task for as long as its result: see `read_once`.
 
     Parameters
     ----------
@@ -50,13 +50,17 @@ class SampledRows:
     def dtype(self) -> np.dtype[Any]:
         return self.source.dtype
 
-    @functools.cached_property
-    def _in_memory(self) -> ArrayRows:
-        return _taken(self.source, self.rows)
-
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 of the sample."""
-        return self._in_memory.read(start, stop)
+        check_row_range(self, start, stop)
+        return _taken(self.source, self.rows[start:stop], self.rows).read(0, stop - start)
+
+
+def read_once(view: RowSource) -> RowSource:
+    """Return a sample in memory, for a task that passes over it again and again; others as they are."""
+    if isinstance(view, SampledRows):
+        return _taken(view.source, view.rows)
+    return view
 
 
 def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | SampledRows:
@@ -126,8 +130,11 @@ def _name(data: MultiViewData, label: int) -> str:
     return names[label] if names is not None and 0 <= label < len(names) else str(label)
 
 
-def _taken(view: RowSource, chosen: NDArray[np.int64]) -> ArrayRows:
-    blocks = []
+def _taken(
+    view: RowSource, chosen: NDArray[np.int64], columns: NDArray[np.int64] | None = None
+) -> ArrayRows:
+    """Some rows and, of a pairwise view, the columns given or those of the same numbers."""
+    blocks = [np.empty((0, view.shape[1]))]
     for start, stop in row_ranges(view):
         inside = chosen[(chosen >= start) & (chosen < stop)] - start
         if inside.size:
@@ -136,5 +143,5 @@ def _taken(view: RowSource, chosen: NDArray[np.int64]) -> ArrayRows:
     if view.dtype == np.float32:
         rows = rows.astype(np.float32)  # as they were: half the memory, and no digit lost
     if view.metric != "features":
-        rows = np.ascontiguousarray(rows[:, chosen])
+        rows = np.ascontiguousarray(rows[:, chosen if columns is None else columns])
     return ArrayRows(rows, view.name, view.metric)

@@ -22,7 +22,7 @@ from distributed.client import ClosedClientError, FutureCancelledError, FuturesC
 from distributed.comm.core import CommClosedError
 
 from mscam_dask.engine.alignment import aligned
-from mscam_dask.engine.allocator import keep_freed_memory
+from mscam_dask.engine.allocator import give_freed_memory_back, keep_freed_memory
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.local import PinnedBlas
 from mscam_dask.engine.sizes import make_measurable
@@ -297,5 +297,6 @@ def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
     PinnedBlas.pin_for_good()
     keep_freed_memory()
     result = function(*(aligned(argument) for argument in args))
+    give_freed_memory_back()
     make_measurable(result)
     return result

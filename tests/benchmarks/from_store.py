@@ -8,7 +8,6 @@ plan said before. ``--in-memory`` clusters the same arrays in this process too a
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 import tempfile
 import time
@@ -26,12 +25,7 @@ from mscam_dask.data.views import as_multi_view
 from mscam_dask.engine.plan import plan_memory
 from mscam_dask.metrics import score_partition
 from tests.benchmarks.growth import DIMS
-from tests.benchmarks.measured import subspace_views
-
-
-def peak_bytes() -> int:
-    """Largest resident set of this process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+from tests.benchmarks.measured import peak_bytes, subspace_views
 
 
 def main(arguments: Sequence[str] | None = None) -> MSCAM:

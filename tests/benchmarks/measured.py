@@ -5,6 +5,7 @@ Run by the other scripts here; a process that has done something else would show
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import resource
@@ -12,12 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Measured", "exponent", "measure", "subspace_views"]
+__all__ = ["Measured", "exponent", "measure", "peak_bytes", "subspace_views"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +94,15 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
+    """Largest resident set of this process.
+
+    Of its own memory: `ru_maxrss` begins with that of the process that started it.
+    """
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -106,7 +116,7 @@ def _run(method: str, n_samples: int, dims: Sequence[int], n_jobs: int) -> Measu
         model: Any = MSCAM(10, n_jobs=n_jobs)
     else:
         model = baseline(method).make(10, 0, {})
-    data_bytes = _peak_bytes()
+    data_bytes = peak_bytes()
     started, cpu = time.perf_counter(), _cpu_seconds()
     model.fit(views)
     return Measured(
@@ -115,7 +125,7 @@ def _run(method: str, n_samples: int, dims: Sequence[int], n_jobs: int) -> Measu
         n_views=len(dims),
         seconds=time.perf_counter() - started,
         cpu_seconds=_cpu_seconds() - cpu,
-        peak_bytes=_peak_bytes(),
+        peak_bytes=peak_bytes(),
         data_bytes=data_bytes,
         components=int(getattr(model, "n_connected_components_", 0)),
         accuracy=float(score_partition(labels, model.labels_).accuracy),

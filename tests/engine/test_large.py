@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 
+from mscam_dask.data.sampling import SampledRows
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.engine import anchor_blocks, setup
@@ -18,6 +21,8 @@ from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.tasks.judge import neutral_view
+from mscam_dask.engine.tasks.views import factor
 from mscam_dask.kernels import cells
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.solution import Solution
@@ -139,3 +144,17 @@ def test_more_neighbors_are_tried_on_all_samples_where_the_first_cut_is_unclear(
     clear = with_both(4.0)
     assert [setting.n_neighbors for setting in clear.settings] == [6]
     assert clear.parameters.n_neighbors == 6
+
+
+@pytest.mark.parametrize(
+    "task",
+    [lambda view: factor(view, "unit"), lambda view: neutral_view(view, 2)],
+    ids=["factor", "neutral_view"],
+)
+def test_a_task_leaves_no_rows_in_the_sample_that_it_reads(task: Callable[[Any], object]) -> None:
+    # a worker keeps the arguments of a task for as long as its result
+    (source,) = as_multi_view([np.random.default_rng(0).random((30, 3))]).views
+    sample = SampledRows(source, np.arange(0, 30, 2))
+    before = pickle.dumps(sample)
+    task(sample)
+    assert pickle.dumps(sample) == before

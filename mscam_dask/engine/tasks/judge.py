@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.sampling import read_once
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.engine.tasks.views import view_shape
@@ -27,6 +28,7 @@ __all__ = [
 
 def neutral_view(source: RowSource, n_neighbors: int) -> NeutralView:
     """Read one view and build its neutral graphs."""
+    source = read_once(source)
     return neutral_graphs(source.read, view_shape(source), n_neighbors, dtype=np.float32)
 
 

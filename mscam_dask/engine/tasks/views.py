@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.sampling import read_once
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum, added
 from mscam_dask.kernels.cells import Cells, find_cells, neighbors_in_cells
@@ -84,6 +85,7 @@ def view_shape(source: RowSource) -> ViewShape:
 def factor(source: RowSource, scale: Scale, max_rank: int | None = None) -> TimedView:
     """Read one view, scale and factor it."""
     started = time.perf_counter()
+    source = read_once(source)
     view = factor_view(
         source.read,
         view_shape(source),
