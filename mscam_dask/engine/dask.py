@@ -109,6 +109,11 @@ class DaskExecutor:
         ]
         return min(limits) if limits else None
 
+    @property
+    def shares_memory(self) -> bool:
+        """See `Executor.shares_memory`: only of workers that are threads of this process."""
+        return str(self._address).startswith("inproc:")
+
     def _workers(self) -> list[dict[str, Any]]:
         with _translated(self._client):
             return list(self._client.scheduler_info(n_workers=-1)["workers"].values())

@@ -38,6 +38,11 @@ class Executor(Protocol):
         """
         ...
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether tasks see the driver's arrays; if not, these travel inside the tasks."""
+        ...
+
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
         """Start a task.
 

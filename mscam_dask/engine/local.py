@@ -103,6 +103,7 @@ class SerialExecutor(PinnedBlas):
 
     description = "in this process, one task at a time"
     n_workers = 1
+    shares_memory = True
 
     @property
     def memory_limit_bytes(self) -> int | None:
@@ -144,6 +145,8 @@ class ThreadExecutor(PinnedBlas):
     A task waits for its arguments inside its thread. Arguments were always submitted before,
     and the pool is first-in first-out, so the oldest unfinished task can always run.
     """
+
+    shares_memory = True
 
     def __init__(self, n_threads: int) -> None:
         super().__init__()

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 
+from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.agreement import COMPARED
 from mscam_dask.engine.allocator import KEPT_BYTES
 from mscam_dask.engine.anchor_blocks import row_ranges
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.setup import LARGE_RANK, SAMPLE
+from mscam_dask.engine.sizes import n_bytes
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.model.candidates import wider_neighborhoods
@@ -59,7 +61,8 @@ class MemoryPlan:
     tasks : tuple of TaskMemory
         Largest first.
     held_bytes : int
-        Results that stay on the workers for the length of the fit, over all workers.
+        Results that stay on the workers for the length of the fit, over all workers, and what views
+        that travel inside tasks take there.
     shared_bytes : int
         Of these, what every worker may come to hold: the bases of all views.
     driver_bytes : int
@@ -78,7 +81,11 @@ class MemoryPlan:
 
 
 def plan_memory(
-    data: MultiViewData, parameters: Parameters, *, more_neighbors: bool = False
+    data: MultiViewData,
+    parameters: Parameters,
+    *,
+    more_neighbors: bool = False,
+    carried: bool = False,
 ) -> MemoryPlan:
     """Bound the memory of every kind of task.
 
@@ -89,6 +96,9 @@ def plan_memory(
     parameters : Parameters
     more_neighbors : bool
         Whether the fit may take more neighbours than the parameters say.
+    carried : bool
+        Whether views that are in memory travel inside the tasks that read them. A worker keeps these
+        for as long as it keeps the task's result.
 
     Returns
     -------
@@ -133,6 +143,10 @@ def plan_memory(
     shared = 4 * n * rank * (1 if large else 2)  # two scalings are tried at most on all samples
     held = shared + (12 if large else 16) * edges + 8 * edges + found
     held += 4 * graph + 8 * n * 5 * c + len(data.views) * (4 * n * c + 320 * judged)
+    if carried:
+        # read for two scalings and for the judge; of large data once whole, the rest is a sample
+        in_memory = sum(n_bytes(view) for view in data.views if isinstance(view, ArrayRows))
+        held += (1 if large else 3) * in_memory
     driver = graph + 8 * n * c * len(data.views) + 24 * n
     ordered = tuple(sorted(tasks, key=lambda task: -task.peak_bytes))
     return MemoryPlan(ordered, held, shared, driver)
@@ -193,7 +207,9 @@ def check_memory(
     MemoryPlanError
         When the smallest worker has less memory than its largest task needs.
     """
-    plan = plan_memory(data, parameters, more_neighbors=more_neighbors)
+    plan = plan_memory(
+        data, parameters, more_neighbors=more_neighbors, carried=not executor.shares_memory
+    )
     limit = executor.memory_limit_bytes
     if limit is None:
         return plan
@@ -204,7 +220,7 @@ def check_memory(
             f"this fit needs up to {need / _GIB:.2f} GiB for a worker thread and the smallest has "
             f"{limit / _GIB:.2f} GiB: {largest.peak_bytes / _GIB:.2f} GiB for {largest.task!r}, "
             f"the rest for what {executor.n_workers} worker(s) hold together "
-            f"({plan.held_bytes / _GIB:.2f} GiB). Give workers more memory, use more workers, or "
-            "leave out the largest view"
+            f"({plan.held_bytes / _GIB:.2f} GiB). Give workers more memory, use more workers, "
+            "cluster from a store instead of arrays in memory, or leave out the largest view"
         )
     return plan

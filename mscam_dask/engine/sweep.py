@@ -141,6 +141,10 @@ class _Recording:
     def memory_limit_bytes(self) -> int | None:
         return self._executor.memory_limit_bytes
 
+    @property
+    def shares_memory(self) -> bool:
+        return self._executor.shares_memory
+
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
         handle = self._executor.submit(function, *args, key=key)
         self.handles[key] = handle

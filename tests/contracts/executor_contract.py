@@ -48,6 +48,12 @@ def ramp(n: int) -> NDArray[np.float64]:
     return np.arange(n, dtype=np.float64)
 
 
+def filled(array: NDArray[np.float64]) -> float:
+    array = array if array.flags.writeable else array.copy()
+    array[:] = 1.0
+    return float(array.sum())
+
+
 def fail(message: str) -> None:
     raise DataError(message)
 
@@ -101,6 +107,12 @@ class ExecutorContract:
         for number, given in enumerate((None, (1, "two"), {"three": 3})):
             handle = executor.submit(same, given, key=f"as_is/{number}")
             assert executor.gather([handle]) == [given]
+
+    def test_it_says_whether_tasks_see_the_arrays_of_the_driver(self, executor: Executor) -> None:
+        array = np.zeros(1000)
+        (there,) = executor.gather([executor.submit(filled, array, key="filled")])
+        assert there == 1000.0
+        assert executor.shares_memory == bool(array.all())
 
     def test_a_chain_of_tasks(self, executor: Executor) -> None:
         handle = executor.submit(value, 0.0, key="chain/0")

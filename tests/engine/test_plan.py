@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tracemalloc
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy import sparse
 
 from mscam_dask import MSCAM
 from mscam_dask.data.sources import ArrayRows
-from mscam_dask.data.views import Metric, MultiViewData
+from mscam_dask.data.store import open_store
+from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.views import Metric, MultiViewData, as_multi_view
 from mscam_dask.engine.anchor_blocks import row_ranges
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.plan import MemoryPlan, check_memory, plan_memory
@@ -186,6 +190,26 @@ def test_what_just_fits_is_let_through() -> None:
     of = plan_memory(views, parameters)
     assert check_memory(views, parameters, Small(of.worker_bytes(1))) == of
     assert check_memory(views, parameters, Small(None)) == of
+
+
+class Apart(Small):
+    """An executor whose tasks run somewhere else."""
+
+    shares_memory = False
+
+
+@pytest.mark.parametrize(("n_samples", "times"), [(60, 3), (100, 1)])
+def test_arrays_that_travel_inside_tasks_count_where_they_arrive(
+    n_samples: int, times: int, tmp_path: Path
+) -> None:
+    rows = np.random.default_rng(0).random((n_samples, 7))
+    views = as_multi_view([rows, sparse.csr_array(rows)])
+    parameters = Parameters(n_clusters=5, exact_samples=80)
+    here = check_memory(views, parameters, Small(None)).held_bytes
+    there = check_memory(views, parameters, Apart(None)).held_bytes
+    assert times * 2 * rows.nbytes < there - here < times * (3 * rows.nbytes + 2000)
+    stored = open_store(write_store(views, tmp_path / "data.zarr"))
+    assert check_memory(stored, parameters, Apart(None)).held_bytes == here
 
 
 @pytest.fixture
