@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ from mscam_dask.model.candidates import (
     Choices,
     Fixed,
     most_clusters,
+    most_neighbors,
     preparation_options,
     settings_to_try,
 )
@@ -151,23 +153,25 @@ class ConsensusClustering(
                 f"selection={self.selection!r} is not usable: allowed is 'auto' or None."
             )
         fixed = self._fixed()
+        choose = self.selection == "auto" and self.solver == "reduced"
         settings = settings_to_try(
             fixed,
             self._options(data),
             any_features=_any_features(data),
-            choose=self.selection == "auto" and self.solver == "reduced",
+            choose=choose,
             n_samples=data.n_samples,
         )
         common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
         if fixed.by_view:
             common["preparations"] = fixed.preparations(data.view_names)
+        tried = [self._parameters({**one, **common}) for one in settings]
         if self.n_neighbors is None:  # what was chosen fits the data; what was asked for is checked
-            most = max(1, data.n_samples - 1)
-            settings = tuple(
-                {**setting, "n_neighbors": min(setting["n_neighbors"], most)}
-                for setting in settings
-            )
-        return tuple(dict.fromkeys(self._parameters({**one, **common}) for one in settings))
+            known = tried[0].n_clusters if choose and not self._chooses_count else None
+            most = most_neighbors(data.n_samples, known)
+            tried = [
+                dataclasses.replace(one, n_neighbors=min(one.n_neighbors, most)) for one in tried
+            ]
+        return tuple(dict.fromkeys(tried))
 
     def _most_clusters(self, data: MultiViewData) -> int:
         """The number of clusters or, where it is chosen, the most there may be."""

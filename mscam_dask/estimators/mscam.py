@@ -37,7 +37,8 @@ class MSCAM(ConsensusClustering):
     graph_weight : float, default=0.1
         First weight λ of the graph; it grows along the path.
     n_neighbors : int, optional
-        Neighbours of a sample in the consensus graph. None: chosen.
+        Neighbours of a sample in the consensus graph. None: chosen; to begin with 20, or fewer where
+        the average cluster has fewer samples.
     metric_floor : float, default=1.0
         Weight of the data distances beside the learned metric (M = floor·I + PPᵀ).
     metric_ridge : float, default=1.0

@@ -14,6 +14,7 @@ __all__ = [
     "Choices",
     "Fixed",
     "most_clusters",
+    "most_neighbors",
     "preparation_options",
     "settings_to_try",
     "wider_neighborhoods",
@@ -30,6 +31,9 @@ _MOST_CLUSTERS = 30
 # k then, and the most samples with which twice as many are tried: docs/decisions/0049.
 _NEIGHBORS = 20
 _MOST_WIDENED = 250_000
+
+# The least that k is limited to where clusters are small: docs/decisions/0053.
+_FEWEST_NEIGHBORS = 5
 
 # Times k that are tried where the clusters are very uneven: docs/decisions/0052.
 _MORE_NEIGHBORS = (2, 4)
@@ -176,6 +180,22 @@ def settings_to_try(
     if choose and fixed.n_neighbors is None and EXACT_SAMPLES < n_samples <= _MOST_WIDENED:
         settings += [{**one, "n_neighbors": 2 * one["n_neighbors"]} for one in settings]
     return tuple(settings)
+
+
+def most_neighbors(n_samples: int, n_clusters: int | None = None) -> int:
+    """The largest k that is chosen for n samples.
+
+    Parameters
+    ----------
+    n_samples : int
+    n_clusters : int, optional
+        Where known, k is no more than the samples that a cluster has on average, since further
+        neighbours are of other clusters; but 5 at least.
+    """
+    most = max(1, n_samples - 1)
+    if n_clusters is None:
+        return most
+    return min(most, max(_FEWEST_NEIGHBORS, n_samples // n_clusters))
 
 
 def wider_neighborhoods(parameters: Parameters, n_samples: int) -> tuple[int, ...]:

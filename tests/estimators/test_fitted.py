@@ -92,3 +92,22 @@ def test_eigenvectors_that_did_not_converge_are_told(monkeypatch: pytest.MonkeyP
     with pytest.warns(ConvergenceWarning, match=r"in (\d) of \1 outer iterations .*random_state"):
         model.fit(views)
     assert model.history_["spectrum_converged"].values.tolist() == [0] * model.n_iter_
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"n_clusters": 3}, 20),
+        ({"n_clusters": 6}, 12),
+        ({"n_clusters": 24}, 5),
+        ({"n_clusters": 6, "n_neighbors": 20}, 20),
+        ({"n_clusters": "auto"}, 20),
+        ({"n_clusters": 24, "selection": None}, 9),
+    ],
+)
+def test_neighbors_that_are_chosen_are_no_more_than_a_cluster_has(
+    parameters: dict[str, Any], expected: int
+) -> None:
+    views, _ = gaussian_views(0, n_samples=72)
+    (first,) = MSCAM(**parameters).settings_tried(views)
+    assert first.n_neighbors == expected

@@ -8,6 +8,7 @@ import pytest
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.model.candidates import (
     Fixed,
+    most_neighbors,
     preparation_options,
     settings_to_try,
     wider_neighborhoods,
@@ -98,6 +99,25 @@ def test_twice_the_neighbors_are_tried_with_many_samples(
         Fixed(n_neighbors=n_neighbors), options, any_features=True, choose=True, n_samples=n_samples
     )
     assert [setting["n_neighbors"] for setting in settings] == expected
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "n_clusters", "expected"),
+    [
+        (1000, 10, 100),
+        (80, 4, 20),
+        (80, 10, 8),
+        (80, 40, 5),
+        (80, None, 79),
+        (4, 2, 3),
+        (1, 1, 1),
+        (3, 5, 2),
+    ],
+)
+def test_no_more_neighbors_than_a_cluster_has_samples(
+    n_samples: int, n_clusters: int | None, expected: int
+) -> None:
+    assert most_neighbors(n_samples, n_clusters) == expected
 
 
 def test_small_clusters_and_large_data_have_no_wider_neighborhoods() -> None:
