@@ -141,8 +141,10 @@ def plan_memory(
     ]
     judged = SAMPLE if large else n
     shared = 4 * n * rank * (1 if large else 2)  # two scalings are tried at most on all samples
-    held = shared + (12 if large else 16) * edges + 8 * edges + found
-    held += 4 * graph + 8 * n * 5 * c + len(data.views) * (4 * n * c + 320 * judged)
+    # the last graph, its Laplacian and the one before; where several settings are tried, one more
+    graphs = (3 if large else 4) * graph + 8 * n * 5 * c
+    held = shared + (12 if large else 16) * edges + max(found, 8 * edges + graphs)
+    held += len(data.views) * (4 * n * c + 320 * judged)
     if carried:
         # read for two scalings and for the judge; of large data once whole, the rest is a sample
         in_memory = sum(n_bytes(view) for view in data.views if isinstance(view, ArrayRows))

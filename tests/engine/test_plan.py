@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tracemalloc
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from mscam_dask.data.store import open_store
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import Metric, MultiViewData, as_multi_view
 from mscam_dask.engine.anchor_blocks import row_ranges
+from mscam_dask.engine.executor import Handle
+from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.plan import MemoryPlan, check_memory, plan_memory
 from mscam_dask.engine.tasks.preparation import sampled_neighbors
@@ -243,6 +246,34 @@ def test_plan_bounds_what_a_fit_allocates() -> None:
         tracemalloc.stop()
     assert peak < of.worker_bytes(1)
     assert peak < 2 * 8 * 1500**2  # near one n × n, whatever the plan says
+
+
+class Weighing(SerialExecutor):
+    """An executor that weighs what there is between tasks."""
+
+    most_bytes = 0
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
+        handle = super().submit(function, *args, key=key)
+        self.most_bytes = max(self.most_bytes, tracemalloc.get_traced_memory()[0])
+        return handle
+
+
+@pytest.mark.parametrize("exact_samples", [2000, 20_000])
+def test_plan_bounds_what_lies_between_the_tasks_of_a_fit(exact_samples: int) -> None:
+    views, _ = gaussian_views(0, n_samples=6000, dims=(30, 40))
+    in_memory = as_multi_view(views)
+    parameters = Parameters(
+        n_clusters=5, n_neighbors=20, exact_samples=exact_samples, max_outer_iter=2
+    )
+    executor = Weighing()
+    tracemalloc.start()
+    try:
+        run_fit(in_memory, parameters, executor)
+    finally:
+        tracemalloc.stop()
+    held = plan_memory(in_memory, parameters).held_bytes
+    assert held / 3 < executor.most_bytes < held
 
 
 @pytest.mark.parametrize("d", [300, 900, 1500])
