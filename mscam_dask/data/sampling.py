@@ -133,15 +133,15 @@ def _name(data: MultiViewData, label: int) -> str:
 def _taken(
     view: RowSource, chosen: NDArray[np.int64], columns: NDArray[np.int64] | None = None
 ) -> ArrayRows:
-    """Some rows and, of a pairwise view, the columns given or those of the same numbers."""
-    blocks = [np.empty((0, view.shape[1]))]
+    """Some rows (ascending) and, of a pairwise view, the columns given or those of the same numbers."""
+    square = view.metric != "features"
+    columns = chosen if columns is None else columns
+    # single precision stays: half the memory, and no digit lost
+    dtype = np.float32 if view.dtype == np.float32 else np.float64
+    rows = np.empty((len(chosen), len(columns) if square else view.shape[1]), dtype=dtype)
     for start, stop in row_ranges(view):
-        inside = chosen[(chosen >= start) & (chosen < stop)] - start
-        if inside.size:
-            blocks.append(view.read(start, stop)[inside])
-    rows = np.concatenate(blocks)
-    if view.dtype == np.float32:
-        rows = rows.astype(np.float32)  # as they were: half the memory, and no digit lost
-    if view.metric != "features":
-        rows = np.ascontiguousarray(rows[:, chosen if columns is None else columns])
+        first, last = np.searchsorted(chosen, (start, stop))
+        if first < last:
+            block = view.read(start, stop)[chosen[first:last] - start]
+            rows[first:last] = block[:, columns] if square else block
     return ArrayRows(rows, view.name, view.metric)

@@ -92,7 +92,7 @@ def plan_memory(
     Parameters
     ----------
     data : MultiViewData
-        Only shapes and metrics are looked at.
+        Only shapes and metrics are looked at, and what views in memory take where these travel.
     parameters : Parameters
     more_neighbors : bool
         Whether the fit may take more neighbours than the parameters say.

@@ -44,8 +44,6 @@ _HANDICAP = 0.05
 # splinters: more neighbours are tried then (docs/decisions/0052).
 _UNEVEN = 0.75
 
-_NOTHING = Choices()
-
 
 @dataclasses.dataclass(frozen=True)
 class Start:
@@ -72,7 +70,7 @@ def choose_setting(
     foundation: Foundation,
     candidates: Sequence[Parameters],
     executor: Executor,
-    choices: Choices = _NOTHING,
+    choices: Choices,
 ) -> tuple[Start, SelectionEnded]:
     """The start that scores best; within `tol` the earlier candidate stays.
 
@@ -158,7 +156,7 @@ def _choose_on_sample(
     settings: tuple[SettingRecord, ...] = ()
     chosen = 0
     if len(tried) > 1:
-        on_sample, ended = choose_setting(sample, tried, executor)
+        on_sample, ended = choose_setting(sample, tried, executor, Choices())
         settings, chosen = ended.settings, ended.chosen
         _forget(on_sample, executor)
     parameters, *others = list(families.values())[chosen]

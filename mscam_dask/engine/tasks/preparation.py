@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.sampling import SampledRows, read_once
 from mscam_dask.data.views import RowSource
 from mscam_dask.errors import DataError
 from mscam_dask.model.parameters import Preparation, Scale
@@ -16,7 +17,7 @@ from mscam_dask.solvers.preparation import (
     anchor_neighbors,
     usual_preparation,
 )
-from mscam_dask.solvers.view_basis import ViewShape, factor_view, row_blocks
+from mscam_dask.solvers.view_basis import ViewShape, factor_view
 
 __all__ = ["choose", "sampled_neighbors"]
 
@@ -35,7 +36,7 @@ def sampled_neighbors(
     A preparation that makes all rows equal is left out, unless they all do; the scaling makes
     no difference to distance and kernel views, so that it is tried once.
     """
-    rows = _sampled_rows(source, sample)
+    rows = read_once(SampledRows(source, sample)).read(0, len(sample))
     shape = ViewShape(len(rows), rows.shape[1], source.metric)
     positions: dict[Scale, dict[float, int]] = {}
     for position, option in enumerate(options):
@@ -90,16 +91,3 @@ def choose(
         Choice(tried[choice.index], choice.agreement, choice.ahead)
         for choice, tried in zip(agreed_preparations(lists, usual), positions, strict=True)
     )
-
-
-def _sampled_rows(source: RowSource, sample: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Rows (m, d) of a view, (m, m) of a distance or kernel view."""
-    n, d = source.shape
-    square = source.metric != "features"
-    rows = np.empty((len(sample), len(sample) if square else d))
-    for start, stop in row_blocks(n, d):
-        first, last = np.searchsorted(sample, (start, stop))
-        if first < last:
-            block = source.read(start, stop)[sample[first:last] - start]
-            rows[first:last] = block[:, sample] if square else block
-    return rows
