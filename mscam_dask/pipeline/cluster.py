@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ _CONFIG = {"distributed.scheduler.no-workers-timeout": f"{_WORKERS_TIMEOUT_S:g}s
 # What distributed logs about a lost worker or a closed connection, our own errors say in terms of
 # the run. Workers write to the same terminal and learn it from their environment.
 _LOGGERS = ("distributed", "distributed.client", "distributed.gc", "bokeh", "tornado", "asyncio")
+# Another program may take the dashboard's port between our look and distributed's: it then takes
+# a free one, which the run's own line names.
+_PORT_TAKEN = r"Port \d+ is already in use"
 _WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__BOKEH": "critical"}
 
 
@@ -123,8 +127,9 @@ def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
     memory = execution.memory_limit
     with ExitStack() as stack:
         try:
-            cluster = stack.enter_context(
-                LocalCluster(
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=_PORT_TAKEN)
+                cluster = LocalCluster(
                     n_workers=n_workers,
                     threads_per_worker=n_threads,
                     processes=True,
@@ -135,7 +140,7 @@ def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
                     env=_WORKER_ENVIRONMENT,
                     preload="mscam_dask.pipeline.worker",
                 )
-            )
+            stack.enter_context(cluster)
             client = stack.enter_context(Client(cluster, set_as_default=False))
             client.wait_for_workers(n_workers, timeout=_WORKERS_TIMEOUT_S)
         except (OSError, RuntimeError, TimeoutError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,17 @@ def test_a_cluster_of_a_run_listens_on_loopback_alone() -> None:
         # scheduler, dashboard, and for each worker itself and its nanny
         assert len(addresses) >= 5
         assert {ip for ip in addresses if ip not in ("127.0.0.1", "::1")} == set()
+
+
+def test_a_dashboard_port_that_is_taken_meanwhile_is_replaced_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(module, "_dashboard_address", lambda: f"127.0.0.1:{taken}")
+        with open_cluster(ExecutionTable(workers=1)) as cluster:
+            assert cluster.dashboard is not None
+            assert f":{taken}/" not in cluster.dashboard
+    assert [str(item.message) for item in recwarn if "already in use" in str(item.message)] == []
