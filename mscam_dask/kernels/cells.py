@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import subtract_twice_products
+from mscam_dask.kernels.smallest import smallest_columns
 
 __all__ = ["Cells", "find_cells", "neighbors_in_cells"]
 
@@ -174,7 +175,7 @@ def neighbors_in_cells(
             subtract_twice_products(products, there[begin : begin + len(rows)], there)
             products[np.arange(len(rows)), rows] = np.inf  # the cell comes first in its pool
             kept = min(n_candidates, len(pool) - 1)
-            found = np.argpartition(products, kept - 1, axis=1)[:, :kept]
+            found = smallest_columns(products, kept)
             chosen = pool[found]
             near = np.take_along_axis(products, found, axis=1).astype(np.float64)
             near += norms[rows, None]

@@ -13,6 +13,7 @@ from mscam_dask.kernels.distances import (
     subtract_twice_products,
 )
 from mscam_dask.kernels.simplex import adaptive_neighbor_weights
+from mscam_dask.kernels.smallest import smallest_columns
 
 __all__ = ["nearest_candidates", "nearest_neighbors", "select_neighbors"]
 
@@ -138,7 +139,7 @@ def _propose(
             subtract_twice_products(half, slab[rows] * factors, slab)
         here = slice(first - start, rows.stop - start)
         if n_asked < n:
-            found[here] = np.argpartition(half, n_asked - 1, axis=1)[:, :n_asked]
+            found[here] = smallest_columns(half, n_asked)
         else:
             found[here] = np.arange(n)
         farthest = np.take_along_axis(half, found[here], axis=1).max(axis=1)
@@ -188,7 +189,7 @@ def _search_in_float64(
     for start in range(0, len(samples), step):
         rows = slice(start, min(start + step, len(samples)))
         squared = squared_distances(whole[samples[rows]], whole)
-        found[rows] = np.argpartition(squared, n_asked - 1, axis=1)[:, :n_asked]
+        found[rows] = smallest_columns(squared, n_asked)
         farthest[rows] = np.take_along_axis(squared, found[rows], axis=1).max(axis=1)
     result, distances = _nearest_of(points, samples, found, n_candidates)
     kth, margin = distances[:, -1], _product_error(whole, samples)

@@ -18,6 +18,7 @@ from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
 from mscam_dask.kernels.distances import distances_to, squared_distances
 from mscam_dask.kernels.laplacian import connected_components
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
+from mscam_dask.kernels.smallest import smallest_columns
 from mscam_dask.solvers.graph import Candidates, Graph
 
 __all__ = ["limit_step"]
@@ -143,9 +144,7 @@ def _with_pool(
     for start in range(0, len(rows), block):
         part = slice(start, start + block)
         squared = squared_distances(points.stacked(rows[part]), pooled)
-        nearest[part] = members[
-            np.argpartition(squared, n_neighbors + 1, axis=1)[:, : n_neighbors + 2]
-        ]
+        nearest[part] = members[smallest_columns(squared, n_neighbors + 2)]
     joined = np.sort(np.concatenate([indices, nearest], axis=1), axis=1)
     joined[:, 1:][joined[:, 1:] == joined[:, :-1]] = -1
     joined[joined == rows[:, None]] = -1

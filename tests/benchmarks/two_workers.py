@@ -1,0 +1,70 @@
+"""Is a fit with two worker processes twice as fast? ``python -m tests.benchmarks.two_workers``.
+
+Clusters one store on one worker and on two, in turn, and prints the seconds of every fit, the ratio of
+each pair and the median ratio. A small fit comes before each, so that loading modules is not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from distributed import Client, LocalCluster
+from numpy.typing import NDArray
+
+from mscam_dask import MSCAM
+from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.views import as_multi_view
+from tests.benchmarks.measured import subspace_views
+
+
+def seconds_with(
+    n_workers: int, store: Path, small: Path, memory: str
+) -> tuple[float, NDArray[np.int64]]:
+    """Seconds of a fit of the store on a cluster of its own, and the labels."""
+    cluster = LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        memory_limit=memory,
+        dashboard_address="127.0.0.1:0",
+    )
+    with cluster, Client(cluster) as client:
+        client.wait_for_workers(n_workers)
+        MSCAM(10, client=client).fit(str(small))
+        started = time.perf_counter()
+        labels = MSCAM(10, client=client).fit(str(store)).labels_
+        return time.perf_counter() - started, labels
+
+
+def main(arguments: Sequence[str] | None = None) -> list[float]:
+    """Print the pairs and the median of their ratios; return the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=30_000)
+    parser.add_argument("--dims", type=int, nargs="+", default=[64] * 16, help="of the views")
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--memory", default="6GiB", help="limit of a worker")
+    options = parser.parse_args(arguments)
+    ratios = []
+    with tempfile.TemporaryDirectory() as scratch:
+        store, small = Path(scratch) / "data.zarr", Path(scratch) / "small.zarr"
+        for path, n in ((store, options.samples), (small, min(13_000, options.samples))):
+            write_store(as_multi_view(subspace_views(n, options.dims)[0]), path)
+        for _ in range(options.pairs):
+            one, labels = seconds_with(1, store, small, options.memory)
+            two, again = seconds_with(2, store, small, options.memory)
+            if not np.array_equal(labels, again):
+                raise SystemExit("the labels differ")
+            ratios.append(one / two)
+            sys.stdout.write(f"one worker {one:.1f} s, two {two:.1f} s: {ratios[-1]:.2f}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"median {np.median(ratios):.2f}\n")
+    return ratios
+
+
+if __name__ == "__main__":
+    main()
