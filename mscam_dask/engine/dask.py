@@ -7,6 +7,7 @@ are released, and nothing is scattered: what a lost worker held is computed agai
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import time
 import uuid
@@ -44,6 +45,10 @@ _OF_VIEWS_ONLY = frozenset({"encoder", "neutral_graphs", "view_embedding"})
 # Nothing waits for these before the first partition is judged: they run where a worker would
 # stand idle, beside the spectrum of the first graph above all, which is one task.
 _IN_THE_GAPS = frozenset({"neutral_graphs"})
+
+# Alike tasks that want the same large arguments. The scheduler would leave them to the worker that
+# has these already, also where others then stand idle: they are dealt out, and may still be moved.
+_DEALT_OUT = frozenset({"anchor_candidates", "cell_neighbors", "projected_distances", "sub_solve"})
 
 # How often a driver that waits looks whether there are workers left.
 _POLL_S = 2.0
@@ -83,6 +88,7 @@ class DaskExecutor:
         self._run = run_id or f"0{uuid.uuid4().hex[:8]}"
         self._address = client.scheduler_info(n_workers=0)["address"]
         self._keys: set[tuple[str, str]] = set()
+        self._dealt: tuple[str, Iterator[str]] = ("", iter(()))
         self._spans = _Spans(self._run)
         self._stack = contextlib.ExitStack()
         self._handles: weakref.WeakValueDictionary[tuple[str, str], Handle] = (
@@ -115,8 +121,12 @@ class DaskExecutor:
         return str(self._address).startswith("inproc:")
 
     def _workers(self) -> list[dict[str, Any]]:
+        return list(self._by_address().values())
+
+    def _by_address(self) -> dict[str, dict[str, Any]]:
+        """What the scheduler says of each worker, by address."""
         with _translated(self._client):
-            return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
+            return dict(self._client.scheduler_info(n_workers=-1)["workers"])
 
     def __enter__(self) -> Self:
         try:
@@ -156,6 +166,7 @@ class DaskExecutor:
         if phase is not None:
             group, name = f"{group}-{first}", rest
         unique = self._unique(group, name)
+        place = self._next_place(group) if stage in _DEALT_OUT else None
         with _translated(self._client), annotate(span=self._spans.at(phase)):
             handle = self._client.submit(
                 _run_pinned,
@@ -164,10 +175,23 @@ class DaskExecutor:
                 key=unique,
                 pure=False,
                 retries=_RETRIES,
+                workers=None if place is None else [place],
+                allow_other_workers=place is not None,
                 priority=-1 if stage in _IN_THE_GAPS else 0,
             )
         self._handles[unique] = handle
         return handle
+
+    def _next_place(self, group: str) -> str | None:
+        """A worker for the next task of a group: each in turn, as often as it has threads."""
+        dealt, places = self._dealt
+        if dealt != group:
+            workers = self._by_address()
+            places = itertools.cycle(
+                [address for address, one in workers.items() for _ in range(one["nthreads"])]
+            )
+            self._dealt = (group, places)
+        return next(places, None)
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         """See `Executor.gather`.

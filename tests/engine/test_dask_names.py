@@ -59,3 +59,26 @@ def test_what_the_judge_needs_later_waits_for_what_is_needed_now() -> None:
             if executor.gather([one])
         }
     assert priority[now.key] < priority[later.key]  # Dask runs the smallest first
+
+
+def test_alike_tasks_are_dealt_out_to_the_workers_and_may_be_moved() -> None:
+    with local_client(2, processes=False) as client, DaskExecutor(client) as executor:
+        known = client.cluster.scheduler.tasks  # type: ignore[union-attr]
+        workers = set(client.scheduler_info()["workers"])
+        handles = [executor.submit(abs, i, key=f"sub_solve/0/{i}") for i in range(4)]
+        other = executor.submit(abs, 9, key="assemble_graph/0")
+        executor.gather([*handles, other])
+        places = [known[one.key].worker_restrictions for one in handles]
+        assert places[:2] == places[2:]
+        assert set().union(*places) == workers
+        assert all(known[one.key].loose_restrictions for one in handles)
+        assert not known[other.key].worker_restrictions
+
+
+def test_tasks_dealt_to_a_worker_that_is_gone_run_on_another() -> None:
+    with local_client(2, processes=False) as client, DaskExecutor(client) as executor:
+        executor.submit(abs, 0, key="sub_solve/0/0")
+        gone = next(iter(client.scheduler_info()["workers"]))
+        client.retire_workers([gone])
+        handles = [executor.submit(abs, -i, key=f"sub_solve/0/{i}") for i in (1, 2)]
+        assert executor.gather(handles) == [1, 2]
