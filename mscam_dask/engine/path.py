@@ -29,8 +29,8 @@ from mscam_dask.solvers.rank_control import Decision, RankControl
 
 __all__ = ["Course", "PathState", "embed_views", "outer_iteration"]
 
-# Views that one task of the reduction takes together: a power of two, so that the sums are those
-# of a binary tree. Hundreds of views would otherwise mean thousands of small tasks an iteration.
+# Views that one task of the reduction takes together: hundreds of views would otherwise mean
+# thousands of small tasks an iteration.
 _FAN_IN = 16
 
 
