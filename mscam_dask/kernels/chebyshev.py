@@ -74,16 +74,27 @@ def start_block(
     start = rng.standard_normal((laplacian.shape[0], n_block))
     n_matvecs = n_block
     if warm_start is not None:
-        given = warm_start - apply_sparse(null, apply_sparse(null.T, warm_start))
-        left, sizes, _ = scipy.linalg.svd(given, full_matrices=False)
-        # null vectors among the warm start vanish in the complement, up to rounding
-        span = left[:, sizes > 1e-6 * np.linalg.norm(warm_start)]
-        if span.shape[1]:
-            lowest = _rayleigh_ritz(laplacian, _orthonormal(null, span)).vectors[:, :n_rest]
-            start[:, : lowest.shape[1]] = lowest
-            n_matvecs += span.shape[1]
+        lowest = _ritz_vectors_within(laplacian, null, warm_start)
+        n_matvecs += lowest.shape[1]
+        n_given = min(n_rest, lowest.shape[1])
+        start[:, :n_given] = lowest[:, :n_given]
+        del lowest  # as large as the block
     block = _rayleigh_ritz(laplacian, _orthonormal(null, start))
     return RitzBlock(block.vectors, block.values, block.residuals, n_matvecs)
+
+
+def _ritz_vectors_within(
+    laplacian: csr_array[np.float64], null: csr_array[np.float64], given: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Ritz vectors, lowest first, in the span of some columns outside the null space."""
+    size = np.linalg.norm(given)
+    outside = given - apply_sparse(null, apply_sparse(null.T, given))
+    left, sizes, _ = scipy.linalg.svd(outside, full_matrices=False, overwrite_a=True)
+    # null vectors among the columns vanish in the complement, up to rounding
+    span = left[:, sizes > 1e-6 * size]
+    if not span.shape[1]:
+        return span
+    return _rayleigh_ritz(laplacian, _orthonormal(null, span)).vectors
 
 
 def filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it is to be solved
@@ -128,14 +139,26 @@ def filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it 
         previous_cut = cut
         done = np.zeros(len(block.values), dtype=bool)
         done[:n_rest] = block.residuals[:n_rest] <= _LOCK_SHARE * target
-        active = block.vectors[:, ~done]
         degree, cut = _choose_filter(block, n_rest, ~done, bound=bound, target=target)
-        filtered = _chebyshev_filter(laplacian, active, degree, cut=cut, bound=bound)
-        filtered /= np.linalg.norm(filtered, axis=0)
-        basis = _orthonormal(null, np.hstack((block.vectors[:, done], filtered)))
-        block = _rayleigh_ritz(laplacian, basis)
-        n_matvecs += degree * active.shape[1] + basis.shape[1]
+        columns = _filtered(laplacian, block.vectors, done, degree, cut=cut, bound=bound)
+        block = _rayleigh_ritz(laplacian, _orthonormal(null, columns))
+        n_matvecs += degree * int(np.count_nonzero(~done)) + len(done)
     return RitzBlock(block.vectors, block.values, block.residuals, n_matvecs)
+
+
+def _filtered(
+    laplacian: csr_array[np.float64],
+    vectors: NDArray[np.float64],
+    done: NDArray[np.bool_],
+    degree: int,
+    *,
+    cut: float,
+    bound: float,
+) -> NDArray[np.float64]:
+    """The columns that are done, then the others filtered and brought to unit length."""
+    filtered = _chebyshev_filter(laplacian, vectors[:, ~done], degree, cut=cut, bound=bound)
+    filtered /= np.linalg.norm(filtered, axis=0)
+    return np.hstack((vectors[:, done], filtered))
 
 
 def _choose_filter(
@@ -176,8 +199,7 @@ def _chebyshev_filter(
 ) -> NDArray[np.float64]:
     """T_degree(t(L)) vectors, with t mapping [cut, bound] to [-1, 1] and values below to t > 1."""
     half_width = 0.5 * (bound - cut)
-    center = eye_array(laplacian.shape[0], format="csr") * (0.5 * (bound + cut))
-    doubled = csr_array((center - laplacian) * (2.0 / half_width))
+    doubled = _shifted(laplacian, 0.5 * (bound + cut), 2.0 / half_width)
     previous = vectors
     current = apply_sparse(doubled, vectors)
     current *= 0.5
@@ -186,6 +208,21 @@ def _chebyshev_filter(
         following -= previous
         previous, current = current, following
     return current
+
+
+def _shifted(
+    laplacian: csr_array[np.float64], center: float, factor: float
+) -> csr_array[np.float64]:
+    """factor (center I − L), with the indices of L where every diagonal entry is stored."""
+    n = laplacian.shape[0]
+    rows = np.repeat(np.arange(n, dtype=laplacian.indices.dtype), np.diff(laplacian.indptr))
+    diagonal = np.flatnonzero(laplacian.indices == rows)
+    if len(diagonal) < n:  # an isolated vertex has none
+        return csr_array((eye_array(n, format="csr") * center - laplacian) * factor)
+    data = -laplacian.data
+    data[diagonal] += center
+    data *= factor
+    return csr_array((data, laplacian.indices, laplacian.indptr), shape=laplacian.shape)
 
 
 def _rayleigh_ritz(laplacian: csr_array[np.float64], basis: NDArray[np.float64]) -> RitzBlock:
@@ -200,10 +237,10 @@ def _rayleigh_ritz(laplacian: csr_array[np.float64], basis: NDArray[np.float64])
 
 
 def _orthonormal(null: csr_array[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Orthonormal basis of the columns' part orthogonal to the null vectors."""
-    inside: NDArray[np.float64] = columns - apply_sparse(null, apply_sparse(null.T, columns))
+    """Orthonormal basis of the columns' part orthogonal to the null vectors; columns are lost."""
+    columns -= apply_sparse(null, apply_sparse(null.T, columns))
     basis = np.asarray(
-        scipy.linalg.qr(inside, mode="economic", overwrite_a=True, check_finite=False)[0],
+        scipy.linalg.qr(columns, mode="economic", overwrite_a=True, check_finite=False)[0],
         dtype=np.float64,
     )
     # second pass: a column nearly in the null space is mostly rounding after the first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -113,7 +114,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     reverse Cuthill-McKee order first, which halves the time of the products.
 
     Per round O((nnz + n) p degree + n p^2) flops with p about 1.5 m columns; five blocks
-    of (n, p) and three copies of L in memory.
+    of (n, p) and two copies of L in memory beside it.
 
     References
     ----------
@@ -129,8 +130,8 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     scaled = csr_array(
         (
             np.ldexp(laplacian.data, -exponent),
-            laplacian.indices.astype(index_dtype),
-            laplacian.indptr.astype(index_dtype),
+            laplacian.indices.astype(index_dtype, copy=False),
+            laplacian.indptr.astype(index_dtype, copy=False),
         ),
         shape=laplacian.shape,
     )
@@ -139,25 +140,30 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     null = _null_basis(scaled, null_weights, bound)
     n_null = min(null.shape[1], n_pairs)
     n_rest = n_pairs - n_null
+    null_vectors = null[:, :n_null].toarray()
+    null_residual = _residuals(scaled, null_vectors)
     block = RitzBlock(np.zeros((n, 0)), np.zeros(0), np.zeros(0), 0)
     if n_rest > 0 and n <= max(_DENSE_ROWS, 3 * n_pairs):
         block = _dense_block(scaled, null, n_rest, bound)
     elif n_rest > 0:
+        # neighbouring vertices next to each other in memory: products are bound by its speed
+        order = reverse_cuthill_mckee(scaled, symmetric_mode=True)
+        scaled = _reordered(scaled, order)
         block = _filtered_block(
             scaled,
             null,
+            order,
             warm_start,
             n_rest=n_rest,
             goal=_Goal(bound, target, max_iterations, _accurate(n_accurate, n_null, n_rest)),
             rng=rng,
         )
-    null_vectors = null[:, :n_null].toarray()
     vectors = orient_columns(np.hstack((null_vectors, block.vectors[:, :n_rest])))
     # beyond the null space an eigenvalue is positive, whatever rounding says
     positive = np.maximum(block.values[:n_rest], np.finfo(np.float64).tiny)
     values = np.concatenate((np.zeros(n_null), positive))
     counted = _accurate(n_accurate, n_null, n_rest)
-    residual = float(block.residuals[:counted].max(initial=_residuals(scaled, null_vectors)))
+    residual = float(block.residuals[:counted].max(initial=null_residual))
     return Spectrum(
         values=np.ldexp(values, exponent),
         vectors=vectors,
@@ -208,25 +214,34 @@ def _null_basis(
     return null
 
 
+def _reordered(
+    laplacian: csr_array[np.float64], order: NDArray[np.integer[Any]]
+) -> csr_array[np.float64]:
+    """Rows and columns in another order, column indices sorted."""
+    permuted = csr_array(laplacian[order][:, order])
+    permuted.sort_indices()
+    return permuted
+
+
 def _filtered_block(
     laplacian: csr_array[np.float64],
     null: csr_array[np.float64],
+    order: NDArray[np.integer[Any]],
     warm_start: NDArray[np.float64] | None,
     *,
     n_rest: int,
     goal: _Goal,
     rng: np.random.Generator,
 ) -> RitzBlock:
-    """The n_rest smallest eigenpairs beyond the null space, by filtered iteration."""
+    """The n_rest smallest eigenpairs beyond the null space, by filtered iteration.
+
+    The Laplacian has its rows in the given order; null vectors, warm start and result do not.
+    """
     n = laplacian.shape[0]
     n_block = min(n_rest + max(5, n_rest // 2), n - null.shape[1])
-    # neighbouring vertices next to each other in memory: products are bound by its speed
-    order = reverse_cuthill_mckee(laplacian, symmetric_mode=True)
-    permuted = csr_array(laplacian[order][:, order])
-    permuted.sort_indices()
     null = csr_array(null[order])
     start = start_block(
-        permuted,
+        laplacian,
         null,
         None if warm_start is None else warm_start[order],
         n_rest=n_rest,
@@ -234,7 +249,7 @@ def _filtered_block(
         rng=rng,
     )
     block = filtered_subspace_iteration(
-        permuted,
+        laplacian,
         null,
         start,
         goal.n_accurate,
