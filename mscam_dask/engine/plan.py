@@ -132,11 +132,14 @@ def plan_memory(
         ties = min(MOST_TIES * parameters.n_neighbors, n - 1)
         whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
         tasks.append(TaskMemory("graph of one view", whole + _SEARCH_BYTES + 60 * n * ties))
+    # measured where no two samples are each other's neighbours, so that graphs have the most entries:
+    # the graph, its Laplacian, that in another order and its filter; and six blocks of 3c columns
+    spectrum = 13 * widest // 4 + 8 * 6 * n * 3 * c
     tasks += [
         TaskMemory("candidates", search + found + 60 * rows * n_candidates),
-        TaskMemory("graph spectrum", 8 * 6 * n * 3 * c + 5 * widest),
-        TaskMemory("graph", 5 * graph + 48 * n * parameters.n_neighbors),
-        TaskMemory("limit step", 4 * n * rank + 5 * graph + _SEARCH_BYTES),
+        TaskMemory("graph spectrum", spectrum),
+        TaskMemory("graph", 88 * n * parameters.n_neighbors),
+        TaskMemory("limit step", 4 * n * rank + 17 * graph // 4 + _SEARCH_BYTES),
         TaskMemory("cuts", 8 * n * (4 * c + 8)),
     ]
     judged = SAMPLE if large else n
