@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import from_store, growth, indices, many_views, roofline
+from tests.benchmarks import from_store, growth, indices, many_views, roofline, two_workers
 
 
 @pytest.mark.slow
@@ -39,6 +39,14 @@ def test_many_views(capsys: pytest.CaptureFixture[str]) -> None:
     assert measured.ratio > 1.0
     assert measured.megabytes > 0.0
     assert "V = 18" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_two_workers(capsys: pytest.CaptureFixture[str]) -> None:
+    (ratio,) = two_workers.main(["--samples", "400", "--dims", "12", "10", "--pairs", "1"])
+    assert ratio > 0.0
+    assert "median" in capsys.readouterr().out
 
 
 def test_roofline(capsys: pytest.CaptureFixture[str]) -> None:
