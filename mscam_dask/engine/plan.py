@@ -27,7 +27,7 @@ _GIB = 2.0**30
 
 # Interpreter and libraries of a worker before it holds any data, and freed memory that it keeps
 # (see engine.allocator).
-_BASE_BYTES = 200 * 2**20 + KEPT_BYTES
+_BASE_BYTES = 225 * 2**20 + KEPT_BYTES
 
 # Rows are streamed in blocks of 8 MiB (see solvers.view_basis): as read, scaled, centred, projected.
 _STREAM_BYTES = 4 * 8 * 2**20
