@@ -20,13 +20,13 @@ from mscam_dask.engine.setup import (
     Prepared,
     first_graph,
     prepare,
-    with_more_neighbors,
+    with_other_neighbors,
 )
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.engine.view_graphs import have_view_graphs, mean_of_view_graphs
-from mscam_dask.model.candidates import Choices, wider_neighborhoods
+from mscam_dask.model.candidates import Choices, fewer_neighbors, wider_neighborhoods
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
 from mscam_dask.solvers.partition import evenness
@@ -83,7 +83,8 @@ def choose_setting(
     choices : Choices
         `more_neighbors`: twice and four times the neighbours are tried where the best candidate
         gives one large cluster and splinters. `first_graph`: the mean of the views' own graphs is
-        tried as the first graph of the best candidate. Neither where that leaves little to find.
+        tried as the first graph of the best candidate. `fewer_neighbors`: half the neighbours, where
+        neither was taken. Nothing where that leaves little to find.
 
     Returns
     -------
@@ -91,7 +92,8 @@ def choose_setting(
 
     Notes
     -----
-    More neighbours and the views' own graphs have to be ahead by a twentieth; large data have neither.
+    More neighbours and the views' own graphs have to be ahead by a twentieth, fewer neighbours by
+    `tol`; large data have none of these.
     """
     if foundation.sample is not None:
         return _choose_on_sample(foundation, foundation.sample, candidates, executor)
@@ -114,20 +116,24 @@ def choose_setting(
         else:
             _forget(start, executor)
     assert leader is not None, "there is at least one candidate"
-    rivals: list[Callable[[Start, Executor], Start | None]] = []
+    usual = leader.parameters
+    rivals: list[tuple[Callable[[Start, Executor], Start | None], float]] = []
     if choices.more_neighbors:
-        wider = wider_neighborhoods(leader.parameters, foundation.n_samples)
-        rivals += [functools.partial(_with_neighbors, n_neighbors=k) for k in wider]
+        wider = wider_neighborhoods(usual, foundation.n_samples)
+        rivals += [(functools.partial(_with_more, n_neighbors=k), _HANDICAP) for k in wider]
     if choices.first_graph:
-        rivals.append(_from_view_graphs)
-    for begun in rivals:
+        rivals.append((_from_view_graphs, _HANDICAP))
+    if choices.fewer_neighbors:
+        k = fewer_neighbors(usual, foundation.n_samples)
+        rivals.append((functools.partial(_with_fewer, usual=usual, n_neighbors=k), usual.tol))
+    for begun, ahead in rivals:
         if leader.spectrum is None or _is_clear(leader):
             break
         rival = begun(leader, executor)
         if rival is None:
             continue
         records.append(setting_record(rival))
-        if rival.best.score > (1.0 + _HANDICAP) * leader.best.score:
+        if rival.best.score > (1.0 + ahead) * leader.best.score:
             leader, rival, chosen = rival, leader, len(records) - 1
         _forget_beside(rival, leader, executor)
     ended = SelectionEnded(
@@ -167,7 +173,7 @@ def _choose_on_sample(
     for other in others:
         if _is_clear(start):
             break
-        wider = _wider(prepared, other, executor, key=f"all-{other.n_neighbors}")
+        wider = _on_other_candidates(prepared, other, executor, key=f"all-{other.n_neighbors}")
         settings = (*settings, setting_record(wider))
         better = wider.best.score > start.best.score + other.tol * abs(start.best.score)
         start, worse = (wider, start) if better else (start, wider)
@@ -199,22 +205,36 @@ def _is_clear(start: Start) -> bool:
     return start.best.score >= _CLEAR * math.log(start.parameters.n_clusters)
 
 
-def _with_neighbors(leader: Start, executor: Executor, *, n_neighbors: int) -> Start | None:
+def _with_more(leader: Start, executor: Executor, *, n_neighbors: int) -> Start | None:
     """The same setting with more neighbours; None where the clusters are even enough."""
-    prepared, c = leader.prepared, leader.parameters.n_clusters
+    c = leader.parameters.n_clusters
     even = executor.submit(evenness, leader.best.labels, c, key=f"evenness/{n_neighbors}")
     (share,) = executor.gather([even])
     executor.release([even])
-    if share >= _UNEVEN:
+    return None if share >= _UNEVEN else _with_neighbors(leader, n_neighbors, executor)
+
+
+def _with_fewer(
+    leader: Start, executor: Executor, *, usual: Parameters, n_neighbors: int | None
+) -> Start | None:
+    """The same setting with fewer neighbours; None where it is not the usual one any more."""
+    if n_neighbors is None or leader.parameters != usual or leader.first.kind != "distances":
         return None
+    return _with_neighbors(leader, n_neighbors, executor)
+
+
+def _with_neighbors(leader: Start, n_neighbors: int, executor: Executor) -> Start:
+    prepared = leader.prepared
     parameters = dataclasses.replace(leader.parameters, n_neighbors=n_neighbors)
     key = f"neighbors-{prepared.n_samples}-{n_neighbors}"
-    return _wider(prepared, parameters, executor, key=key)
+    return _on_other_candidates(prepared, parameters, executor, key=key)
 
 
-def _wider(prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str) -> Start:
-    """A start of the same prepared views with more neighbours."""
-    prepared = with_more_neighbors(prepared, parameters, executor, key=key)
+def _on_other_candidates(
+    prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
+) -> Start:
+    """A start of the same prepared views with another k."""
+    prepared = with_other_neighbors(prepared, parameters, executor, key=key)
     return _start(prepared, parameters, executor, key=key)
 
 

@@ -29,7 +29,7 @@ __all__ = [
     "first_graph",
     "lay_foundation",
     "prepare",
-    "with_more_neighbors",
+    "with_other_neighbors",
 ]
 
 # k of the neutral graphs: the same whatever k is tried, so that no setting is favoured.
@@ -279,7 +279,7 @@ def _prepare_large(
     )
 
 
-def with_more_neighbors(
+def with_other_neighbors(
     prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
 ) -> Prepared:
     """The same views with the candidates of another k."""

@@ -197,7 +197,7 @@ class ConsensusClustering(
 
     @property
     def chooses_neighbors(self) -> bool:
-        """Whether a fit may take more neighbours than the settings it begins with."""
+        """Whether a fit may take more or fewer neighbours than the settings it begins with."""
         return self.selection == "auto" and self.n_neighbors is None
 
     @property
@@ -245,6 +245,7 @@ class ConsensusClustering(
                 self._options(data),
                 self._chooses_count,
                 more_neighbors=self.chooses_neighbors,
+                fewer_neighbors=self.chooses_neighbors,
                 first_graph=self.selection == "auto",
             ),
             observers=observers,

@@ -13,6 +13,7 @@ from mscam_dask.model.parameters import EXACT_SAMPLES, Parameters, Preparation, 
 __all__ = [
     "Choices",
     "Fixed",
+    "fewer_neighbors",
     "most_clusters",
     "most_neighbors",
     "preparation_options",
@@ -32,7 +33,7 @@ _MOST_CLUSTERS = 30
 _NEIGHBORS = 20
 _MOST_WIDENED = 250_000
 
-# The least that k is limited to where clusters are small: docs/decisions/0053.
+# The least that k is limited to where clusters are small (docs/decisions/0053), or halved to (0054).
 _FEWEST_NEIGHBORS = 5
 
 # Times k that are tried where the clusters are very uneven: docs/decisions/0052.
@@ -106,6 +107,8 @@ class Choices:
     more_neighbors : bool
         Whether k may be larger than that of the settings, where these give one large cluster and
         splinters.
+    fewer_neighbors : bool
+        Whether k may be half of that of the settings.
     first_graph : bool
         Whether the path may begin with the mean of the views' own graphs instead of the graph of
         their mean distance.
@@ -114,6 +117,7 @@ class Choices:
     preparations: tuple[Preparation, ...] = ()
     n_clusters: bool = False
     more_neighbors: bool = False
+    fewer_neighbors: bool = False
     first_graph: bool = False
 
 
@@ -207,6 +211,14 @@ def wider_neighborhoods(parameters: Parameters, n_samples: int) -> tuple[int, ..
         return ()
     wider = (times * parameters.n_neighbors for times in _MORE_NEIGHBORS)
     return tuple(k for k in wider if 2 * parameters.n_clusters * k < n_samples)
+
+
+def fewer_neighbors(parameters: Parameters, n_samples: int) -> int | None:
+    """A smaller k that a fit may try: half, but 5 at least; None where there is none, or n is large."""
+    fewer = max(_FEWEST_NEIGHBORS, parameters.n_neighbors // 2)
+    if parameters.is_large(n_samples) or fewer >= parameters.n_neighbors:
+        return None
+    return fewer
 
 
 def most_clusters(asked: Any, n_samples: int) -> int:
