@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
@@ -71,9 +72,10 @@ def test_views_that_are_right_one_by_one_are_found_from_their_own_graphs(
     n_views: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     views, labels = moons(n_views, seed=seed)
-    with_graphs = MSCAM(2, random_state=0, n_jobs=1).fit(views)
+    model = MSCAM(2, n_neighbors=20, random_state=0, n_jobs=1)
+    with_graphs = clone(model).fit(views)
     set_handicap(monkeypatch, np.inf)
-    without = MSCAM(2, random_state=0, n_jobs=1).fit(views)
+    without = clone(model).fit(views)
     assert adjusted_rand_score(labels, with_graphs.labels_) == 1.0
     assert adjusted_rand_score(labels, without.labels_) < 1.0
 
