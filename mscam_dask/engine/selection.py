@@ -123,9 +123,9 @@ def choose_setting(
         rivals += [(functools.partial(_with_more, n_neighbors=k), _HANDICAP) for k in wider]
     if choices.first_graph:
         rivals.append((_from_view_graphs, _HANDICAP))
-    if choices.fewer_neighbors:
-        k = fewer_neighbors(usual, foundation.n_samples)
-        rivals.append((functools.partial(_with_fewer, usual=usual, n_neighbors=k), usual.tol))
+    fewer = fewer_neighbors(usual, foundation.n_samples)
+    if choices.fewer_neighbors and fewer is not None:
+        rivals.append((functools.partial(_with_fewer, usual=usual, n_neighbors=fewer), usual.tol))
     for begun, ahead in rivals:
         if leader.spectrum is None or _is_clear(leader):
             break
@@ -215,10 +215,10 @@ def _with_more(leader: Start, executor: Executor, *, n_neighbors: int) -> Start 
 
 
 def _with_fewer(
-    leader: Start, executor: Executor, *, usual: Parameters, n_neighbors: int | None
+    leader: Start, executor: Executor, *, usual: Parameters, n_neighbors: int
 ) -> Start | None:
     """The same setting with fewer neighbours; None where it is not the usual one any more."""
-    if n_neighbors is None or leader.parameters != usual or leader.first.kind != "distances":
+    if leader.parameters != usual or leader.first.kind != "distances":
         return None
     return _with_neighbors(leader, n_neighbors, executor)
 

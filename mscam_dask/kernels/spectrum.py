@@ -113,7 +113,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     eigenvalue is bounded by Gershgorin's theorem, which cannot fail. The vertices are put in
     reverse Cuthill-McKee order first, which halves the time of the products.
 
-    Per round O((nnz + n) p degree + n p^2) flops with p about 1.5 m columns; five blocks
+    Per round O((nnz + n) p degree + n p^2) flops with p about 1.5 m columns; six blocks
     of (n, p) and two copies of L in memory beside it.
 
     References

@@ -8,10 +8,11 @@ plan said before. ``--in-memory`` clusters the same arrays in this process too a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,19 @@ from mscam_dask.engine.plan import plan_memory
 from mscam_dask.metrics import score_partition
 from tests.benchmarks.growth import DIMS
 from tests.benchmarks.measured import peak_bytes, subspace_views
+
+
+@contextlib.contextmanager
+def worker_processes(n_workers: int, memory: str) -> Iterator[Client]:
+    """A client of so many worker processes of one thread and this memory limit."""
+    cluster = LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        memory_limit=memory,
+        dashboard_address="127.0.0.1:0",
+    )
+    with cluster, Client(cluster) as client:
+        yield client
 
 
 def main(arguments: Sequence[str] | None = None) -> MSCAM:
@@ -70,13 +84,7 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
         write(f"{time.perf_counter() - started:8.1f} s  {type(event).__name__}\n")
         sys.stdout.flush()
 
-    cluster = LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        memory_limit=memory,
-        dashboard_address="127.0.0.1:0",
-    )
-    with cluster, Client(cluster) as client:
+    with worker_processes(n_workers, memory) as client:
         before = peak_bytes()
         started = time.perf_counter()
         model = MSCAM(10, client=client, callbacks=[tell]).fit(str(store))

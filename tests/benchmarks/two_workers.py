@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import as_multi_view
+from tests.benchmarks.from_store import worker_processes
 from tests.benchmarks.measured import subspace_views
 
 
@@ -27,13 +27,7 @@ def seconds_with(
     n_workers: int, store: Path, small: Path, memory: str
 ) -> tuple[float, NDArray[np.int64]]:
     """Seconds of a fit of the store on a cluster of its own, and the labels."""
-    cluster = LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        memory_limit=memory,
-        dashboard_address="127.0.0.1:0",
-    )
-    with cluster, Client(cluster) as client:
+    with worker_processes(n_workers, memory) as client:
         client.wait_for_workers(n_workers)
         MSCAM(10, client=client).fit(str(small))
         started = time.perf_counter()
