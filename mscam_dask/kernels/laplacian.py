@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,15 @@ from mscam_dask.errors import DataError
 
 __all__ = [
     "connected_components",
+    "graph_from_blocks",
     "graph_from_neighbors",
     "laplacian",
     "normalized_laplacian",
     "symmetric_affinity",
 ]
+
+# Rows that are sorted at a time.
+_ROWS = 4096
 
 
 def graph_from_neighbors(
@@ -44,42 +49,85 @@ def graph_from_neighbors(
         Shapes differ, an index is not a sample or is the row itself, or a weight is
         negative or not finite.
     """
-    n = len(indices)
-    if indices.shape != weights.shape:
-        raise DataError(
-            f"neighbours have shape {indices.shape} and weights {weights.shape}; both must be "
-            "(n, k). Pass the two results of one selection."
-        )
-    if indices.size and (indices.min() < 0 or indices.max() >= n):
-        raise DataError(
-            f"neighbour indices span {indices.min()} to {indices.max()}; allowed are 0 to "
-            f"{n - 1}. Pass the neighbours of all rows, absent ones removed."
-        )
-    if np.any(indices == np.arange(n)[:, None]):
-        raise DataError("a sample is its own neighbour; remove the row itself from its candidates.")
-    if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise DataError("graph weights must be finite and >= 0; compute them on the simplex.")
-    order = np.argsort(indices, axis=1)
-    columns = np.take_along_axis(indices, order, axis=1)
-    values = np.take_along_axis(weights, order, axis=1)
-    stored = values > 0
-    pointers = np.concatenate(([0], np.cumsum(np.count_nonzero(stored, axis=1))))
-    small = values.size < np.iinfo(np.int32).max  # half the memory traffic of every product
-    index_dtype = np.int32 if small else np.int64
-    graph = csr_array(
-        (values[stored], columns[stored].astype(index_dtype), pointers.astype(index_dtype)),
-        shape=(n, n),
-    )
+    return graph_from_blocks([(indices, weights)])
+
+
+def graph_from_blocks(
+    blocks: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]],
+) -> csr_array[np.float64]:
+    """`graph_from_neighbors` of consecutive blocks of rows, which are never put side by side.
+
+    Parameters
+    ----------
+    blocks : sequence of (indices, weights)
+        Both (m, k) with the same k, of all n rows in order; at least one.
+
+    Returns
+    -------
+    csr_array of shape (n, n)
+        Beside it and the blocks a few thousand rows are held.
+
+    Raises
+    ------
+    DataError
+        As for `graph_from_neighbors`.
+    """
+    n = sum(len(indices) for indices, _ in blocks)
+    n_entries = sum(weights.size for _, weights in blocks)
+    # half the memory traffic of every product
+    index_dtype = np.int32 if n_entries < np.iinfo(np.int32).max else np.int64
+    data: NDArray[np.float64] = np.empty(n_entries)
+    columns: NDArray[Any] = np.empty(n_entries, dtype=index_dtype)
+    pointers: NDArray[Any] = np.zeros(n + 1, dtype=index_dtype)
+    filled = row = 0
+    for block_indices, block_weights in blocks:
+        if block_indices.shape != block_weights.shape:
+            raise DataError(
+                f"neighbours have shape {block_indices.shape} and weights {block_weights.shape}; "
+                "both must be (n, k). Pass the two results of one selection."
+            )
+        for start in range(0, len(block_indices), _ROWS):
+            part = slice(start, start + _ROWS)
+            indices, weights = block_indices[part], block_weights[part]
+            _check_rows(indices, weights, row, n)
+            order = np.argsort(indices, axis=1)
+            values = np.take_along_axis(weights, order, axis=1)
+            stored = values > 0
+            counts = np.count_nonzero(stored, axis=1)
+            end = filled + int(counts.sum())
+            data[filled:end] = values[stored]
+            columns[filled:end] = np.take_along_axis(indices, order, axis=1)[stored]
+            pointers[row + 1 : row + 1 + len(counts)] = filled + np.cumsum(counts)
+            filled, row = end, row + len(counts)
+    if filled < n_entries:
+        data, columns = data[:filled].copy(), columns[:filled].copy()
+    graph: csr_array[np.float64] = csr_array((data, columns, pointers), shape=(n, n))
     graph.has_sorted_indices = True
     return graph
 
 
-def symmetric_affinity(graph: csr_array[np.float64]) -> csr_array[np.float64]:
-    """W = (A + A^T) / 2, sorted column indices."""
-    return _sorted(csr_array((graph + graph.T) * 0.5))
+def _check_rows(
+    indices: NDArray[np.int64], weights: NDArray[np.float64], first_row: int, n_samples: int
+) -> None:
+    if indices.size and (indices.min() < 0 or indices.max() >= n_samples):
+        raise DataError(
+            f"neighbour indices span {indices.min()} to {indices.max()}; allowed are 0 to "
+            f"{n_samples - 1}. Pass the neighbours of all rows, absent ones removed."
+        )
+    if np.any(indices == np.arange(first_row, first_row + len(indices))[:, None]):
+        raise DataError("a sample is its own neighbour; remove the row itself from its candidates.")
+    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise DataError("graph weights must be finite and >= 0; compute them on the simplex.")
 
 
-def laplacian(graph: csr_array[np.float64]) -> csr_array[np.float64]:
+def symmetric_affinity(graph: csr_array[Any]) -> csr_array[Any]:
+    """W = (A + A^T) / 2 in the precision of A, sorted column indices."""
+    affinity = csr_array(graph + graph.T)
+    affinity.data = affinity.data * 0.5
+    return _sorted(affinity)
+
+
+def laplacian(graph: csr_array[Any]) -> csr_array[Any]:
     """L = D - (A + A^T) / 2 with D the diagonal of row sums of (A + A^T) / 2.
 
     Parameters
@@ -90,7 +138,8 @@ def laplacian(graph: csr_array[np.float64]) -> csr_array[np.float64]:
     Returns
     -------
     csr_array of shape (n, n)
-        Symmetric positive semi-definite, row sums zero (to rounding), sorted indices.
+        Symmetric positive semi-definite, row sums zero (to rounding), sorted indices; in the
+        precision of the graph.
 
     Notes
     -----
@@ -98,7 +147,7 @@ def laplacian(graph: csr_array[np.float64]) -> csr_array[np.float64]:
     0 is the number of connected components (Theorem 1 of the paper).
     """
     affinity = symmetric_affinity(graph)
-    degrees = np.asarray(affinity.sum(axis=1), dtype=np.float64)
+    degrees = np.asarray(affinity.sum(axis=1))
     return _sorted(csr_array(diags_array(degrees, format="csr") - affinity))
 
 
@@ -149,7 +198,7 @@ def connected_components(graph: csr_array[Any]) -> tuple[int, NDArray[np.int64]]
     return int(count), rank[labels]
 
 
-def _sorted(matrix: csr_array[np.float64]) -> csr_array[np.float64]:
+def _sorted(matrix: csr_array[Any]) -> csr_array[Any]:
     matrix.sum_duplicates()
     matrix.sort_indices()
     return matrix

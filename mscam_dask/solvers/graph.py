@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import squared_distances_on_edges
-from mscam_dask.kernels.laplacian import connected_components, graph_from_neighbors
+from mscam_dask.kernels.laplacian import connected_components, graph_from_blocks
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
 from mscam_dask.kernels.simplex import tied_neighbor_weights
 
@@ -151,9 +151,7 @@ def assemble_graph(
     blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
 ) -> Graph:
     """Put row blocks, in order, into one graph and count its components."""
-    indices = np.concatenate([block[0] for block in blocks])
-    weights = np.concatenate([block[1] for block in blocks])
-    affinity = graph_from_neighbors(indices, weights)
+    affinity = graph_from_blocks(blocks)
     count, components = connected_components(affinity)
     return Graph(affinity, count, components)
 

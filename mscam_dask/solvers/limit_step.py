@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csr_array
 
 from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
 from mscam_dask.kernels.distances import distances_to, squared_distances
-from mscam_dask.kernels.laplacian import connected_components
+from mscam_dask.kernels.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
 from mscam_dask.kernels.smallest import smallest_columns
 from mscam_dask.solvers.graph import Candidates, Graph
@@ -62,31 +62,50 @@ def limit_step(
     Notes
     -----
     Exact search inside each cluster, Σ |cluster|² Σr flops; linear in n with `candidates`.
-    Memory of one cluster's points and a block of rows.
+    Memory of one cluster's points, its rows and a block of these.
     """
-    n = len(labels)
     points = as_coordinates(anchors)
-    rows: list[NDArray[np.int64]] = []
-    columns: list[NDArray[np.int64]] = []
-    values: list[NDArray[np.float64]] = []
+    order: list[NDArray[np.int64]] = []
+    inside: list[csr_array[np.float64]] = []
     for cluster in range(int(labels.max()) + 1):
         members = np.flatnonzero(labels == cluster)
         if len(members) < 2:
-            continue
-        if candidates and len(members) > _EXACT_MEMBERS:
-            inside = _rows_on_candidates(points, members, candidates, n_neighbors).tocoo()
+            rows = csr_array((len(members), len(members)))
+        elif candidates and len(members) > _EXACT_MEMBERS:
+            rows = _rows_on_candidates(points, members, candidates, n_neighbors)
         else:
-            inside = _connected_rows(points.take(members), n_neighbors).tocoo()
-        rows.append(members[inside.row])
-        columns.append(members[inside.col])
-        values.append(inside.data)
-    nothing = np.empty(0, dtype=np.int64)
-    positions = (np.concatenate([*rows, nothing]), np.concatenate([*columns, nothing]))
-    weights = np.concatenate([*values, np.empty(0)])
-    affinity = csr_array(coo_array((weights, positions), shape=(n, n)))
-    affinity.sort_indices()
+            rows = _connected_rows(points.take(members), n_neighbors)
+        order.append(members)
+        inside.append(rows)
+    affinity = _put_together(inside, order)
     count, components = connected_components(affinity)
     return Graph(affinity, count, components)
+
+
+def _put_together(
+    inside: Sequence[csr_array[np.float64]], order: Sequence[NDArray[np.int64]]
+) -> csr_array[np.float64]:
+    """The graph of all samples from those of the clusters, whose members ascend."""
+    members = np.concatenate(order)
+    n = len(members)
+    index_dtype = (
+        np.int32 if sum(rows.nnz for rows in inside) < np.iinfo(np.int32).max else np.int64
+    )
+    columns = [
+        own.astype(index_dtype)[rows.indices] for own, rows in zip(order, inside, strict=True)
+    ]
+    counts = np.concatenate([np.diff(rows.indptr) for rows in inside])
+    stacked = csr_array(
+        (
+            np.concatenate([rows.data for rows in inside]),
+            np.concatenate(columns),
+            np.concatenate(([0], np.cumsum(counts))).astype(index_dtype),
+        ),
+        shape=(n, n),
+    )
+    affinity = csr_array(stacked[np.argsort(members)])
+    affinity.has_sorted_indices = True
+    return affinity
 
 
 def _connected_rows(points: Coordinates, n_neighbors: int) -> csr_array[np.float64]:
@@ -156,21 +175,16 @@ def _joined(
     points: Coordinates, chosen: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> csr_array[np.float64]:
     """Rows with bridges between the pieces they fall into."""
-    count, pieces = _pieces(chosen, weights)
-    extra: dict[int, list[int]] = {}
+    graph = graph_from_neighbors(chosen, weights)
+    count, pieces = connected_components(graph)
+    bridges: dict[int, list[int]] = {}
     while count > 1:
         i, j = _shortest_bridge(points, pieces)
-        extra.setdefault(i, []).append(j)
+        bridges.setdefault(i, []).append(j)
         pieces = np.where(pieces == pieces[i], pieces[j], pieces)
         _, pieces = np.unique(pieces, return_inverse=True)
         count -= 1
-    return _with_bridges(chosen, weights, extra)
-
-
-def _pieces(
-    indices: NDArray[np.int64], weights: NDArray[np.float64]
-) -> tuple[int, NDArray[np.int64]]:
-    return connected_components(_with_bridges(indices, weights, {}))
+    return _with_bridges(graph, bridges, chosen.shape[1]) if bridges else graph
 
 
 def _shortest_bridge(points: Coordinates, pieces: NDArray[np.int64]) -> tuple[int, int]:
@@ -194,29 +208,15 @@ def _shortest_bridge(points: Coordinates, pieces: NDArray[np.int64]) -> tuple[in
 
 
 def _with_bridges(
-    indices: NDArray[np.int64], weights: NDArray[np.float64], extra: dict[int, list[int]]
+    graph: csr_array[np.float64], bridges: dict[int, list[int]], n_neighbors: int
 ) -> csr_array[np.float64]:
-    """CSR of the rows; a row with bridges gives each the weight of an equal share."""
-    m, k = indices.shape
-    rows = np.repeat(np.arange(m), k)
-    data = weights.copy()
-    bridge_rows, bridge_columns, bridge_values = [], [], []
-    for row, targets in extra.items():
-        share = 1.0 / (k + len(targets))
-        data[row] *= 1.0 - share * len(targets)
-        bridge_rows += [row] * len(targets)
-        bridge_columns += targets
-        bridge_values += [share] * len(targets)
-    graph = csr_array(
-        (
-            np.concatenate([data.ravel(), np.asarray(bridge_values, dtype=np.float64)]),
-            (
-                np.concatenate([rows, np.asarray(bridge_rows, dtype=np.int64)]),
-                np.concatenate([indices.ravel(), np.asarray(bridge_columns, dtype=np.int64)]),
-            ),
-        ),
-        shape=(m, m),
-    )
-    graph.sum_duplicates()
-    graph.eliminate_zeros()
-    return graph
+    """A row with bridges gives each the weight of an equal share."""
+    ends = [(row, column) for row, columns in bridges.items() for column in columns]
+    shares = [1.0 / (n_neighbors + len(bridges[row])) for row, _ in ends]
+    for row, columns in bridges.items():
+        share = 1.0 / (n_neighbors + len(columns))
+        graph.data[graph.indptr[row] : graph.indptr[row + 1]] *= 1.0 - share * len(columns)
+    added = coo_array((shares, tuple(np.transpose(ends))), shape=graph.shape)
+    joined = csr_array(graph + added)
+    joined.sort_indices()
+    return joined
