@@ -44,8 +44,8 @@ class PathState:
         Number of the next outer iteration.
     graph : handle
     spectrum : handle or None
-        Of the previous graph: a first guess, which changes the result within the tolerance of
-        the eigensolver, and so its last bits. None when there is no path to walk: the first
+        Vectors of that of the previous graph: a first guess, which changes the result within the
+        tolerance of the eigensolver, and so its last bits. None when there is no path to walk: the first
         graph has more components than clusters.
     control : RankControl
     best : Best
@@ -168,7 +168,11 @@ def outer_iteration(
         graph_tasks.spectrum_facts, spectrum, parameters.n_clusters, key=f"spectrum_facts/{key}"
     )
     *view_records, (eigengap, spectrum_converged) = executor.gather([*records, facts])
-    executor.release([*results, *records, *summed, facts, cuts])
+    # the Laplacian has served; the next spectrum starts from the vectors
+    warm_start = executor.submit(
+        graph_tasks.warm_start, spectrum, key=f"warm_start/{state.iteration}"
+    )
+    executor.release([*results, *records, *summed, facts, cuts, spectrum])
     record = OuterRecord(
         iteration=state.iteration,
         graph_weight=graph_weight,
@@ -181,7 +185,7 @@ def outer_iteration(
         seconds=time.perf_counter() - started,
         spectrum_converged=bool(spectrum_converged),
     )
-    following = PathState(state.iteration + 1, graph, spectrum, control, best, state.n_neighbors)
+    following = PathState(state.iteration + 1, graph, warm_start, control, best, state.n_neighbors)
     return following, record, decision
 
 

@@ -12,12 +12,14 @@ from scipy.sparse import csr_array, eye_array
 
 __all__ = ["RitzBlock", "apply_sparse", "filtered_subspace_iteration", "start_block"]
 
-# One filter amplifies no direction by more than this: what the block then loses of its
-# upper directions to rounding is gained back in the next round.
-_LARGEST_GAIN = 1e10
+# By the type of L. One filter amplifies no direction by more than this: what the block then
+# loses of its upper directions to rounding is gained back in the next round.
+_LARGEST_GAIN = {np.dtype(np.float64): 1e10, np.dtype(np.float32): 1e5}
 # Null vectors and finished pairs are orthogonal to what is filtered only to rounding, and
 # are amplified most: not beyond what one more orthogonalisation removes.
-_LARGEST_GAIN_AT_ZERO = 1e20
+_LARGEST_GAIN_AT_ZERO = {np.dtype(np.float64): 1e20, np.dtype(np.float32): 1e9}
+# By the type of L: a direction of a warm start that is shorter than this has vanished.
+_VANISHED = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}
 _LARGEST_DEGREE = 300
 # Random guard vectors must have settled (to this relative change of the cut) before
 # convergence is believed: they are what finds an eigenvector a warm start had missed.
@@ -33,7 +35,7 @@ class RitzBlock:
     Attributes
     ----------
     vectors : array of shape (n, p)
-        Orthonormal.
+        Orthonormal, of the type of L.
     values : array of shape (p,)
         Ascending.
     residuals : array of shape (p,)
@@ -42,16 +44,16 @@ class RitzBlock:
         Products of L with one vector that were spent on it.
     """
 
-    vectors: NDArray[np.float64]
+    vectors: NDArray[Any]
     values: NDArray[np.float64]
-    residuals: NDArray[np.float64]
+    residuals: NDArray[np.floating[Any]]
     n_matvecs: int
 
 
 def start_block(
-    laplacian: csr_array[np.float64],
-    null: csr_array[np.float64],
-    warm_start: NDArray[np.float64] | None,
+    laplacian: csr_array[Any],
+    null: csr_array[Any],
+    warm_start: NDArray[Any] | None,
     *,
     n_rest: int,
     n_block: int,
@@ -71,7 +73,7 @@ def start_block(
         Wanted pairs, and columns of the block, n_rest <= n_block <= n - count.
     rng : numpy.random.Generator
     """
-    start = rng.standard_normal((laplacian.shape[0], n_block))
+    start = rng.standard_normal((laplacian.shape[0], n_block), dtype=laplacian.dtype.type)
     n_matvecs = n_block
     if warm_start is not None:
         lowest = _ritz_vectors_within(laplacian, null, warm_start)
@@ -84,22 +86,23 @@ def start_block(
 
 
 def _ritz_vectors_within(
-    laplacian: csr_array[np.float64], null: csr_array[np.float64], given: NDArray[np.float64]
-) -> NDArray[np.float64]:
+    laplacian: csr_array[Any], null: csr_array[Any], given: NDArray[Any]
+) -> NDArray[Any]:
     """Ritz vectors, lowest first, in the span of some columns outside the null space."""
+    given = given.astype(laplacian.dtype, copy=False)
     size = np.linalg.norm(given)
     outside = given - apply_sparse(null, apply_sparse(null.T, given))
     left, sizes, _ = scipy.linalg.svd(outside, full_matrices=False, overwrite_a=True)
     # null vectors among the columns vanish in the complement, up to rounding
-    span = left[:, sizes > 1e-6 * size]
+    span: NDArray[Any] = left[:, sizes > _VANISHED[laplacian.dtype] * size]
     if not span.shape[1]:
         return span
     return _rayleigh_ritz(laplacian, _orthonormal(null, span)).vectors
 
 
 def filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it is to be solved
-    laplacian: csr_array[np.float64],
-    null: csr_array[np.float64],
+    laplacian: csr_array[Any],
+    null: csr_array[Any],
     start: RitzBlock,
     n_rest: int,
     *,
@@ -147,14 +150,14 @@ def filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it 
 
 
 def _filtered(
-    laplacian: csr_array[np.float64],
-    vectors: NDArray[np.float64],
+    laplacian: csr_array[Any],
+    vectors: NDArray[Any],
     done: NDArray[np.bool_],
     degree: int,
     *,
     cut: float,
     bound: float,
-) -> NDArray[np.float64]:
+) -> NDArray[Any]:
     """The columns that are done, then the others filtered and brought to unit length."""
     filtered = _chebyshev_filter(laplacian, vectors[:, ~done], degree, cut=cut, bound=bound)
     filtered /= np.linalg.norm(filtered, axis=0)
@@ -168,7 +171,9 @@ def _choose_filter(
     values, residuals = block.values, block.residuals
     edge = float(values[n_rest - 1])
     rate_at_zero = max(_gain_rate(0.0, edge, bound), 1e-3) if edge > 0 else 1e-3
-    largest_degree = min(_LARGEST_DEGREE, np.log(2.0 * _LARGEST_GAIN_AT_ZERO) / rate_at_zero)
+    gain = _LARGEST_GAIN[block.vectors.dtype]
+    gain_at_zero = _LARGEST_GAIN_AT_ZERO[block.vectors.dtype]
+    largest_degree = min(_LARGEST_DEGREE, np.log(2.0 * gain_at_zero) / rate_at_zero)
     # A cut at the last wanted value would not separate anything (an eigenvalue of higher
     # multiplicity than the block): keep it where the largest degree still gains tenfold.
     reach = (np.arccosh(10.0) / (2 * largest_degree)) ** 2
@@ -177,8 +182,8 @@ def _choose_filter(
     missing = max(float(residuals[:n_rest].max()) / target, 10.0)
     degree = min(
         np.log(4.0 * missing) / _gain_rate(edge, cut, bound),
-        np.log(2.0 * _LARGEST_GAIN) / _gain_rate(float(values[active][0]), cut, bound),
-        np.log(2.0 * _LARGEST_GAIN_AT_ZERO) / _gain_rate(0.0, cut, bound),
+        np.log(2.0 * gain) / _gain_rate(float(values[active][0]), cut, bound),
+        np.log(2.0 * gain_at_zero) / _gain_rate(0.0, cut, bound),
         _LARGEST_DEGREE,
     )
     return max(2, int(np.ceil(degree))), cut
@@ -190,13 +195,13 @@ def _gain_rate(value: float, cut: float, bound: float) -> float:
 
 
 def _chebyshev_filter(
-    laplacian: csr_array[np.float64],
-    vectors: NDArray[np.float64],
+    laplacian: csr_array[Any],
+    vectors: NDArray[Any],
     degree: int,
     *,
     cut: float,
     bound: float,
-) -> NDArray[np.float64]:
+) -> NDArray[Any]:
     """T_degree(t(L)) vectors, with t mapping [cut, bound] to [-1, 1] and values below to t > 1."""
     half_width = 0.5 * (bound - cut)
     doubled = _shifted(laplacian, 0.5 * (bound + cut), 2.0 / half_width)
@@ -210,47 +215,45 @@ def _chebyshev_filter(
     return current
 
 
-def _shifted(
-    laplacian: csr_array[np.float64], center: float, factor: float
-) -> csr_array[np.float64]:
+def _shifted(laplacian: csr_array[Any], center: float, factor: float) -> csr_array[Any]:
     """factor (center I − L), with the indices of L where every diagonal entry is stored."""
     n = laplacian.shape[0]
     rows = np.repeat(np.arange(n, dtype=laplacian.indices.dtype), np.diff(laplacian.indptr))
     diagonal = np.flatnonzero(laplacian.indices == rows)
     if len(diagonal) < n:  # an isolated vertex has none
-        return csr_array((eye_array(n, format="csr") * center - laplacian) * factor)
+        identity = eye_array(n, format="csr", dtype=laplacian.dtype)
+        return csr_array((identity * center - laplacian) * factor)
     data = -laplacian.data
     data[diagonal] += center
     data *= factor
     return csr_array((data, laplacian.indices, laplacian.indptr), shape=laplacian.shape)
 
 
-def _rayleigh_ritz(laplacian: csr_array[np.float64], basis: NDArray[np.float64]) -> RitzBlock:
+def _rayleigh_ritz(laplacian: csr_array[Any], basis: NDArray[Any]) -> RitzBlock:
     """Ritz pairs of L in the span of orthonormal columns, ascending, with residual norms."""
     products = apply_sparse(laplacian, basis)
-    projected = basis.T @ products
+    projected = np.asarray(basis.T @ products, dtype=np.float64)
     values, rotation = scipy.linalg.eigh(0.5 * (projected + projected.T))
+    rotation = rotation.astype(basis.dtype, copy=False)
     vectors = basis @ rotation
     products = products @ rotation
-    products -= vectors * values
+    products -= vectors * values.astype(basis.dtype, copy=False)
     return RitzBlock(vectors, values, np.linalg.norm(products, axis=0), 0)
 
 
-def _orthonormal(null: csr_array[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
+def _orthonormal(null: csr_array[Any], columns: NDArray[Any]) -> NDArray[Any]:
     """Orthonormal basis of the columns' part orthogonal to the null vectors; columns are lost."""
     columns -= apply_sparse(null, apply_sparse(null.T, columns))
     basis = np.asarray(
-        scipy.linalg.qr(columns, mode="economic", overwrite_a=True, check_finite=False)[0],
-        dtype=np.float64,
+        scipy.linalg.qr(columns, mode="economic", overwrite_a=True, check_finite=False)[0]
     )
     # second pass: a column nearly in the null space is mostly rounding after the first
     basis -= apply_sparse(null, apply_sparse(null.T, basis))
     return np.ascontiguousarray(
-        scipy.linalg.qr(basis, mode="economic", overwrite_a=True, check_finite=False)[0],
-        dtype=np.float64,
+        scipy.linalg.qr(basis, mode="economic", overwrite_a=True, check_finite=False)[0]
     )
 
 
-def apply_sparse(matrix: Any, columns: NDArray[np.float64]) -> NDArray[np.float64]:
+def apply_sparse(matrix: Any, columns: NDArray[Any]) -> NDArray[Any]:
     """The dense product of a sparse matrix with columns."""
-    return np.asarray(matrix @ columns, dtype=np.float64)
+    return np.asarray(matrix @ columns)

@@ -246,7 +246,7 @@ def inverse_root(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray((rotation / np.sqrt(values)) @ rotation.T, dtype=np.float64)
 
 
-def orient_columns(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def orient_columns(vectors: NDArray[np.floating[Any]]) -> NDArray[Any]:
     """Flip columns so that the first entry of (nearly) largest magnitude is positive.
 
     Parameters
@@ -259,7 +259,7 @@ def orient_columns(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         A new array. Entries within 1e-8 of the largest count as largest, so rounding
         does not decide between two entries of opposite sign.
     """
-    return np.asarray(vectors * column_signs(vectors), dtype=np.float64)
+    return vectors * column_signs(vectors).astype(vectors.dtype, copy=False)
 
 
 def column_signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -35,7 +36,7 @@ def canonical_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def cut_embedding(
-    vectors: NDArray[np.float64],
+    vectors: NDArray[np.floating[Any]],
     *,
     known: NDArray[np.int64] | None = None,
     rng: np.random.Generator | None = None,
@@ -71,18 +72,19 @@ def cut_embedding(
     A. Damle, V. Minden, L. Ying, "Simple, direct and efficient multi-way spectral clustering",
     Information and Inference 8 (2019), doi:10.1093/imaiai/iay008.
     """
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = vectors / np.where(lengths > 0, lengths, 1.0)
-    start = _qr_assignment(vectors)
-    cuts = [_lloyd(rows, start) for rows in (vectors, unit)]
+    embedded = np.asarray(vectors, dtype=np.float64)
+    lengths = np.linalg.norm(embedded, axis=1, keepdims=True)
+    unit = embedded / np.where(lengths > 0, lengths, 1.0)
+    start = _qr_assignment(embedded)
+    cuts = [_lloyd(rows, start) for rows in (embedded, unit)]
     if known is not None:
-        cuts += [_lloyd(rows, known) for rows in (vectors, unit)]
+        cuts += [_lloyd(rows, known) for rows in (embedded, unit)]
     if rng is not None:
         seed = int(rng.integers(2**31))
         # by leverage, which no rotation of the basis changes: the order of the samples that a
         # seed draws from is then their own, not that in which they came
         order = np.argsort(lengths.ravel(), kind="stable")
-        cuts += [_random_starts(rows, order, seed) for rows in (vectors, unit)]
+        cuts += [_random_starts(rows, order, seed) for rows in (embedded, unit)]
     return cuts
 
 
@@ -105,7 +107,7 @@ def spread_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
 
 
 def extend_cut(
-    vectors: NDArray[np.float64], rows: NDArray[np.int64], labels: NDArray[np.int64]
+    vectors: NDArray[np.floating[Any]], rows: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """A cut of some rows of an embedding, extended to all by the nearest mean direction.
 

@@ -199,7 +199,7 @@ def _directions_outside(q: NDArray[Any], vectors: NDArray[np.float64]) -> NDArra
 
 def _restricted(laplacian: csr_array[np.float64], subspace: NDArray[Any]) -> NDArray[np.float64]:
     """L̂ = HᵀLH, by slabs of columns: LH as a whole would be as large as H."""
-    matrix = laplacian.astype(subspace.dtype)
+    matrix = laplacian.astype(subspace.dtype, copy=False)
     h = subspace.shape[1]
     restricted = np.empty((h, h))
     for start in range(0, h, _SLAB_COLUMNS):

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from mscam_dask.errors import DataError
 from mscam_dask.kernels.laplacian import (
     connected_components,
+    graph_from_blocks,
     graph_from_neighbors,
     laplacian,
     normalized_laplacian,
@@ -53,6 +54,28 @@ def test_graph_holds_the_weights_given(n: int, data: st.DataObject) -> None:
         columns = graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
         assert (np.diff(columns) > 0).all()
     assert_allclose(graph.sum(axis=1), 1.0)
+
+
+def test_a_graph_does_not_depend_on_its_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    indices = np.stack([rng.permutation(np.delete(np.arange(50), i))[:4] for i in range(50)])
+    weights = rng.random((50, 4)) * (rng.random((50, 4)) < 0.7)
+    whole = graph_from_neighbors(indices, weights)
+    monkeypatch.setattr("mscam_dask.kernels.laplacian._ROWS", 7)
+    cuts = [slice(0, 3), slice(3, 3), slice(3, 31), slice(31, 50)]
+    graph = graph_from_blocks([(indices[cut], weights[cut]) for cut in cuts])
+    for name in ("data", "indices", "indptr"):
+        assert_array_equal(getattr(graph, name), getattr(whole, name))
+    with pytest.raises(DataError, match="its own neighbour"):
+        graph_from_blocks([(indices[:30], weights[:30]), (indices[29:49], weights[29:49])])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_laplacian_has_the_precision_of_its_graph(dtype: type) -> None:
+    graph: csr_array[np.float64] = csr_array(random_graph(12, 0.5, 0))
+    single = laplacian(graph.astype(dtype))
+    assert single.dtype == dtype
+    assert_allclose(single.toarray(), laplacian(graph).toarray(), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,25 @@ def test_against_the_dense_solver(name: str, n_pairs: int, solver: str) -> None:
     check(L, solve(L, n_pairs), n_pairs)
 
 
+@pytest.mark.parametrize("n_pairs", [1, 7, 20])
+@pytest.mark.parametrize("name", ["random", "sparse", "path", "star", "complete", "cliques"])
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_single_precision(name: str, n_pairs: int, *, is_warm: bool, solver: str) -> None:
+    L = laplacian(difficult_graph(name, 240)).astype(np.float32)
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal((240, n_pairs)) if is_warm else None
+    found = bottom_eigenpairs(L, n_pairs, warm_start=start, relative_tolerance=1e-4, rng=rng)
+    dense = L.toarray().astype(np.float64)
+    bound = float(np.abs(dense).sum(axis=1).max())
+    assert found.converged
+    assert found.vectors.dtype == np.float32
+    v = found.vectors.astype(np.float64)
+    assert_allclose(v.T @ v, np.eye(n_pairs), atol=1e-5)
+    residuals = np.linalg.norm(dense @ v - v * found.values, axis=0)
+    assert residuals.max() <= 1.01e-4 * bound
+    assert_allclose(found.values, scipy.linalg.eigvalsh(dense)[:n_pairs], atol=1e-4 * bound)
+
+
 @settings(max_examples=20)
 @given(st.integers(1, 40), st.floats(0.3, 5), st.integers(0, 999), st.data())
 def test_small_graphs(n: int, degree: float, seed: int, data: st.DataObject) -> None:
@@ -246,6 +265,8 @@ def test_requests_that_cannot_be_met_are_refused() -> None:
             bottom_eigenpairs(L, m, rng=rng)
     with pytest.raises(ConfigurationError, match="relative_tolerance"):
         bottom_eigenpairs(L, 2, relative_tolerance=0.0, rng=rng)
+    with pytest.raises(ConfigurationError, match="a Laplacian of float32 is to be solved to 1e-08"):
+        bottom_eigenpairs(L.astype(np.float32), 2, rng=rng)
     with pytest.raises(DataError, match="needs 5 rows"):
         bottom_eigenpairs(L, 2, warm_start=np.ones((4, 1)), rng=rng)
     with pytest.raises(DataError, match="not the Laplacian"):

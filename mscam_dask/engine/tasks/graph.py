@@ -28,6 +28,7 @@ __all__ = [
     "restore_graph",
     "spectrum_facts",
     "vectors_of",
+    "warm_start",
 ]
 
 # Residual of the eigenpairs over the largest eigenvalue: far below any gap a cut relies on.
@@ -41,20 +42,20 @@ _LARGE_TOLERANCE = 1e-4
 class GraphSpectrum:
     """A graph's Laplacian and its bottom eigenpairs, shared by the tasks of an iteration."""
 
-    laplacian: csr_array[np.float64]
+    laplacian: csr_array[Any]
     spectrum: Spectrum
 
     @property
-    def vectors(self) -> NDArray[np.float64]:
+    def vectors(self) -> NDArray[Any]:
         """Eigenvectors, (n, m)."""
         return self.spectrum.vectors
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WarmStart:
-    """All that a checkpoint keeps of a `GraphSpectrum`: the vectors to start the next from."""
+    """All that is kept of a `GraphSpectrum`: the vectors to start the next from."""
 
-    vectors: NDArray[np.float64]
+    vectors: NDArray[Any]
 
 
 def graph_spectrum(
@@ -66,9 +67,11 @@ def graph_spectrum(
 ) -> GraphSpectrum:
     """Laplacian and bottom eigenpairs of a graph, started from the previous ones.
 
-    With `n_accurate` (large data) so many pairs are accurate to 1e-4, the others a by-product.
+    With `n_accurate` (large data) so many pairs are accurate to 1e-4, the others a by-product,
+    and both are in single precision.
     """
-    matrix = laplacian(graph.affinity)
+    precision = np.float64 if n_accurate is None else np.float32
+    matrix = laplacian(graph.affinity.astype(precision, copy=False))
     start = None if previous is None else previous.vectors
     spectrum = bottom_eigenpairs(
         matrix,
@@ -79,6 +82,11 @@ def graph_spectrum(
         rng=np.random.default_rng(seed),
     )
     return GraphSpectrum(matrix, spectrum)
+
+
+def warm_start(spectrum: GraphSpectrum) -> WarmStart:
+    """The vectors of a spectrum without the Laplacian."""
+    return WarmStart(spectrum.vectors)
 
 
 def spectrum_facts(spectrum: GraphSpectrum, n_clusters: int) -> tuple[float, bool]:
@@ -159,7 +167,7 @@ def restore_graph(
     return Graph(affinity, count, components)
 
 
-def vectors_of(spectrum: GraphSpectrum | WarmStart) -> NDArray[np.float64]:
+def vectors_of(spectrum: GraphSpectrum | WarmStart) -> NDArray[Any]:
     """Eigenvectors of a spectrum."""
     return spectrum.vectors
 
