@@ -131,8 +131,8 @@ def filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it 
     trusted : bool
         A start that meets the target already is the answer, though its guards are random.
     """
-    block = start
-    n_matvecs = start.n_matvecs
+    block, n_matvecs = start, start.n_matvecs
+    del start
     previous_cut = 0.0 if trusted else np.inf
     for _ in range(max_rounds):
         cut = float(block.values[-1])
@@ -143,8 +143,9 @@ def filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it 
         done = np.zeros(len(block.values), dtype=bool)
         done[:n_rest] = block.residuals[:n_rest] <= _LOCK_SHARE * target
         degree, cut = _choose_filter(block, n_rest, ~done, bound=bound, target=target)
-        columns = _filtered(laplacian, block.vectors, done, degree, cut=cut, bound=bound)
-        block = _rayleigh_ritz(laplacian, _orthonormal(null, columns))
+        columns = [_filtered(laplacian, block.vectors, done, degree, cut=cut, bound=bound)]
+        del block  # as large as each of what follows
+        block = _rayleigh_ritz(laplacian, _orthonormal(null, columns.pop()))
         n_matvecs += degree * int(np.count_nonzero(~done)) + len(done)
     return RitzBlock(block.vectors, block.values, block.residuals, n_matvecs)
 
@@ -230,14 +231,14 @@ def _shifted(laplacian: csr_array[Any], center: float, factor: float) -> csr_arr
 
 
 def _rayleigh_ritz(laplacian: csr_array[Any], basis: NDArray[Any]) -> RitzBlock:
-    """Ritz pairs of L in the span of orthonormal columns, ascending, with residual norms."""
+    """Ritz pairs of L in the span of orthonormal columns, which are lost, with residual norms."""
     products = apply_sparse(laplacian, basis)
     projected = np.asarray(basis.T @ products, dtype=np.float64)
     values, rotation = scipy.linalg.eigh(0.5 * (projected + projected.T))
     rotation = rotation.astype(basis.dtype, copy=False)
     vectors = basis @ rotation
     products = products @ rotation
-    products -= vectors * values.astype(basis.dtype, copy=False)
+    products -= np.multiply(vectors, values.astype(basis.dtype, copy=False), out=basis)
     return RitzBlock(vectors, values, np.linalg.norm(products, axis=0), 0)
 
 
@@ -247,6 +248,7 @@ def _orthonormal(null: csr_array[Any], columns: NDArray[Any]) -> NDArray[Any]:
     basis = np.asarray(
         scipy.linalg.qr(columns, mode="economic", overwrite_a=True, check_finite=False)[0]
     )
+    del columns
     # second pass: a column nearly in the null space is mostly rounding after the first
     basis -= apply_sparse(null, apply_sparse(null.T, basis))
     return np.ascontiguousarray(

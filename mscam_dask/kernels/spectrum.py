@@ -63,6 +63,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     *,
     warm_start: NDArray[Any] | None = None,
     null_weights: NDArray[np.float64] | None = None,
+    components: tuple[int, NDArray[np.int64]] | None = None,
     n_accurate: int | None = None,
     relative_tolerance: float = 1e-8,
     max_iterations: int = 100,
@@ -84,6 +85,9 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     null_weights : array of shape (n,), optional
         The null vector of L before it is cut into components: ones by default (L = D - W);
         sqrt(degree) for the normalised Laplacian.
+    components : (int, array of shape (n,)), optional
+        Connected components of the graph of L, as `connected_components` gives them; found when
+        not given.
     n_accurate : int, optional
         So many pairs must meet the tolerance, by default all; the others are the best found
         beside them. A warm start that meets it is then taken as it is.
@@ -119,8 +123,8 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     eigenvalue is bounded by Gershgorin's theorem, which cannot fail. The vertices are put in
     reverse Cuthill-McKee order first, which halves the time of the products.
 
-    Per round O((nnz + n) p degree + n p^2) flops with p about 1.5 m columns; six blocks
-    of (n, p) and two copies of L in memory beside it.
+    Per round O((nnz + n) p degree + n p^2) flops with p about 1.5 m columns; five blocks
+    of (n, p) and one and a half copies of L in memory beside it.
 
     References
     ----------
@@ -143,7 +147,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     )
     bound = float(abs(scaled).sum(axis=1, dtype=np.float64).max())  # Gershgorin
     target = relative_tolerance * bound
-    null = _null_basis(scaled, null_weights, bound)
+    null = _null_basis(scaled, null_weights, components or connected_components(scaled), bound)
     n_null = min(null.shape[1], n_pairs)
     n_rest = n_pairs - n_null
     null_vectors = null[:, :n_null].toarray()
@@ -197,11 +201,14 @@ def _accurate(n_accurate: int | None, n_null: int, n_rest: int) -> int:
 
 
 def _null_basis(
-    laplacian: csr_array[Any], null_weights: NDArray[np.float64] | None, bound: float
+    laplacian: csr_array[Any],
+    null_weights: NDArray[np.float64] | None,
+    components: tuple[int, NDArray[np.int64]],
+    bound: float,
 ) -> csr_array[Any]:
     """Orthonormal null vectors, one per component, as a sparse (n, count) matrix."""
     n = laplacian.shape[0]
-    count, labels = connected_components(laplacian)
+    count, labels = components
     weights = np.ones(n) if null_weights is None else null_weights
     squared = np.bincount(labels, weights=weights * weights, minlength=count)
     # an isolated vertex of weight 0 (normalised Laplacian) is its own null vector
@@ -250,18 +257,17 @@ def _filtered_block(
     n = laplacian.shape[0]
     n_block = min(n_rest + max(5, n_rest // 2), n - null.shape[1])
     null = csr_array(null[order])
-    start = start_block(
-        laplacian,
-        null,
-        None if warm_start is None else warm_start[order],
-        n_rest=n_rest,
-        n_block=n_block,
-        rng=rng,
-    )
     block = filtered_subspace_iteration(
         laplacian,
         null,
-        start,
+        start_block(
+            laplacian,
+            null,
+            None if warm_start is None else warm_start[order],
+            n_rest=n_rest,
+            n_block=n_block,
+            rng=rng,
+        ),
         goal.n_accurate,
         bound=goal.bound,
         target=goal.target,

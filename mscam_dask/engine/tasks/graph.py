@@ -77,6 +77,7 @@ def graph_spectrum(
         matrix,
         n_pairs,
         warm_start=start,
+        components=(graph.n_components, graph.components),
         n_accurate=n_accurate,
         relative_tolerance=_SPECTRUM_TOLERANCE if n_accurate is None else _LARGE_TOLERANCE,
         rng=np.random.default_rng(seed),
