@@ -62,7 +62,7 @@ def limit_step(
     Notes
     -----
     Exact search inside each cluster, Σ |cluster|² Σr flops; linear in n with `candidates`.
-    Memory of one cluster's points, its rows and a block of these.
+    Memory of one cluster's rows and a block of these; small clusters' points are copied.
     """
     points = as_coordinates(anchors)
     order: list[NDArray[np.int64]] = []
@@ -113,7 +113,7 @@ def _connected_rows(points: Coordinates, n_neighbors: int) -> csr_array[np.float
     m = len(points)
     k = min(n_neighbors, m - 1)
     indices, distances = nearest_neighbors(points, min(k + 1, m - 1))
-    return _joined(points, *select_neighbors(indices, distances, k))
+    return _joined(points, np.arange(m), *select_neighbors(indices, distances, k))
 
 
 def _rows_on_candidates(
@@ -126,10 +126,9 @@ def _rows_on_candidates(
     n = len(points)
     position = np.full(n + 1, -1, dtype=np.int64)  # the last for absent candidates
     position[members] = np.arange(len(members))
-    inside = points.take(members)
     # evenly spaced members that any row may fall back to
     pool = np.arange(0, len(members), -(-len(members) // _EXACT_MEMBERS))
-    pooled = inside.stacked(pool, np.float32).astype(np.float64)
+    pooled = points.stacked(members[pool], np.float32).astype(np.float64)
     chosen = np.empty((len(members), n_neighbors), dtype=np.int64)
     weights = np.empty((len(members), n_neighbors))
     for block in candidates:
@@ -144,42 +143,48 @@ def _rows_on_candidates(
             indices[enough], distances[enough], n_neighbors
         )
         if short.size:
-            found = _with_pool(inside, rows[short], indices[short], (pool, pooled), n_neighbors)
+            found = _with_pool(
+                points, members, rows[short], indices[short], (pool, pooled), n_neighbors
+            )
             chosen[rows[short]], weights[rows[short]] = select_neighbors(*found, n_neighbors)
-    return _joined(inside, chosen, weights)
+    return _joined(points, members, chosen, weights)
 
 
 def _with_pool(
     points: Coordinates,
+    members: NDArray[np.int64],
     rows: NDArray[np.int64],
     indices: NDArray[np.int64],
     pool: tuple[NDArray[np.int64], NDArray[np.float64]],
     n_neighbors: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Candidates of some rows together with the nearest of a pool; each neighbour once."""
-    members, pooled = pool
+    """Candidates of some members together with the nearest of a pool; each neighbour once."""
+    anyone, pooled = pool
     nearest = np.empty((len(rows), n_neighbors + 2), dtype=np.int64)
-    block = max(1, _BLOCK_BYTES // (8 * len(members)))
+    block = max(1, _BLOCK_BYTES // (8 * len(anyone)))
     for start in range(0, len(rows), block):
         part = slice(start, start + block)
-        squared = squared_distances(points.stacked(rows[part]), pooled)
-        nearest[part] = members[smallest_columns(squared, n_neighbors + 2)]
+        squared = squared_distances(points.stacked(members[rows[part]]), pooled)
+        nearest[part] = anyone[smallest_columns(squared, n_neighbors + 2)]
     joined = np.sort(np.concatenate([indices, nearest], axis=1), axis=1)
     joined[:, 1:][joined[:, 1:] == joined[:, :-1]] = -1
     joined[joined == rows[:, None]] = -1
-    distances = distances_to(points, rows, joined)
+    distances = distances_to(points, members[rows], np.where(joined < 0, -1, members[joined]))
     return joined, np.where(joined >= 0, distances, np.inf)
 
 
 def _joined(
-    points: Coordinates, chosen: NDArray[np.int64], weights: NDArray[np.float64]
+    points: Coordinates,
+    members: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    weights: NDArray[np.float64],
 ) -> csr_array[np.float64]:
-    """Rows with bridges between the pieces they fall into."""
+    """Rows of the members with bridges between the pieces they fall into."""
     graph = graph_from_neighbors(chosen, weights)
     count, pieces = connected_components(graph)
     bridges: dict[int, list[int]] = {}
     while count > 1:
-        i, j = _shortest_bridge(points, pieces)
+        i, j = _shortest_bridge(points, members, pieces)
         bridges.setdefault(i, []).append(j)
         pieces = np.where(pieces == pieces[i], pieces[j], pieces)
         _, pieces = np.unique(pieces, return_inverse=True)
@@ -187,19 +192,21 @@ def _joined(
     return _with_bridges(graph, bridges, chosen.shape[1]) if bridges else graph
 
 
-def _shortest_bridge(points: Coordinates, pieces: NDArray[np.int64]) -> tuple[int, int]:
-    """The closest pair between the smallest piece and the rest; (inside, outside)."""
+def _shortest_bridge(
+    points: Coordinates, members: NDArray[np.int64], pieces: NDArray[np.int64]
+) -> tuple[int, int]:
+    """The closest pair between the smallest piece of the members and the rest; (inside, outside)."""
     smallest = int(np.argmin(np.bincount(pieces)))
     inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
     # of very large pieces evenly spaced samples
     inside = inside[:: -(-len(inside) // _LARGEST_PIECE)]
     outside = outside[:: -(-len(outside) // _LARGEST_PIECE)]
-    others = points.stacked(outside)
+    others = points.stacked(members[outside])
     best = (np.inf, -1, -1)
     block = max(1, _BLOCK_BYTES // (8 * len(outside)))
     for start in range(0, len(inside), block):
         part = inside[start : start + block]
-        distances = squared_distances(points.stacked(part), others)
+        distances = squared_distances(points.stacked(members[part]), others)
         flat = int(np.argmin(distances))
         row, column = divmod(flat, len(outside))
         candidate = (float(distances[row, column]), int(part[row]), int(outside[column]))
