@@ -46,10 +46,13 @@ class TaskMemory:
         What it is, with the view where there is one.
     peak_bytes : int
         Arguments, result and intermediates together.
+    beside_bytes : int
+        Results that the workers hold together meanwhile, beside the bases of all views.
     """
 
     task: str
     peak_bytes: int
+    beside_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,8 +64,8 @@ class MemoryPlan:
     tasks : tuple of TaskMemory
         Largest first.
     held_bytes : int
-        Results that stay on the workers for the length of the fit, over all workers, and what views
-        that travel inside tasks take there.
+        Results on all workers together when they hold most, and what views that travel inside
+        tasks take there.
     shared_bytes : int
         Of these, what every worker may come to hold: the bases of all views.
     driver_bytes : int
@@ -75,9 +78,16 @@ class MemoryPlan:
     driver_bytes: int
 
     def worker_bytes(self, n_workers: int) -> int:
-        """Need of one worker with one thread: bases, its share of the rest, the largest task."""
-        own = -(-(self.held_bytes - self.shared_bytes) // max(1, n_workers))
-        return _BASE_BYTES + self.tasks[0].peak_bytes + self.shared_bytes + own
+        """Need of one worker with one thread: bases, the deciding task, its share of the rest."""
+        return _BASE_BYTES + self.shared_bytes + _need(self.deciding_task(n_workers), n_workers)
+
+    def deciding_task(self, n_workers: int) -> TaskMemory:
+        """The task during which a worker needs most."""
+        return max(self.tasks, key=lambda task: _need(task, n_workers))
+
+
+def _need(task: TaskMemory, n_workers: int) -> int:
+    return task.peak_bytes - (-task.beside_bytes // max(1, n_workers))
 
 
 def plan_memory(
@@ -111,57 +121,132 @@ def plan_memory(
         wider = wider_neighborhoods(dataclasses.replace(parameters, n_clusters=2), n)
         most = max(wider, default=parameters.n_neighbors)
         parameters = dataclasses.replace(parameters, n_neighbors=most)
-    n_candidates = parameters.candidates(n)
     ranks = {
         source.name: min(*source.shape, LARGE_RANK) if large else min(source.shape)
         for source in data.views
     }
     rank = sum(ranks.values())
+    held = _held(data, parameters, more_neighbors=more_neighbors, carried=carried)
     tasks = []
     for source in data.views:
-        tasks += _view_tasks(source.shape, source.metric, ranks[source.name], parameters, n)
-        tasks = [dataclasses.replace(t, task=t.task.format(view=source.name)) for t in tasks]
-    edges = n * n_candidates
-    rows = max(stop - start for start, stop in row_ranges(n))
-    found = 12 * edges if large else 0
-    search = _SEARCH_BYTES + (4 * 8000 * rank + n * rank // 4 if large else 0)
-    graph = 12 * n * _degree(parameters)
-    widest = graph
+        of_view = _view_tasks(source.shape, source.metric, ranks[source.name], parameters, held)
+        tasks += [dataclasses.replace(t, task=t.task.format(view=source.name)) for t in of_view]
     if have_view_graphs(len(data.views), n, parameters):
-        widest *= len(data.views)
         ties = min(MOST_TIES * parameters.n_neighbors, n - 1)
         whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
-        tasks.append(TaskMemory("graph of one view", whole + _SEARCH_BYTES + 60 * n * ties))
-    # measured where no two samples are each other's neighbours, so that graphs have the most entries:
-    # the graph, its Laplacian, that in another order and its filter; and six blocks of 3c columns
-    spectrum = 13 * widest // 4 + 8 * 6 * n * 3 * c
-    tasks += [
-        TaskMemory("candidates", search + found + 60 * rows * n_candidates),
-        TaskMemory("graph spectrum", spectrum),
-        TaskMemory("graph", 88 * n * parameters.n_neighbors),
-        TaskMemory("limit step", 4 * n * rank + 17 * graph // 4 + _SEARCH_BYTES),
-        TaskMemory("cuts", 8 * n * (4 * c + 8)),
-    ]
-    judged = SAMPLE if large else n
+        peak = whole + _SEARCH_BYTES + 60 * n * ties
+        tasks.append(TaskMemory("graph of one view", peak, held.choosing + held.start))
+    tasks += _graph_tasks(n, rank, parameters, held)
+    ordered = tuple(sorted(tasks, key=lambda task: -task.peak_bytes))
     shared = 4 * n * rank * (1 if large else 2)  # two scalings are tried at most on all samples
-    # the last graph, its Laplacian and the one before; where several settings are tried, one more
-    graphs = (3 if large else 4) * graph + 8 * n * 5 * c
-    held = shared + (12 if large else 16) * edges + max(found, 8 * edges + graphs)
-    held += len(data.views) * (4 * n * c + 320 * judged)
+    driver = 12 * n * (2 * parameters.n_neighbors + 1) + 8 * n * c * len(data.views) + 24 * n
+    # the rows of a graph are held as well until it is put together
+    most = max(task.beside_bytes for task in tasks) + 16 * n * parameters.n_neighbors
+    return MemoryPlan(ordered, shared + most, shared, driver)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Held:
+    """Bytes of results, over all workers.
+
+    Attributes
+    ----------
+    blocks : int
+        Candidate edges of all rows.
+    graph, laplacian, vectors : int
+        Of the consensus graph, with twice the entries of its rows where no two samples are each
+        other's neighbours; single precision on large data.
+    sums : int
+        Projected distances on the candidate edges.
+    embeddings : int
+    always : int
+        Neutral graphs, partitions, and views that travel inside tasks.
+    several : bool
+        Whether another start is tried while the best is held.
+    """
+
+    blocks: int
+    graph: int
+    laplacian: int
+    vectors: int
+    sums: int
+    embeddings: int
+    always: int
+    several: bool
+
+    @property
+    def start(self) -> int:
+        """A graph with its spectrum."""
+        return self.graph + self.laplacian + self.vectors
+
+    @property
+    def choosing(self) -> int:
+        """Beside a start that is being made: the best so far, with half the neighbours or more."""
+        others = self.blocks // 2 + self.start if self.several else 0
+        return self.always + self.blocks + others
+
+    @property
+    def walking(self) -> int:
+        """In the course of an iteration, beside the graph's spectrum."""
+        return self.always + self.blocks + self.graph + self.embeddings
+
+
+def _held(
+    data: MultiViewData, parameters: Parameters, *, more_neighbors: bool, carried: bool
+) -> _Held:
+    n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
+    large = parameters.is_large(n)
+    value = 4 if large else 8
+    graphs = len(data.views) if have_view_graphs(len(data.views), n, parameters) else 1
+    entries = n * (2 * k + 1) * graphs
+    edges = n * parameters.candidates(n)
+    always = len(data.views) * 320 * (SAMPLE if large else n) + 20 * 8 * n
     if carried:
         # read for two scalings and for the judge; of large data once whole, the rest is a sample
         in_memory = sum(n_bytes(view) for view in data.views if isinstance(view, ArrayRows))
-        held += (1 if large else 3) * in_memory
-    driver = graph + 8 * n * c * len(data.views) + 24 * n
-    ordered = tuple(sorted(tasks, key=lambda task: -task.peak_bytes))
-    return MemoryPlan(ordered, held, shared, driver)
+        always += (1 if large else 3) * in_memory
+    return _Held(
+        blocks=(12 if large else 16) * edges,
+        graph=12 * (n * k if graphs == 1 else entries),
+        laplacian=(4 + value) * entries,
+        vectors=value * n * 2 * c,
+        sums=8 * edges,
+        embeddings=len(data.views) * 4 * n * c,
+        always=always,
+        several=more_neighbors or not large,
+    )
+
+
+def _graph_tasks(n: int, rank: int, parameters: Parameters, held: _Held) -> list[TaskMemory]:
+    """From the candidate edges to a graph, its spectrum and its cuts."""
+    c, k = parameters.n_clusters, parameters.n_neighbors
+    large = parameters.is_large(n)
+    n_candidates = parameters.candidates(n)
+    rows = max(stop - start for start, stop in row_ranges(n))
+    search = _SEARCH_BYTES + 60 * rows * n_candidates
+    if large:  # what was found in all cells, their centres, and a share of the points
+        search += 12 * n * n_candidates + 4 * 8000 * rank + n * rank // 4
+    # the Laplacian, the same in another order and its filter, and five blocks of 3c columns
+    spectrum = held.graph + held.vectors + 5 * held.laplacian // 2 + 15 * held.vectors // 2
+    # every row's neighbours, those of a large cluster on their way into a graph, and its transpose
+    limit = held.blocks + 48 * n * k + (0 if large else 4 * n * rank) + _SEARCH_BYTES
+    ended = held.always + held.graph + held.vectors
+    return [
+        TaskMemory("candidates", search, held.choosing),
+        TaskMemory("graph spectrum", spectrum, held.choosing),
+        TaskMemory(
+            "graph", 40 * n * k + 32 * n, held.walking + held.laplacian + held.vectors + held.sums
+        ),
+        TaskMemory("limit step", limit, ended),
+        TaskMemory("cuts", 8 * n * (4 * c + 8), held.choosing + held.start),
+    ]
 
 
 def _view_tasks(
-    shape: tuple[int, int], metric: str, rank: int, parameters: Parameters, n: int
+    shape: tuple[int, int], metric: str, rank: int, parameters: Parameters, held: _Held
 ) -> list[TaskMemory]:
     """Factoring, judging and solving one view."""
-    d = shape[1]
+    n, d = shape
     c = parameters.n_clusters
     judged = SAMPLE if parameters.is_large(n) else n
     stream = min(_STREAM_BYTES, 4 * 8 * n * d)
@@ -178,10 +263,10 @@ def _view_tasks(
     subspace = 4 * n * (rank + 2 * c)
     solve = subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + 6 * 8 * (rank + 2 * c) ** 2
     return [
-        TaskMemory("prepare {view}", factor),
-        TaskMemory("comparing preparations of {view}", _comparison(shape, metric)),
-        TaskMemory("neutral graphs of {view}", neutral),
-        TaskMemory("sub-solve {view}", solve),
+        TaskMemory("prepare {view}", factor, held.always),
+        TaskMemory("comparing preparations of {view}", _comparison(shape, metric), held.always),
+        TaskMemory("neutral graphs of {view}", neutral, held.always),
+        TaskMemory("sub-solve {view}", held.laplacian + held.vectors + solve, held.walking),
     ]
 
 
@@ -195,11 +280,6 @@ def _comparison(shape: tuple[int, int], metric: str) -> int:
     decomposed = 5 * 8 * rank * rank
     search = 12 * m * rank + _SEARCH_BYTES
     return rows + basis + max(decomposed, search)
-
-
-def _degree(parameters: Parameters) -> int:
-    """Stored entries of a row of the symmetrised graph, on average at most."""
-    return 2 * parameters.n_neighbors + 1
 
 
 def check_memory(
@@ -220,12 +300,12 @@ def check_memory(
         return plan
     need = plan.worker_bytes(executor.n_workers)
     if need > limit:
-        largest = plan.tasks[0]
+        task = plan.deciding_task(executor.n_workers)
         raise MemoryPlanError(
             f"this fit needs up to {need / _GIB:.2f} GiB for a worker thread and the smallest has "
-            f"{limit / _GIB:.2f} GiB: {largest.peak_bytes / _GIB:.2f} GiB for {largest.task!r}, "
-            f"the rest for what {executor.n_workers} worker(s) hold together "
-            f"({plan.held_bytes / _GIB:.2f} GiB). Give workers more memory, use more workers, "
+            f"{limit / _GIB:.2f} GiB: {task.peak_bytes / _GIB:.2f} GiB for {task.task!r}, "
+            f"the rest for what {executor.n_workers} worker(s) hold together meanwhile "
+            f"({(task.beside_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, use more workers, "
             "cluster from a store instead of arrays in memory, or leave out the largest view"
         )
     return plan

@@ -133,8 +133,8 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         tried = estimator.settings_tried(data)
         more = estimator.chooses_neighbors
         plans = [plan_memory(data, one, more_neighbors=more) for one in tried]
-        largest = max(plans, key=lambda plan: plan.tasks[0].peak_bytes + plan.held_bytes)
         n_workers = workers_of(settings.execution)
+        largest = max(plans, key=lambda plan: plan.worker_bytes(n_workers))
         seconds, basis = _time(data, tried, n_workers, runs, is_warm=bool(start and start.is_warm))
         return RunPlan(
             place=place,

@@ -182,9 +182,11 @@ def test_what_cannot_fit_is_refused_with_its_numbers_and_its_task() -> None:
         check_memory(views, parameters, Small(limit))
     message = str(caught.value)
     assert isinstance(caught.value, ClusterError)
-    for number in (of.worker_bytes(1), limit, of.tasks[0].peak_bytes, of.held_bytes):
+    deciding = of.deciding_task(1)
+    held = deciding.beside_bytes + of.shared_bytes
+    for number in (of.worker_bytes(1), limit, deciding.peak_bytes, held):
         assert f"{number / GIB:.2f} GiB" in message
-    assert repr(of.tasks[0].task) in message
+    assert repr(deciding.task) in message
     assert "more memory" in message
 
 
