@@ -20,6 +20,7 @@ from mscam_dask.engine.judging import judge, mean_score, spectrum_of
 from mscam_dask.engine.path import Course, PathState, embed_views, outer_iteration
 from mscam_dask.engine.selection import choose_setting
 from mscam_dask.engine.setup import Foundation, Prepared, lay_foundation, prepare
+from mscam_dask.engine.starts import among_minima
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
@@ -239,6 +240,7 @@ def _begin(
     usable = _usable(candidates, foundation)
     if known is None:
         start, selection = choose_setting(foundation, usable, executor, choices)
+        start = among_minima(start, executor)
     else:
         start, selection = warm_start(foundation, usable[0], known, executor)
     parameters, k = start.parameters, start.first.n_neighbors

@@ -8,33 +8,27 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import time
 from collections.abc import Callable, Sequence
 
-from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
-from mscam_dask.engine.setup import (
-    FirstGraph,
-    Foundation,
-    Prepared,
-    first_graph,
-    prepare,
-    with_other_neighbors,
+from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.setup import Foundation, prepare
+from mscam_dask.engine.starts import (
+    Start,
+    begin,
+    forget,
+    forget_beside,
+    is_clear,
+    judged,
+    on_other_candidates,
 )
-from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import judge as judge_tasks
-from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.engine.view_graphs import have_view_graphs, mean_of_view_graphs
 from mscam_dask.model.candidates import Choices, fewer_neighbors, wider_neighborhoods
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
 from mscam_dask.solvers.partition import evenness
 
-__all__ = ["Start", "choose_setting", "setting_record"]
-
-# A partition with this share of the information that c equal clusters have at most is clear.
-_CLEAR = 0.9
+__all__ = ["choose_setting", "setting_record"]
 
 # The judge's own graphs are views' graphs too, and favour what was cut from such: how far another
 # first graph has to be ahead (docs/decisions/0051).
@@ -43,27 +37,6 @@ _HANDICAP = 0.05
 # A partition of less entropy, in units of that of equal clusters, is mostly one cluster and
 # splinters: more neighbours are tried then (docs/decisions/0052).
 _UNEVEN = 0.75
-
-
-@dataclasses.dataclass(frozen=True)
-class Start:
-    """A setting with the graph and the partition it starts from.
-
-    Attributes
-    ----------
-    parameters : Parameters
-    prepared : Prepared
-    first : FirstGraph
-    spectrum : handle or None
-        Of the first graph; None when that has more components than clusters.
-    best : Best
-    """
-
-    parameters: Parameters
-    prepared: Prepared
-    first: FirstGraph
-    spectrum: Handle | None
-    best: Best
 
 
 def choose_setting(
@@ -105,16 +78,16 @@ def choose_setting(
         n_views = len(foundation.names)
         later = [one.scales(n_views) for one in candidates[index + 1 :]]
         prepared = prepare(foundation, candidate, executor, key=key, later=later)
-        start = _start(prepared, candidate, executor, key=key)
+        start = begin(prepared, candidate, executor, key=key)
         records.append(setting_record(start))
         # one setting beside the best is held at a time: anchors of all views are large
         if leader is None:
             leader = start
         elif start.best.score > leader.best.score + candidate.tol * abs(leader.best.score):
-            _forget(leader, executor)
+            forget(leader, executor)
             chosen, leader = index, start
         else:
-            _forget(start, executor)
+            forget(start, executor)
     assert leader is not None, "there is at least one candidate"
     usual = leader.parameters
     rivals: list[tuple[Callable[[Start, Executor], Start | None], float]] = []
@@ -127,7 +100,7 @@ def choose_setting(
     if choices.fewer_neighbors and fewer is not None:
         rivals.append((functools.partial(_with_fewer, usual=usual, n_neighbors=fewer), usual.tol))
     for begun, ahead in rivals:
-        if leader.spectrum is None or _is_clear(leader):
+        if leader.spectrum is None or is_clear(leader):
             break
         rival = begun(leader, executor)
         if rival is None:
@@ -135,7 +108,7 @@ def choose_setting(
         records.append(setting_record(rival))
         if rival.best.score > (1.0 + ahead) * leader.best.score:
             leader, rival, chosen = rival, leader, len(records) - 1
-        _forget_beside(rival, leader, executor)
+        forget_beside(rival, leader, executor)
     ended = SelectionEnded(
         settings=tuple(records), chosen=chosen, seconds=time.perf_counter() - began
     )
@@ -164,20 +137,20 @@ def _choose_on_sample(
     if len(tried) > 1:
         on_sample, ended = choose_setting(sample, tried, executor, Choices())
         settings, chosen = ended.settings, ended.chosen
-        _forget(on_sample, executor)
+        forget(on_sample, executor)
     parameters, *others = list(families.values())[chosen]
     prepared = prepare(foundation, parameters, executor, key="all")
-    start = _start(prepared, parameters, executor, key="all")
+    start = begin(prepared, parameters, executor, key="all")
     if not settings or others:
         settings, chosen = (*settings, setting_record(start)), len(settings)
     for other in others:
-        if _is_clear(start):
+        if is_clear(start):
             break
-        wider = _on_other_candidates(prepared, other, executor, key=f"all-{other.n_neighbors}")
+        wider = on_other_candidates(prepared, other, executor, key=f"all-{other.n_neighbors}")
         settings = (*settings, setting_record(wider))
         better = wider.best.score > start.best.score + other.tol * abs(start.best.score)
         start, worse = (wider, start) if better else (start, wider)
-        _forget_beside(worse, start, executor)
+        forget_beside(worse, start, executor)
         if not better:
             break
         chosen = len(settings) - 1
@@ -198,11 +171,6 @@ def setting_record(start: Start) -> SettingRecord:
         score=start.best.score,
         first_graph=first.kind,
     )
-
-
-def _is_clear(start: Start) -> bool:
-    """Whether a partition has nearly the information that c equal clusters have at most."""
-    return start.best.score >= _CLEAR * math.log(start.parameters.n_clusters)
 
 
 def _with_more(leader: Start, executor: Executor, *, n_neighbors: int) -> Start | None:
@@ -227,15 +195,7 @@ def _with_neighbors(leader: Start, n_neighbors: int, executor: Executor) -> Star
     prepared = leader.prepared
     parameters = dataclasses.replace(leader.parameters, n_neighbors=n_neighbors)
     key = f"neighbors-{prepared.n_samples}-{n_neighbors}"
-    return _on_other_candidates(prepared, parameters, executor, key=key)
-
-
-def _on_other_candidates(
-    prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
-) -> Start:
-    """A start of the same prepared views with another k."""
-    prepared = with_other_neighbors(prepared, parameters, executor, key=key)
-    return _start(prepared, parameters, executor, key=key)
+    return on_other_candidates(prepared, parameters, executor, key=key)
 
 
 def _from_view_graphs(leader: Start, executor: Executor) -> Start | None:
@@ -248,65 +208,4 @@ def _from_view_graphs(leader: Start, executor: Executor) -> Start | None:
     if first.n_components > parameters.n_clusters:
         executor.release([first.graph])
         return None
-    return _judged(prepared, parameters, first, executor, key=key)
-
-
-def _start(prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str) -> Start:
-    first = first_graph(prepared, parameters, executor, key=key)
-    return _judged(prepared, parameters, first, executor, key=key)
-
-
-def _judged(
-    prepared: Prepared, parameters: Parameters, first: FirstGraph, executor: Executor, *, key: str
-) -> Start:
-    """The start that a first graph gives: its best cut or, in too many pieces, these merged."""
-    spectrum: Handle | None = None
-    if first.n_components > parameters.n_clusters:
-        components = executor.submit(
-            graph_tasks.components_of, first.graph, key=f"components/{key}"
-        )
-        labels = executor.submit(
-            view_tasks.merged_components,
-            list(prepared.views),
-            components,
-            parameters.n_clusters,
-            key=f"merge_components/{key}",
-        )
-        partitions = executor.submit(judge_tasks.single, labels, key=f"partitions/{key}")
-    else:
-        spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
-        partitions = executor.submit(
-            judge_tasks.first_cuts,
-            spectrum,
-            parameters.n_clusters,
-            parameters.seed,
-            n_cut(prepared, parameters),
-            key=f"cut_embedding/{key}",
-        )
-    scores = judge(prepared, partitions, executor, key=key)
-    index = max(range(len(scores)), key=lambda i: mean_score(scores[i]))
-    best = Best(
-        executor.submit(judge_tasks.pick, partitions, index, key=f"best_cut/{key}"),
-        mean_score(scores[index]),
-        scores[index],
-        iteration=0,
-    )
-    return Start(parameters, prepared, first, spectrum, best)
-
-
-def _forget(start: Start, executor: Executor) -> None:
-    _forget_graph(start, executor)
-    executor.release([*start.prepared.blocks, *start.prepared.views])
-
-
-def _forget_beside(start: Start, other: Start, executor: Executor) -> None:
-    """Give up what a start does not share with another of the same prepared views."""
-    _forget_graph(start, executor)
-    if start.prepared.blocks is not other.prepared.blocks:
-        executor.release(start.prepared.blocks)
-
-
-def _forget_graph(start: Start, executor: Executor) -> None:
-    """Give up the graph of a start, its spectrum and its partition."""
-    handles = [start.first.graph, start.best.labels]
-    executor.release(handles if start.spectrum is None else [*handles, start.spectrum])
+    return judged(prepared, parameters, first, executor, key=key)

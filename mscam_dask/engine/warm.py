@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
-from mscam_dask.engine.selection import Start, setting_record
+from mscam_dask.engine.selection import setting_record
 from mscam_dask.engine.setup import Foundation, first_graph, prepare
+from mscam_dask.engine.starts import Start
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded

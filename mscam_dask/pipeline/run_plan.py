@@ -203,7 +203,7 @@ def count_tasks(data: MultiViewData, settings: tuple[Parameters, ...]) -> TaskCo
     """Tasks of a fit, about: the graph step may be repeated within an iteration."""
     v, b, s = len(data.views), len(row_ranges(data.n_samples)), len(settings)
     scales = len({one.scale for one in settings})
-    fixed = v * (2 * scales + 1) + s * (2 * v + 2 * b + 6) + 5 * v + 8
+    fixed = v * (2 * scales + 1) + s * (2 * v + 2 * b + 6) + 6 * v + 10
     iteration = 3 * v + 2 * v * b + b + 6
     first = settings[0]
     least = min(first.max_outer_iter, 1)

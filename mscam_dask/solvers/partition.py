@@ -18,6 +18,7 @@ __all__ = [
     "cut_embedding",
     "evenness",
     "extend_cut",
+    "good_minima",
     "merge_components",
     "sampled_rows",
     "spread_rows",
@@ -25,6 +26,11 @@ __all__ = [
 
 # Enough to find the best minimum but once in a thousand times where a fifth of all starts do.
 _RANDOM_STARTS = 30
+
+# Where clusters overlap, sums of squares within a tenth do not tell which minimum is right, and the
+# judge may: docs/decisions/0055.
+_AS_GOOD = 1.1
+_MOST_MINIMA = 10
 
 
 def canonical_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -73,19 +79,40 @@ def cut_embedding(
     Information and Inference 8 (2019), doi:10.1093/imaiai/iay008.
     """
     embedded = np.asarray(vectors, dtype=np.float64)
-    lengths = np.linalg.norm(embedded, axis=1, keepdims=True)
-    unit = embedded / np.where(lengths > 0, lengths, 1.0)
+    both = (embedded, _unit_rows(embedded))
     start = _qr_assignment(embedded)
-    cuts = [_lloyd(rows, start) for rows in (embedded, unit)]
+    cuts = [_lloyd(rows, start) for rows in both]
     if known is not None:
-        cuts += [_lloyd(rows, known) for rows in (embedded, unit)]
+        cuts += [_lloyd(rows, known) for rows in both]
     if rng is not None:
         seed = int(rng.integers(2**31))
-        # by leverage, which no rotation of the basis changes: the order of the samples that a
-        # seed draws from is then their own, not that in which they came
-        order = np.argsort(lengths.ravel(), kind="stable")
-        cuts += [_random_starts(rows, order, seed) for rows in (embedded, unit)]
+        order = _own_order(embedded)
+        cuts += [_random_starts(rows, order, seed) for rows in both]
     return cuts
+
+
+def good_minima(
+    vectors: NDArray[np.floating[Any]], *, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """All partitions of a spectral embedding that k-means finds about as good as the best.
+
+    Parameters
+    ----------
+    vectors : (n, c)
+        Orthonormal bottom eigenvectors of a Laplacian.
+    rng : numpy.random.Generator
+        For thirty random starts on the rows and on the unit rows.
+
+    Returns
+    -------
+    list of (n,) int64
+        Different local minima of either, those with a sum of squares up to a tenth above the
+        least, ten at most of each.
+    """
+    embedded = np.asarray(vectors, dtype=np.float64)
+    seed, order = int(rng.integers(2**31)), _own_order(embedded)
+    unit = _unit_rows(embedded)
+    return [cut for rows in (embedded, unit) for cut in _minima(rows, order, seed)]
 
 
 def evenness(labels: NDArray[np.int64], n_clusters: int) -> float:
@@ -134,6 +161,20 @@ def extend_cut(
     return canonical_labels(_fill_empty(unit, nearest.astype(np.int64), c))
 
 
+def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: NDArray[np.float64] = rows / np.where(lengths > 0, lengths, 1.0)
+    return unit
+
+
+def _own_order(vectors: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Rows by leverage, which no rotation of the basis changes.
+
+    The order that a seed draws from is then the samples' own, not that in which they came.
+    """
+    return np.argsort(np.linalg.norm(vectors, axis=1), kind="stable")
+
+
 def _random_starts(
     rows: NDArray[np.float64], order: NDArray[np.intp], seed: int
 ) -> NDArray[np.int64]:
@@ -143,6 +184,22 @@ def _random_starts(
     labels = np.empty(len(rows), dtype=np.int64)
     labels[order] = _labels(model, rows[order])
     return canonical_labels(labels)
+
+
+def _minima(
+    rows: NDArray[np.float64], order: NDArray[np.intp], seed: int
+) -> list[NDArray[np.int64]]:
+    """Where k-means++ starts end, drawn from the rows in this order: the least sums of squares."""
+    ordered = rows[order]
+    found: dict[bytes, tuple[float, NDArray[np.int64]]] = {}
+    for one in np.random.RandomState(seed).randint(2**31 - 1, size=_RANDOM_STARTS):
+        model = KMeans(rows.shape[1], n_init=1, max_iter=100, tol=0.0, random_state=one)
+        labels = np.empty(len(rows), dtype=np.int64)
+        labels[order] = _labels(model, ordered)
+        labels = canonical_labels(labels)
+        found.setdefault(labels.tobytes(), (float(model.inertia_), labels))
+    best = sorted(found.values(), key=lambda minimum: minimum[0])[:_MOST_MINIMA]
+    return [labels for squares, labels in best if squares <= _AS_GOOD * best[0][0]]
 
 
 def _qr_assignment(rows: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from mscam_dask.solvers.partition import (
     canonical_labels,
     cut_embedding,
     evenness,
+    good_minima,
     merge_components,
 )
 from tests.solvers import naive
@@ -130,6 +131,58 @@ def test_rounding_of_the_embedding_does_not_matter(seed: int, mixing: float) -> 
     noise = 1e-13 * np.random.default_rng(seed).standard_normal(V.shape)
     for cut, moved in zip(cuts(V), cuts(V + noise), strict=True):
         assert_array_equal(moved, cut)
+
+
+def minima(vectors: Array) -> list[Labels]:
+    return good_minima(vectors, rng=np.random.default_rng(0))
+
+
+def squares(rows: Array, labels: Labels) -> float:
+    means = np.stack([rows[labels == cluster].mean(axis=0) for cluster in range(labels.max() + 1)])
+    return float(np.sum((rows - means[labels]) ** 2))
+
+
+@given(labelings, st.integers(0, 2**16))
+@settings(max_examples=15)
+def test_clear_clusters_have_one_minimum(labels: Labels, seed: int) -> None:
+    c = int(labels.max()) + 1
+    rotation = polar_factor(np.random.default_rng(seed).standard_normal((c, c)))
+    for cut in minima(indicators(labels) @ rotation):
+        assert_array_equal(cut, labels)
+
+
+@given(st.integers(0, 2**16))
+@settings(max_examples=10)
+def test_minima_are_different_good_and_local(seed: int) -> None:
+    V = clustered_embedding(seed, n=150, c=6, mixing=0.8)
+    unit = V / np.linalg.norm(V, axis=1, keepdims=True)
+    found = minima(V)
+    assert 2 <= len(found) <= 20
+    # those of the rows come first, each kind from its best on
+    of_rows = [squares(V, cut) for cut in found]
+    of_unit = [squares(unit, cut) for cut in found]
+    assert any(
+        of_rows[:split] == sorted(of_rows[:split])
+        and of_unit[split:] == sorted(of_unit[split:])
+        and max(of_rows[:split]) <= 1.1 * of_rows[0]
+        and max(of_unit[split:]) <= 1.1 * of_unit[split]
+        and all(len({cut.tobytes() for cut in part}) == len(part) <= 10 for part in parts)
+        for split in range(1, len(found))
+        for parts in [(found[:split], found[split:])]
+    )
+    for cut in found:
+        assert_array_equal(np.unique(cut), np.arange(6))
+        assert_array_equal(cut, canonical_labels(cut))
+
+
+@given(st.integers(0, 2**16))
+@settings(max_examples=5)
+def test_minima_do_not_depend_on_order_or_rotation(seed: int) -> None:
+    V = clustered_embedding(seed, mixing=0.7)
+    rng = np.random.default_rng(seed)
+    order, rotation = rng.permutation(len(V)), polar_factor(rng.standard_normal((4, 4)))
+    for cut, moved in zip(minima(V), minima(V[order] @ rotation), strict=True):
+        assert_same_partition(moved, cut[order])
 
 
 @given(st.integers(0, 2**16), st.integers(2, 25), st.data())

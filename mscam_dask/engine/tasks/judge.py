@@ -12,12 +12,19 @@ from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.solvers.assign import extend_labels
 from mscam_dask.solvers.graph import Graph
 from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_scores
-from mscam_dask.solvers.partition import cut_embedding, extend_cut, sampled_rows, spread_rows
+from mscam_dask.solvers.partition import (
+    cut_embedding,
+    extend_cut,
+    good_minima,
+    sampled_rows,
+    spread_rows,
+)
 
 __all__ = [
     "extended",
     "first_cuts",
     "handed_down_or_cut",
+    "minima",
     "neutral_view",
     "next_cuts",
     "pick",
@@ -45,6 +52,18 @@ def first_cuts(
         return cut_embedding(vectors, rng=rng)
     rows = spread_rows(len(vectors), n_cut)
     return [extend_cut(vectors, rows, cut) for cut in cut_embedding(vectors[rows], rng=rng)]
+
+
+def minima(
+    spectrum: GraphSpectrum, n_clusters: int, seed: int, n_cut: int = 0
+) -> list[NDArray[np.int64]]:
+    """Partitions into which the bottom eigenvectors of a graph may well be cut."""
+    rng = np.random.default_rng(seed)
+    vectors = spectrum.spectrum.vectors[:, :n_clusters]
+    if not n_cut:
+        return good_minima(vectors, rng=rng)
+    rows = spread_rows(len(vectors), n_cut)
+    return [extend_cut(vectors, rows, cut) for cut in good_minima(vectors[rows], rng=rng)]
 
 
 def next_cuts(

@@ -1,0 +1,150 @@
+"""Where a fit may begin: a setting with its first graph, the spectrum of it and the best cut."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from mscam_dask.engine.executor import Executor, Handle
+from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
+from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph, with_other_neighbors
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import judge as judge_tasks
+from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.model.parameters import Parameters
+
+__all__ = [
+    "Start",
+    "among_minima",
+    "begin",
+    "forget",
+    "forget_beside",
+    "is_clear",
+    "judged",
+    "on_other_candidates",
+]
+
+# A partition with this share of the information that c equal clusters have at most is clear.
+_CLEAR = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """A setting with the graph and the partition it starts from.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    prepared : Prepared
+    first : FirstGraph
+    spectrum : handle or None
+        Of the first graph; None when that has more components than clusters.
+    best : Best
+    """
+
+    parameters: Parameters
+    prepared: Prepared
+    first: FirstGraph
+    spectrum: Handle | None
+    best: Best
+
+
+def begin(prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str) -> Start:
+    """The start that the graph of the data distances gives."""
+    first = first_graph(prepared, parameters, executor, key=key)
+    return judged(prepared, parameters, first, executor, key=key)
+
+
+def on_other_candidates(
+    prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
+) -> Start:
+    """A start of the same prepared views with another k."""
+    prepared = with_other_neighbors(prepared, parameters, executor, key=key)
+    return begin(prepared, parameters, executor, key=key)
+
+
+def judged(
+    prepared: Prepared, parameters: Parameters, first: FirstGraph, executor: Executor, *, key: str
+) -> Start:
+    """The start that a first graph gives: its best cut or, in too many pieces, these merged."""
+    spectrum: Handle | None = None
+    if first.n_components > parameters.n_clusters:
+        components = executor.submit(
+            graph_tasks.components_of, first.graph, key=f"components/{key}"
+        )
+        labels = executor.submit(
+            view_tasks.merged_components,
+            list(prepared.views),
+            components,
+            parameters.n_clusters,
+            key=f"merge_components/{key}",
+        )
+        partitions = executor.submit(judge_tasks.single, labels, key=f"partitions/{key}")
+    else:
+        spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
+        partitions = executor.submit(
+            judge_tasks.first_cuts,
+            spectrum,
+            parameters.n_clusters,
+            parameters.seed,
+            n_cut(prepared, parameters),
+            key=f"cut_embedding/{key}",
+        )
+    best = _best_of(partitions, prepared, executor, key=key)
+    return Start(parameters, prepared, first, spectrum, best)
+
+
+def is_clear(start: Start) -> bool:
+    """Whether a partition has nearly the information that c equal clusters have at most."""
+    return start.best.score >= _CLEAR * math.log(start.parameters.n_clusters)
+
+
+def among_minima(start: Start, executor: Executor) -> Start:
+    """The same start with the best of all good cuts of its graph.
+
+    Settings are compared by few cuts of each: the more cuts, the more a setting gains that is near
+    the judge's own graphs. Of one graph the judge may tell many (docs/decisions/0055).
+    """
+    if start.spectrum is None or is_clear(start):
+        return start
+    prepared, parameters = start.prepared, start.parameters
+    partitions = executor.submit(
+        judge_tasks.minima,
+        start.spectrum,
+        parameters.n_clusters,
+        parameters.seed,
+        n_cut(prepared, parameters),
+        key="cut_embedding/minima",
+    )
+    found = _best_of(partitions, prepared, executor, key="minima")
+    if found.score <= start.best.score + parameters.tol * abs(start.best.score):
+        executor.release([found.labels])
+        return start
+    executor.release([start.best.labels])
+    return dataclasses.replace(start, best=found)
+
+
+def _best_of(partitions: Handle, prepared: Prepared, executor: Executor, *, key: str) -> Best:
+    scores = judge(prepared, partitions, executor, key=key)
+    index = max(range(len(scores)), key=lambda i: mean_score(scores[i]))
+    labels = executor.submit(judge_tasks.pick, partitions, index, key=f"best_cut/{key}")
+    return Best(labels, mean_score(scores[index]), scores[index], iteration=0)
+
+
+def forget(start: Start, executor: Executor) -> None:
+    """Give up a start with its prepared views."""
+    _forget_graph(start, executor)
+    executor.release([*start.prepared.blocks, *start.prepared.views])
+
+
+def forget_beside(start: Start, other: Start, executor: Executor) -> None:
+    """Give up what a start does not share with another of the same prepared views."""
+    _forget_graph(start, executor)
+    if start.prepared.blocks is not other.prepared.blocks:
+        executor.release(start.prepared.blocks)
+
+
+def _forget_graph(start: Start, executor: Executor) -> None:
+    """Give up the graph of a start, its spectrum and its partition."""
+    handles = [start.first.graph, start.best.labels]
+    executor.release(handles if start.spectrum is None else [*handles, start.spectrum])
