@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
 from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine import selection
+from mscam_dask.engine import starts
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.model.candidates import Choices, fewer_neighbors
@@ -46,7 +46,7 @@ def test_nothing_is_tried_that_was_not_asked_for(monkeypatch: pytest.MonkeyPatch
     views, _ = moons(3, seed=0)
     asked = MSCAM(2, n_neighbors=20, random_state=0, n_jobs=1).fit(views)
     assert {one.n_neighbors for one in asked.solution_.settings} == {20}
-    monkeypatch.setattr(selection, "_CLEAR", -np.inf)  # whatever is found leaves nothing to find
+    monkeypatch.setattr(starts, "_CLEAR", -np.inf)  # whatever is found leaves nothing to find
     assert [one.n_neighbors for one in solve().settings] == [20]
 
 
