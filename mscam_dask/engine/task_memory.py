@@ -1,0 +1,191 @@
+"""Peak memory of every kind of task, and what is held beside it; arithmetic on shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from mscam_dask.data.sources import ArrayRows
+from mscam_dask.data.views import MultiViewData
+from mscam_dask.engine.agreement import COMPARED
+from mscam_dask.engine.anchor_blocks import row_ranges
+from mscam_dask.engine.setup import SAMPLE
+from mscam_dask.engine.sizes import n_bytes
+from mscam_dask.engine.view_graphs import have_view_graphs
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.solvers.graph import MOST_TIES
+
+__all__ = ["Held", "TaskMemory", "graph_tasks", "held_during", "view_tasks"]
+
+# Rows are streamed in blocks of 8 MiB (see solvers.view_basis): as read, scaled, centred, projected.
+_STREAM_BYTES = 4 * 8 * 2**20
+
+# Products of a block of rows with all samples or a pool, their order, and differences.
+_SEARCH_BYTES = 32 * 2**20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TaskMemory:
+    """Peak memory of one kind of task.
+
+    Attributes
+    ----------
+    task : str
+        What it is, with the view where there is one.
+    peak_bytes : int
+        Arguments, result and intermediates together.
+    beside_bytes : int
+        Results that the workers hold together meanwhile, beside the bases of all views.
+    """
+
+    task: str
+    peak_bytes: int
+    beside_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes of results, over all workers.
+
+    Attributes
+    ----------
+    blocks : int
+        Candidate edges of all rows.
+    graph, laplacian, vectors : int
+        Of the consensus graph, with twice the entries of its rows where no two samples are each
+        other's neighbours; single precision on large data.
+    sums : int
+        Projected distances on the candidate edges.
+    embeddings : int
+    always : int
+        Neutral graphs, partitions, and views that travel inside tasks.
+    several : bool
+        Whether another start is tried while the best is held.
+    """
+
+    blocks: int
+    graph: int
+    laplacian: int
+    vectors: int
+    sums: int
+    embeddings: int
+    always: int
+    several: bool
+
+    @property
+    def start(self) -> int:
+        """A graph with its spectrum."""
+        return self.graph + self.laplacian + self.vectors
+
+    @property
+    def choosing(self) -> int:
+        """Beside a start that is being made: the best so far, with half the neighbours or more."""
+        others = self.blocks // 2 + self.start if self.several else 0
+        return self.always + self.blocks + others
+
+    @property
+    def walking(self) -> int:
+        """In the course of an iteration, beside the graph's spectrum."""
+        return self.always + self.blocks + self.graph + self.embeddings
+
+
+def held_during(
+    data: MultiViewData, parameters: Parameters, *, more_neighbors: bool, carried: bool
+) -> Held:
+    """What a fit holds; arguments as for `mscam_dask.engine.plan.plan_memory`."""
+    n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
+    large = parameters.is_large(n)
+    value = 4 if large else 8
+    graphs = len(data.views) if have_view_graphs(len(data.views), n, parameters) else 1
+    entries = n * (2 * k + 1) * graphs
+    edges = n * parameters.candidates(n)
+    always = len(data.views) * 320 * (SAMPLE if large else n) + 20 * 8 * n
+    if carried:
+        # read for two scalings and for the judge; of large data once whole, the rest is a sample
+        in_memory = sum(n_bytes(view) for view in data.views if isinstance(view, ArrayRows))
+        always += (1 if large else 3) * in_memory
+    return Held(
+        blocks=(12 if large else 16) * edges,
+        graph=12 * (n * k if graphs == 1 else entries),
+        laplacian=(4 + value) * entries,
+        vectors=value * n * 2 * c,
+        sums=8 * edges,
+        embeddings=len(data.views) * 4 * n * c,
+        always=always,
+        several=more_neighbors or not large,
+    )
+
+
+def graph_tasks(
+    data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: Held
+) -> list[TaskMemory]:
+    """From the candidate edges to a graph, its spectrum and its cuts."""
+    n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
+    rank = sum(ranks.values())
+    large = parameters.is_large(n)
+    n_candidates = parameters.candidates(n)
+    rows = max(stop - start for start, stop in row_ranges(n))
+    search = _SEARCH_BYTES + 60 * rows * n_candidates
+    if large:  # what was found in all cells, their centres, and a share of the points
+        search += 12 * n * n_candidates + 4 * 8000 * rank + n * rank // 4
+    # the Laplacian, the same in another order and its filter, and five blocks of 3c columns
+    spectrum = held.graph + held.vectors + 5 * held.laplacian // 2 + 15 * held.vectors // 2
+    # every row's neighbours, those of a large cluster on their way into a graph, and its transpose
+    limit = held.blocks + 48 * n * k + (0 if large else 4 * n * rank) + _SEARCH_BYTES
+    ended = held.always + held.graph + held.vectors
+    of_view = []
+    if have_view_graphs(len(data.views), n, parameters):
+        ties = min(MOST_TIES * k, n - 1)
+        whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
+        peak = whole + _SEARCH_BYTES + 60 * n * ties
+        of_view = [TaskMemory("graph of one view", peak, held.choosing + held.start)]
+    return [
+        *of_view,
+        TaskMemory("candidates", search, held.choosing),
+        TaskMemory("graph spectrum", spectrum, held.choosing),
+        TaskMemory(
+            "graph", 40 * n * k + 32 * n, held.walking + held.laplacian + held.vectors + held.sums
+        ),
+        TaskMemory("limit step", limit, ended),
+        TaskMemory("cuts", 8 * n * (4 * c + 28), held.choosing + held.start),
+    ]
+
+
+def view_tasks(
+    shape: tuple[int, int], metric: str, rank: int, parameters: Parameters, held: Held
+) -> list[TaskMemory]:
+    """Factoring, judging and solving one view."""
+    n, d = shape
+    c = parameters.n_clusters
+    judged = SAMPLE if parameters.is_large(n) else n
+    stream = min(_STREAM_BYTES, 4 * 8 * n * d)
+    basis = 4 * n * rank
+    # on large data the sample of the rows is factored and judged as well, each begins with drawing it
+    drawn = 8 * judged * (d if metric == "features" else judged) if parameters.is_large(n) else 0
+    factor = max(basis, drawn) + stream
+    if metric == "features" and d <= n:
+        factor += 4 * 8 * d * d
+    else:
+        factor += 3 * 8 * n * n + 8 * n * min(shape)
+    rows = 4 * judged * d if metric == "features" else 3 * 8 * judged * judged
+    neutral = drawn + rows + 600 * judged + stream + _SEARCH_BYTES
+    subspace = 4 * n * (rank + 2 * c)
+    solve = subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + 6 * 8 * (rank + 2 * c) ** 2
+    return [
+        TaskMemory("prepare {view}", factor, held.always),
+        TaskMemory("comparing preparations of {view}", _comparison(shape, metric), held.always),
+        TaskMemory("neutral graphs of {view}", neutral, held.always),
+        TaskMemory("sub-solve {view}", held.laplacian + held.vectors + solve, held.walking),
+    ]
+
+
+def _comparison(shape: tuple[int, int], metric: str) -> int:
+    """Trying preparations on some rows: these, a whole basis, its making or a search in it."""
+    m = min(shape[0], COMPARED)
+    d = shape[1] if metric == "features" else m
+    rank = min(m, d)
+    rows = 8 * m * d * (1 if metric == "features" else 2)
+    basis = 8 * rank * (m + d)
+    decomposed = 5 * 8 * rank * rank
+    search = 12 * m * rank + _SEARCH_BYTES
+    return rows + basis + max(decomposed, search)
