@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.testing import assert_allclose, assert_array_equal
@@ -139,6 +139,11 @@ class TestAdaptiveNeighbors:
     @given(sorted_distances, st.integers(1, 6))
     def test_ties_are_kept_together(self, d: NDArray[np.float64], k: int) -> None:
         k = min(k, d.shape[1] - 1)
+        kth = d[:, k - 1 : k]
+        # at the very edge of what counts as equal rounding says which it is
+        assume(
+            not np.isclose(np.abs(d - kth), 1e-5 * kth, rtol=1e-4, atol=0.0)[kth[:, 0] > 0].any()
+        )
         weights = tied_neighbor_weights(d, k)
         assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-13)
         assert (weights >= 0).all()
