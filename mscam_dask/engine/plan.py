@@ -22,7 +22,11 @@ _GIB = 2.0**30
 
 # Interpreter and libraries of a worker before it holds any data, and freed memory that it keeps
 # (see engine.allocator).
-_BASE_BYTES = 225 * 2**20 + KEPT_BYTES
+_BASE_BYTES = 257 * 2**20 + KEPT_BYTES
+
+# Bases on their way from worker to worker: Dask puts up to 50 MB into a message, which is there as
+# it is sent, as it comes and unpacked; the messages of smaller data are smaller.
+_TRANSFER_BYTES = 3 * 50 * 10**6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ class MemoryPlan:
 
     def worker_bytes(self, n_workers: int) -> int:
         """Need of one worker with one thread: bases, the deciding task, its share of the rest."""
-        return _BASE_BYTES + self.shared_bytes + _need(self.deciding_task(n_workers), n_workers)
+        shared = self.shared_bytes + min(self.shared_bytes, _TRANSFER_BYTES)
+        return _BASE_BYTES + shared + _need(self.deciding_task(n_workers), n_workers)
 
     def deciding_task(self, n_workers: int) -> TaskMemory:
         """The task during which a worker needs most."""
