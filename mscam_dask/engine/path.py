@@ -44,9 +44,9 @@ class PathState:
         Number of the next outer iteration.
     graph : handle
     spectrum : handle or None
-        Vectors of that of the previous graph: a first guess, which changes the result within the
-        tolerance of the eigensolver, and so its last bits. None when there is no path to walk: the first
-        graph has more components than clusters.
+        Vectors of that of the previous graph: a first guess, which changes the result within
+        the tolerance of the eigensolver, and so its last bits. None when there is no path to
+        walk: the first graph has more components than clusters.
     control : RankControl
     best : Best
     n_neighbors : int
@@ -169,9 +169,7 @@ def outer_iteration(
     )
     *view_records, (eigengap, spectrum_converged) = executor.gather([*records, facts])
     # the Laplacian has served; the next spectrum starts from the vectors
-    warm_start = executor.submit(
-        graph_tasks.warm_start, spectrum, key=f"warm_start/{state.iteration}"
-    )
+    warm_start = executor.submit(graph_tasks.warm_start, spectrum, key=f"warm_start/{key}")
     executor.release([*results, *records, *summed, facts, cuts, spectrum])
     record = OuterRecord(
         iteration=state.iteration,

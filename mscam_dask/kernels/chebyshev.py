@@ -143,6 +143,7 @@ def filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it 
         done = np.zeros(len(block.values), dtype=bool)
         done[:n_rest] = block.residuals[:n_rest] <= _LOCK_SHARE * target
         degree, cut = _choose_filter(block, n_rest, ~done, bound=bound, target=target)
+        # in a list, so that nothing else holds them where they are overwritten and lost
         columns = [_filtered(laplacian, block.vectors, done, degree, cut=cut, bound=bound)]
         del block  # as large as each of what follows
         block = _rayleigh_ritz(laplacian, _orthonormal(null, columns.pop()))

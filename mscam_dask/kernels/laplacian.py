@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csgraph as _csgraph
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array, diags_array, get_index_dtype
 
 from mscam_dask.errors import DataError
 
@@ -75,7 +75,7 @@ def graph_from_blocks(
     n = sum(len(indices) for indices, _ in blocks)
     n_entries = sum(weights.size for _, weights in blocks)
     # half the memory traffic of every product
-    index_dtype = np.int32 if n_entries < np.iinfo(np.int32).max else np.int64
+    index_dtype = get_index_dtype(maxval=max(n, n_entries))
     data: NDArray[np.float64] = np.empty(n_entries)
     columns: NDArray[Any] = np.empty(n_entries, dtype=index_dtype)
     pointers: NDArray[Any] = np.zeros(n + 1, dtype=index_dtype)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csr_array, get_index_dtype
 
 from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
 from mscam_dask.kernels.distances import distances_to, squared_distances
@@ -88,9 +88,7 @@ def _put_together(
     """The graph of all samples from those of the clusters, whose members ascend."""
     members = np.concatenate(order)
     n = len(members)
-    index_dtype = (
-        np.int32 if sum(rows.nnz for rows in inside) < np.iinfo(np.int32).max else np.int64
-    )
+    index_dtype = get_index_dtype(maxval=max(n, sum(rows.nnz for rows in inside)))
     columns = [
         own.astype(index_dtype)[rows.indices] for own, rows in zip(order, inside, strict=True)
     ]
@@ -218,12 +216,12 @@ def _with_bridges(
     graph: csr_array[np.float64], bridges: dict[int, list[int]], n_neighbors: int
 ) -> csr_array[np.float64]:
     """A row with bridges gives each the weight of an equal share."""
-    ends = [(row, column) for row, columns in bridges.items() for column in columns]
-    shares = [1.0 / (n_neighbors + len(bridges[row])) for row, _ in ends]
+    shares = {row: 1.0 / (n_neighbors + len(columns)) for row, columns in bridges.items()}
     for row, columns in bridges.items():
-        share = 1.0 / (n_neighbors + len(columns))
-        graph.data[graph.indptr[row] : graph.indptr[row + 1]] *= 1.0 - share * len(columns)
-    added = coo_array((shares, tuple(np.transpose(ends))), shape=graph.shape)
+        graph.data[graph.indptr[row] : graph.indptr[row + 1]] *= 1.0 - shares[row] * len(columns)
+    ends = [(row, column) for row, columns in bridges.items() for column in columns]
+    values = [shares[row] for row, _ in ends]
+    added = coo_array((values, tuple(np.transpose(ends))), shape=graph.shape)
     joined = csr_array(graph + added)
     joined.sort_indices()
     return joined

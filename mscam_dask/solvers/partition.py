@@ -152,8 +152,7 @@ def extend_cut(
         No cluster is empty. One pass over the rows.
     """
     c = vectors.shape[1]
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = vectors / np.where(lengths > 0, lengths, 1.0)
+    unit = _unit_rows(vectors)
     sums = np.zeros((c, c))
     np.add.at(sums, labels, unit[rows])
     means = sums / np.bincount(labels, minlength=c)[:, None]
@@ -161,10 +160,9 @@ def extend_cut(
     return canonical_labels(_fill_empty(unit, nearest.astype(np.int64), c))
 
 
-def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: NDArray[np.float64] = rows / np.where(lengths > 0, lengths, 1.0)
-    return unit
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
 
 
 def _own_order(vectors: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -179,27 +177,30 @@ def _random_starts(
     rows: NDArray[np.float64], order: NDArray[np.intp], seed: int
 ) -> NDArray[np.int64]:
     """Best of several k-means++ starts, drawn from the rows in this order, by the sum of squares."""
-    c = rows.shape[1]
-    model = KMeans(c, n_init=_RANDOM_STARTS, max_iter=100, tol=0.0, random_state=seed)
-    labels = np.empty(len(rows), dtype=np.int64)
-    labels[order] = _labels(model, rows[order])
-    return canonical_labels(labels)
+    return _drawn_in(order, rows[order], n_init=_RANDOM_STARTS, seed=seed)[0]
 
 
 def _minima(
     rows: NDArray[np.float64], order: NDArray[np.intp], seed: int
 ) -> list[NDArray[np.int64]]:
     """Where k-means++ starts end, drawn from the rows in this order: the least sums of squares."""
+    found: dict[bytes, tuple[NDArray[np.int64], float]] = {}
     ordered = rows[order]
-    found: dict[bytes, tuple[float, NDArray[np.int64]]] = {}
     for one in np.random.RandomState(seed).randint(2**31 - 1, size=_RANDOM_STARTS):
-        model = KMeans(rows.shape[1], n_init=1, max_iter=100, tol=0.0, random_state=one)
-        labels = np.empty(len(rows), dtype=np.int64)
-        labels[order] = _labels(model, ordered)
-        labels = canonical_labels(labels)
-        found.setdefault(labels.tobytes(), (float(model.inertia_), labels))
-    best = sorted(found.values(), key=lambda minimum: minimum[0])[:_MOST_MINIMA]
-    return [labels for squares, labels in best if squares <= _AS_GOOD * best[0][0]]
+        minimum = _drawn_in(order, ordered, n_init=1, seed=one)
+        found.setdefault(minimum[0].tobytes(), minimum)
+    best = sorted(found.values(), key=lambda minimum: minimum[1])[:_MOST_MINIMA]
+    return [labels for labels, squares in best if squares <= _AS_GOOD * best[0][1]]
+
+
+def _drawn_in(
+    order: NDArray[np.intp], ordered: NDArray[np.float64], *, n_init: int, seed: int
+) -> tuple[NDArray[np.int64], float]:
+    """Best of some k-means++ starts, drawn from rows put in an order, and its sum of squares."""
+    model = KMeans(ordered.shape[1], n_init=n_init, max_iter=100, tol=0.0, random_state=seed)
+    labels = np.empty(len(ordered), dtype=np.int64)
+    labels[order] = _labels(model, ordered)
+    return canonical_labels(labels), float(model.inertia_)
 
 
 def _qr_assignment(rows: NDArray[np.float64]) -> NDArray[np.int64]:

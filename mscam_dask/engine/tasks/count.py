@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.engine.tasks.graph import GraphSpectrum
+from mscam_dask.engine.tasks.judge import cuts_by_rows
 from mscam_dask.kernels.edge_halves import edge_halves
 from mscam_dask.kernels.laplacian import connected_components
 from mscam_dask.solvers.graph import Graph
 from mscam_dask.solvers.neutral import NeutralView, view_modularity, view_scores
-from mscam_dask.solvers.partition import cut_embedding, extend_cut, spread_rows
+from mscam_dask.solvers.partition import cut_embedding
 
 __all__ = ["agreement_of_halves", "cuts_of", "halves_of", "judged_counts", "values_of"]
 
@@ -27,10 +28,8 @@ def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
 def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
     """Partitions into c clusters, of the rows and of the unit rows of c eigenvectors."""
     vectors = spectrum.vectors[:, :n_clusters]
-    if len(vectors) <= _CUT_SAMPLES:
-        return cut_embedding(vectors)
-    rows = spread_rows(len(vectors), _CUT_SAMPLES)
-    return [extend_cut(vectors, rows, cut) for cut in cut_embedding(vectors[rows])]
+    n_cut = 0 if len(vectors) <= _CUT_SAMPLES else _CUT_SAMPLES
+    return cuts_by_rows(vectors, n_cut, lambda rows: cut_embedding(vectors[rows]))
 
 
 def halves_of(graph: Graph, seed: int) -> list[Graph]:

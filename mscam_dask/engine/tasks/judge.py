@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +24,7 @@ from mscam_dask.solvers.partition import (
 )
 
 __all__ = [
+    "cuts_by_rows",
     "extended",
     "first_cuts",
     "handed_down_or_cut",
@@ -39,6 +43,18 @@ def neutral_view(source: RowSource, n_neighbors: int) -> NeutralView:
     return neutral_graphs(source.read, view_shape(source), n_neighbors, dtype=np.float32)
 
 
+def cuts_by_rows(
+    vectors: NDArray[Any],
+    n_cut: int,
+    cut: Callable[[slice | NDArray[np.int64]], list[NDArray[np.int64]]],
+) -> list[NDArray[np.int64]]:
+    """What `cut` makes of all rows or, with `n_cut`, of so many evenly spaced ones, for all."""
+    if not n_cut:
+        return cut(slice(None))
+    rows = spread_rows(len(vectors), n_cut)
+    return [extend_cut(vectors, rows, labels) for labels in cut(rows)]
+
+
 def first_cuts(
     spectrum: GraphSpectrum, n_clusters: int, seed: int, n_cut: int = 0
 ) -> list[NDArray[np.int64]]:
@@ -47,11 +63,8 @@ def first_cuts(
     With `n_cut` the cut is made on so many evenly spaced samples, and extended to all.
     """
     rng = np.random.default_rng(seed)
-    vectors = spectrum.spectrum.vectors[:, :n_clusters]
-    if not n_cut:
-        return cut_embedding(vectors, rng=rng)
-    rows = spread_rows(len(vectors), n_cut)
-    return [extend_cut(vectors, rows, cut) for cut in cut_embedding(vectors[rows], rng=rng)]
+    vectors = spectrum.vectors[:, :n_clusters]
+    return cuts_by_rows(vectors, n_cut, lambda rows: cut_embedding(vectors[rows], rng=rng))
 
 
 def minima(
@@ -59,23 +72,16 @@ def minima(
 ) -> list[NDArray[np.int64]]:
     """Partitions into which the bottom eigenvectors of a graph may well be cut."""
     rng = np.random.default_rng(seed)
-    vectors = spectrum.spectrum.vectors[:, :n_clusters]
-    if not n_cut:
-        return good_minima(vectors, rng=rng)
-    rows = spread_rows(len(vectors), n_cut)
-    return [extend_cut(vectors, rows, cut) for cut in good_minima(vectors[rows], rng=rng)]
+    vectors = spectrum.vectors[:, :n_clusters]
+    return cuts_by_rows(vectors, n_cut, lambda rows: good_minima(vectors[rows], rng=rng))
 
 
 def next_cuts(
     spectrum: GraphSpectrum, n_clusters: int, best: NDArray[np.int64], n_cut: int = 0
 ) -> list[NDArray[np.int64]]:
     """Partitions cut from a graph's eigenvectors, also starting from the best so far."""
-    vectors = spectrum.spectrum.vectors[:, :n_clusters]
-    if not n_cut:
-        return cut_embedding(vectors, known=best)
-    rows = spread_rows(len(vectors), n_cut)
-    cuts = cut_embedding(vectors[rows], known=best[rows])
-    return [extend_cut(vectors, rows, cut) for cut in cuts]
+    vectors = spectrum.vectors[:, :n_clusters]
+    return cuts_by_rows(vectors, n_cut, lambda rows: cut_embedding(vectors[rows], known=best[rows]))
 
 
 def extended(graph: Graph, known: NDArray[np.int64], n_clusters: int) -> NDArray[np.int64]:
