@@ -76,9 +76,8 @@ class PathRecord:
     history : tuple of OuterRecord
     counted : ClusterCountEnded or None
         None when the number of clusters was given.
-    either_graph, more_neighbors : bool or None
-        Whether the first graph was chosen too, and k beyond the candidates; None in states of
-        versions that did not say.
+    either_graph : bool or None
+        Whether the first graph was chosen too; None in states of versions that did not say.
     """
 
     data: str
@@ -96,7 +95,6 @@ class PathRecord:
     history: tuple[OuterRecord, ...]
     counted: ClusterCountEnded | None = None
     either_graph: bool | None = None
-    more_neighbors: bool | None = None
 
 
 class Journal:
@@ -114,7 +112,7 @@ class Journal:
     Notes
     -----
     The graph and the eigenvectors come to the driver: 16 bytes for each of n·k entries and each
-    of n·c numbers (2c vectors of float64), about 40 MB for 100 000 samples, 15 neighbours and
+    of 2c n numbers (20 n at least, of float64), about 40 MB for 100 000 samples, 15 neighbours and
     10 clusters.
     """
 
@@ -162,8 +160,6 @@ class Journal:
             differs.append(f"whether the number of clusters is chosen (it was {was})")
         if record.either_graph not in (None, self._choices.first_graph):
             differs.append("whether the first graph is chosen (selection)")
-        if record.more_neighbors not in (None, self._choices.more_neighbors):
-            differs.append("whether the number of neighbours is chosen (n_neighbors, selection)")
         if differs:
             raise ConfigurationError(
                 f"the checkpoint is of another fit: {' and '.join(differs)} changed. Give the "
@@ -230,7 +226,6 @@ class Journal:
             history=tuple(course.history),
             counted=course.counted,
             either_graph=self._choices.first_graph,
-            more_neighbors=self._choices.more_neighbors,
         )
         arrays = dict(zip(_GRAPH, graph, strict=True))
         arrays[_LABELS] = labels

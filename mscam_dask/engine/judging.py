@@ -83,8 +83,8 @@ def spectrum_of(
     key: str,
     closed: bool = False,
 ) -> Handle:
-    """Bottom 2c eigenpairs of a graph; the c null vectors of one with c components (`closed`)."""
-    n_pairs = min((1 if closed else 2) * parameters.n_clusters, prepared.n_samples)
+    """Bottom eigenpairs of a graph; the c null vectors of one with c components (`closed`)."""
+    n_pairs = parameters.n_clusters if closed else parameters.n_pairs(prepared.n_samples)
     return executor.submit(
         graph_tasks.graph_spectrum,
         graph,

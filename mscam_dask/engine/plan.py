@@ -13,7 +13,6 @@ from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.setup import LARGE_RANK
 from mscam_dask.engine.task_memory import TaskMemory, graph_tasks, held_during, view_tasks
 from mscam_dask.errors import MemoryPlanError
-from mscam_dask.model.candidates import wider_neighborhoods
 from mscam_dask.model.parameters import Parameters
 
 __all__ = ["MemoryPlan", "TaskMemory", "check_memory", "plan_memory"]
@@ -69,7 +68,7 @@ def plan_memory(
     data: MultiViewData,
     parameters: Parameters,
     *,
-    more_neighbors: bool = False,
+    several: bool = False,
     carried: bool = False,
 ) -> MemoryPlan:
     """Bound the memory of every kind of task.
@@ -79,8 +78,8 @@ def plan_memory(
     data : MultiViewData
         Only shapes and metrics are looked at, and what views in memory take where these travel.
     parameters : Parameters
-    more_neighbors : bool
-        Whether the fit may take more neighbours than the parameters say.
+    several : bool
+        Whether starts of several settings are compared on all samples of large data.
     carried : bool
         Whether views that are in memory travel inside the tasks that read them. A worker keeps these
         for as long as it keeps the task's result.
@@ -91,17 +90,12 @@ def plan_memory(
     """
     n, c = data.n_samples, parameters.n_clusters
     large = parameters.is_large(n)
-    if more_neighbors:
-        # as with two clusters: a bound that does not fall where there are more
-        wider = wider_neighborhoods(dataclasses.replace(parameters, n_clusters=2), n)
-        most = max(wider, default=parameters.n_neighbors)
-        parameters = dataclasses.replace(parameters, n_neighbors=most)
     ranks = {
         source.name: min(*source.shape, LARGE_RANK) if large else min(source.shape)
         for source in data.views
     }
     rank = sum(ranks.values())
-    held = held_during(data, parameters, more_neighbors=more_neighbors, carried=carried)
+    held = held_during(data, parameters, several=several, carried=carried)
     tasks = []
     for source in data.views:
         of_view = view_tasks(source.shape, source.metric, ranks[source.name], parameters, held)
@@ -116,7 +110,7 @@ def plan_memory(
 
 
 def check_memory(
-    data: MultiViewData, parameters: Parameters, executor: Executor, *, more_neighbors: bool = False
+    data: MultiViewData, parameters: Parameters, executor: Executor, *, several: bool = False
 ) -> MemoryPlan:
     """Refuse, with the numbers, what cannot fit; arguments as for `plan_memory`.
 
@@ -125,9 +119,7 @@ def check_memory(
     MemoryPlanError
         When the smallest worker has less memory than its largest task needs.
     """
-    plan = plan_memory(
-        data, parameters, more_neighbors=more_neighbors, carried=not executor.shares_memory
-    )
+    plan = plan_memory(data, parameters, several=several, carried=not executor.shares_memory)
     limit = executor.memory_limit_bytes
     if limit is None:
         return plan

@@ -7,9 +7,8 @@ once per scaling, and the judge's neutral graphs once.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.setup import Foundation, prepare
@@ -23,20 +22,15 @@ from mscam_dask.engine.starts import (
     on_other_candidates,
 )
 from mscam_dask.engine.view_graphs import have_view_graphs, mean_of_view_graphs
-from mscam_dask.model.candidates import Choices, fewer_neighbors, wider_neighborhoods
+from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
-from mscam_dask.solvers.partition import evenness
 
 __all__ = ["choose_setting", "setting_record"]
 
 # The judge's own graphs are views' graphs too, and favour what was cut from such: how far another
-# first graph has to be ahead (docs/decisions/0051).
-_HANDICAP = 0.05
-
-# A partition of less entropy, in units of that of equal clusters, is mostly one cluster and
-# splinters: more neighbours are tried then (docs/decisions/0052).
-_UNEVEN = 0.75
+# first graph has to be ahead (docs/decisions/0051, 0057).
+_HANDICAP = 0.1
 
 
 def choose_setting(
@@ -54,10 +48,8 @@ def choose_setting(
         Differing in scale, alpha and n_neighbors only; at least one.
     executor : Executor
     choices : Choices
-        `more_neighbors`: twice and four times the neighbours are tried where the best candidate
-        gives one large cluster and splinters. `first_graph`: the mean of the views' own graphs is
-        tried as the first graph of the best candidate. `fewer_neighbors`: half the neighbours, where
-        neither was taken. Nothing where that leaves little to find.
+        `first_graph`: the mean of the views' own graphs is tried as the first graph of the best
+        candidate, where that leaves more than a little to find.
 
     Returns
     -------
@@ -65,8 +57,7 @@ def choose_setting(
 
     Notes
     -----
-    More neighbours and the views' own graphs have to be ahead by a twentieth, fewer neighbours by
-    `tol`; large data have none of these.
+    The views' own graphs have to be ahead by a tenth; large data have none.
     """
     if foundation.sample is not None:
         return _choose_on_sample(foundation, foundation.sample, candidates, executor)
@@ -89,24 +80,10 @@ def choose_setting(
         else:
             forget(start, executor)
     assert leader is not None, "there is at least one candidate"
-    usual = leader.parameters
-    rivals: list[tuple[Callable[[Start, Executor], Start | None], float]] = []
-    if choices.more_neighbors:
-        wider = wider_neighborhoods(usual, foundation.n_samples)
-        rivals += [(functools.partial(_with_more, n_neighbors=k), _HANDICAP) for k in wider]
-    if choices.first_graph:
-        rivals.append((_from_view_graphs, _HANDICAP))
-    fewer = fewer_neighbors(usual, foundation.n_samples)
-    if choices.fewer_neighbors and fewer is not None:
-        rivals.append((functools.partial(_with_fewer, usual=usual, n_neighbors=fewer), usual.tol))
-    for begun, ahead in rivals:
-        if leader.spectrum is None or is_clear(leader):
-            break
-        rival = begun(leader, executor)
-        if rival is None:
-            continue
+    rival = _from_view_graphs(leader, executor) if choices.first_graph else None
+    if rival is not None:
         records.append(setting_record(rival))
-        if rival.best.score > (1.0 + ahead) * leader.best.score:
+        if rival.best.score > (1.0 + _HANDICAP) * leader.best.score:
             leader, rival, chosen = rival, leader, len(records) - 1
         forget_beside(rival, leader, executor)
     ended = SelectionEnded(
@@ -173,34 +150,11 @@ def setting_record(start: Start) -> SettingRecord:
     )
 
 
-def _with_more(leader: Start, executor: Executor, *, n_neighbors: int) -> Start | None:
-    """The same setting with more neighbours; None where the clusters are even enough."""
-    c = leader.parameters.n_clusters
-    even = executor.submit(evenness, leader.best.labels, c, key=f"evenness/{n_neighbors}")
-    (share,) = executor.gather([even])
-    executor.release([even])
-    return None if share >= _UNEVEN else _with_neighbors(leader, n_neighbors, executor)
-
-
-def _with_fewer(
-    leader: Start, executor: Executor, *, usual: Parameters, n_neighbors: int
-) -> Start | None:
-    """The same setting with fewer neighbours; None where it is not the usual one any more."""
-    if leader.parameters != usual or leader.first.kind != "distances":
-        return None
-    return _with_neighbors(leader, n_neighbors, executor)
-
-
-def _with_neighbors(leader: Start, n_neighbors: int, executor: Executor) -> Start:
-    prepared = leader.prepared
-    parameters = dataclasses.replace(leader.parameters, n_neighbors=n_neighbors)
-    key = f"neighbors-{prepared.n_samples}-{n_neighbors}"
-    return on_other_candidates(prepared, parameters, executor, key=key)
-
-
 def _from_view_graphs(leader: Start, executor: Executor) -> Start | None:
     """The same setting begun with the views' own graphs; None where these do not serve."""
     prepared, parameters = leader.prepared, leader.parameters
+    if leader.spectrum is None or is_clear(leader):
+        return None
     if not have_view_graphs(len(prepared.names), prepared.n_samples, parameters):
         return None
     key = f"view-graphs-{prepared.n_samples}"

@@ -90,7 +90,7 @@ class Held:
 
 
 def held_during(
-    data: MultiViewData, parameters: Parameters, *, more_neighbors: bool, carried: bool
+    data: MultiViewData, parameters: Parameters, *, several: bool, carried: bool
 ) -> Held:
     """What a fit holds; arguments as for `mscam_dask.engine.plan.plan_memory`."""
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
@@ -108,11 +108,11 @@ def held_during(
         blocks=(12 if large else 16) * edges,
         graph=12 * (n * k if graphs == 1 else entries),
         laplacian=(4 + value) * entries,
-        vectors=value * n * 2 * c,
+        vectors=value * n * parameters.n_pairs(n),
         sums=8 * edges,
         embeddings=len(data.views) * 4 * n * c,
         always=always,
-        several=more_neighbors or not large,
+        several=several or not large,
     )
 
 
@@ -147,7 +147,7 @@ def graph_tasks(
             "graph", 40 * n * k + 32 * n, held.walking + held.laplacian + held.vectors + held.sums
         ),
         TaskMemory("limit step", limit, ended),
-        TaskMemory("cuts", 8 * n * (4 * c + 28), held.choosing + held.start),
+        TaskMemory("cuts", 3 * held.vectors + 8 * n * (2 * c + 28), held.choosing + held.start),
     ]
 
 

@@ -196,11 +196,6 @@ class ConsensusClustering(
         return most_clusters(self.max_clusters, data.n_samples)
 
     @property
-    def chooses_neighbors(self) -> bool:
-        """Whether a fit may take more or fewer neighbours than the settings it begins with."""
-        return self.selection == "auto" and self.n_neighbors is None
-
-    @property
     def _chooses_count(self) -> bool:
         if not isinstance(self.n_clusters, str):
             return False
@@ -236,7 +231,7 @@ class ConsensusClustering(
                 )
             return solution
         for parameters in candidates:
-            check_memory(data, parameters, executor, more_neighbors=self.chooses_neighbors)
+            check_memory(data, parameters, executor, several=len(candidates) > 1)
         solution = run_fit(
             data,
             candidates,
@@ -244,8 +239,6 @@ class ConsensusClustering(
             choices=Choices(
                 self._options(data),
                 self._chooses_count,
-                more_neighbors=self.chooses_neighbors,
-                fewer_neighbors=self.chooses_neighbors,
                 first_graph=self.selection == "auto",
             ),
             observers=observers,

@@ -8,17 +8,15 @@ from numbers import Integral
 from typing import Any
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.model.parameters import EXACT_SAMPLES, Parameters, Preparation, Scale
+from mscam_dask.model.parameters import EXACT_SAMPLES, Preparation, Scale
 
 __all__ = [
     "Choices",
     "Fixed",
-    "fewer_neighbors",
     "most_clusters",
     "most_neighbors",
     "preparation_options",
     "settings_to_try",
-    "wider_neighborhoods",
 ]
 
 # Among these each view's scaling and α are chosen: docs/decisions/0014.
@@ -33,11 +31,8 @@ _MOST_CLUSTERS = 30
 _NEIGHBORS = 20
 _MOST_WIDENED = 250_000
 
-# The least that k is limited to where clusters are small (docs/decisions/0053), or halved to (0054).
+# The least that k is limited to where clusters are small: docs/decisions/0053.
 _FEWEST_NEIGHBORS = 5
-
-# Times k that are tried where the clusters are very uneven: docs/decisions/0052.
-_MORE_NEIGHBORS = (2, 4)
 
 # What is tried with one view, in order (ties go to the earlier): docs/decisions/0012.
 _SETTINGS: tuple[dict[str, Any], ...] = (
@@ -104,11 +99,6 @@ class Choices:
         Tried on every view; none for scaling and α as given.
     n_clusters : bool
         Whether the number of clusters of the settings is only the most there may be.
-    more_neighbors : bool
-        Whether k may be larger than that of the settings, where these give one large cluster and
-        splinters.
-    fewer_neighbors : bool
-        Whether k may be half of that of the settings.
     first_graph : bool
         Whether the path may begin with the mean of the views' own graphs instead of the graph of
         their mean distance.
@@ -116,8 +106,6 @@ class Choices:
 
     preparations: tuple[Preparation, ...] = ()
     n_clusters: bool = False
-    more_neighbors: bool = False
-    fewer_neighbors: bool = False
     first_graph: bool = False
 
 
@@ -200,25 +188,6 @@ def most_neighbors(n_samples: int, n_clusters: int | None = None) -> int:
     if n_clusters is None:
         return most
     return min(most, max(_FEWEST_NEIGHBORS, n_samples // n_clusters))
-
-
-def wider_neighborhoods(parameters: Parameters, n_samples: int) -> tuple[int, ...]:
-    """Larger k that a fit may try: less than half of the samples that a cluster has on average.
-
-    None with large data, where `settings_to_try` says what k is tried.
-    """
-    if parameters.is_large(n_samples):
-        return ()
-    wider = (times * parameters.n_neighbors for times in _MORE_NEIGHBORS)
-    return tuple(k for k in wider if 2 * parameters.n_clusters * k < n_samples)
-
-
-def fewer_neighbors(parameters: Parameters, n_samples: int) -> int | None:
-    """A smaller k that a fit may try: half, but 5 at least; None where there is none, or n is large."""
-    fewer = max(_FEWEST_NEIGHBORS, parameters.n_neighbors // 2)
-    if parameters.is_large(n_samples) or fewer >= parameters.n_neighbors:
-        return None
-    return fewer
 
 
 def most_clusters(asked: Any, n_samples: int) -> int:

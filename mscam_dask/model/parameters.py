@@ -18,6 +18,9 @@ EXACT_SAMPLES = 12_000
 # An outer iteration costs a spectrum of the whole graph: see docs/decisions/0039.
 _LARGE_PATIENCE = 2
 
+# What parts a few clusters is often in the next eigenvectors: docs/decisions/0057.
+_FEWEST_PAIRS = 20
+
 Scale = Literal["standard", "unit", "minmax", "none"]
 Model = Literal["mscam", "mscan"]
 
@@ -248,6 +251,15 @@ class Parameters:
     def is_large(self, n_samples: int) -> bool:
         """Whether a data set of `n_samples` is beyond exhaustive search."""
         return n_samples > self.exact_samples
+
+    def n_pairs(self, n_samples: int) -> int:
+        """Bottom eigenpairs of a consensus graph by which n samples are cut.
+
+        2c, which the sub-solves ask for; of data that are not large 20 at least, as long as that
+        is no more than a tenth of the samples.
+        """
+        fewest = 0 if self.is_large(n_samples) else min(_FEWEST_PAIRS, n_samples // 10)
+        return min(max(2 * self.n_clusters, fewest), n_samples)
 
     def patience_for(self, n_samples: int) -> int:
         """Outer iterations without a better partition after which the path ends."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -12,11 +12,11 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
+from mscam_dask.solvers.embedding import SpectralEmbedding
 
 __all__ = [
     "canonical_labels",
     "cut_embedding",
-    "evenness",
     "extend_cut",
     "good_minima",
     "merge_components",
@@ -32,6 +32,8 @@ _RANDOM_STARTS = 30
 _AS_GOOD = 1.1
 _MOST_MINIMA = 10
 
+_SQUARES = operator.itemgetter(1)
+
 
 def canonical_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Renumber labels 0, 1, … by first appearance."""
@@ -42,17 +44,17 @@ def canonical_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def cut_embedding(
-    vectors: NDArray[np.floating[Any]],
+    embedding: SpectralEmbedding,
     *,
     known: NDArray[np.int64] | None = None,
     rng: np.random.Generator | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Partitions of the rows of a spectral embedding into as many clusters as columns.
+    """Partitions of a spectral embedding into as many clusters as it has eigenvectors.
 
     Parameters
     ----------
-    vectors : (n, c)
-        Orthonormal bottom eigenvectors of a Laplacian.
+    embedding : SpectralEmbedding
+        Of n samples into c clusters.
     known : (n,) int64, optional
         A partition into c clusters to start from as well, as the best of a similar graph.
     rng : numpy.random.Generator, optional
@@ -61,65 +63,61 @@ def cut_embedding(
     Returns
     -------
     list of (n,) int64
-        Local minima of k-means on the rows and on the unit rows: from the pivoted-QR assignment,
-        from `known`, and the best of several random starts. No cluster is empty.
+        Local minima of k-means on the rows: from `known`, and the one with the least sum of squares
+        from the pivoted-QR assignment and several random starts. No cluster is empty.
 
     Notes
     -----
     Pivoted QR of Vᵀ picks c mutually most independent samples as prototypes: the result does
     not depend on the basis chosen within span(V) nor, up to exact ties, on the order of the
-    samples; neither do the random starts. The pivots are taken on the rows as they are: unit
+    samples; neither do the random starts. The pivots are taken on the eigenvectors as they are: unit
     rows tie for the first, and rounding would choose. Where clusters overlap it may end in a
-    poor minimum, hence the other starts; which partition is taken is for the label-free judge
-    to say.
+    poor minimum, hence the other starts.
 
     References
     ----------
     A. Damle, V. Minden, L. Ying, "Simple, direct and efficient multi-way spectral clustering",
     Information and Inference 8 (2019), doi:10.1093/imaiai/iay008.
     """
-    embedded = np.asarray(vectors, dtype=np.float64)
-    both = (embedded, _unit_rows(embedded))
-    start = _qr_assignment(embedded)
-    cuts = [_lloyd(rows, start) for rows in both]
-    if known is not None:
-        cuts += [_lloyd(rows, known) for rows in both]
+    vectors, rows = _in_double(embedding)
+    c = vectors.shape[1]
+    least = _lloyd(rows, _qr_assignment(vectors), c)
     if rng is not None:
-        seed = int(rng.integers(2**31))
-        order = _own_order(embedded)
-        cuts += [_random_starts(rows, order, seed) for rows in both]
-    return cuts
+        starts = _drawn(
+            rows, c, _own_order(vectors), n_init=_RANDOM_STARTS, seed=int(rng.integers(2**31))
+        )
+        least = min(least, starts, key=_SQUARES)
+    cuts = [] if known is None else [_lloyd(rows, known, c)]
+    return [labels for labels, _ in (*cuts, least)]
 
 
 def good_minima(
-    vectors: NDArray[np.floating[Any]], *, rng: np.random.Generator
+    embedding: SpectralEmbedding, *, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """All partitions of a spectral embedding that k-means finds about as good as the best.
 
     Parameters
     ----------
-    vectors : (n, c)
-        Orthonormal bottom eigenvectors of a Laplacian.
+    embedding : SpectralEmbedding
+        Of n samples into c clusters.
     rng : numpy.random.Generator
-        For thirty random starts on the rows and on the unit rows.
+        For thirty random starts.
 
     Returns
     -------
     list of (n,) int64
-        Different local minima of either, those with a sum of squares up to a tenth above the
-        least, ten at most of each.
+        Different local minima, those with a sum of squares up to a tenth above the least, ten at
+        most.
     """
-    embedded = np.asarray(vectors, dtype=np.float64)
-    seed, order = int(rng.integers(2**31)), _own_order(embedded)
-    unit = _unit_rows(embedded)
-    return [cut for rows in (embedded, unit) for cut in _minima(rows, order, seed)]
-
-
-def evenness(labels: NDArray[np.int64], n_clusters: int) -> float:
-    """Entropy of a partition over that of c ≥ 2 equal clusters: 1 when they are equal, 0 for one."""
-    shares = np.bincount(labels) / len(labels)
-    shares = shares[shares > 0]
-    return float(-np.sum(shares * np.log(shares)) / np.log(n_clusters))
+    vectors, rows = _in_double(embedding)
+    c = vectors.shape[1]
+    order, seed = _own_order(vectors), int(rng.integers(2**31))
+    found: dict[bytes, tuple[NDArray[np.int64], float]] = {}
+    for one in np.random.RandomState(seed).randint(2**31 - 1, size=_RANDOM_STARTS):
+        minimum = _drawn(rows, c, order, n_init=1, seed=one)
+        found.setdefault(minimum[0].tobytes(), minimum)
+    best = sorted(found.values(), key=_SQUARES)[:_MOST_MINIMA]
+    return [labels for labels, squares in best if squares <= _AS_GOOD * best[0][1]]
 
 
 def sampled_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
@@ -134,15 +132,16 @@ def spread_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
 
 
 def extend_cut(
-    vectors: NDArray[np.floating[Any]], rows: NDArray[np.int64], labels: NDArray[np.int64]
+    embedding: SpectralEmbedding, samples: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """A cut of some rows of an embedding, extended to all by the nearest mean direction.
+    """A cut of some rows of an embedding, extended to all by the nearest mean.
 
     Parameters
     ----------
-    vectors : (n, c)
-    rows : (m,) int64
-        Rows that were cut.
+    embedding : SpectralEmbedding
+        Of n samples into c clusters.
+    samples : (m,) int64
+        Those that were cut.
     labels : (m,) int64
         Their clusters 0 … c−1, none empty.
 
@@ -151,18 +150,17 @@ def extend_cut(
     (n,) int64
         No cluster is empty. One pass over the rows.
     """
-    c = vectors.shape[1]
-    unit = _unit_rows(vectors)
-    sums = np.zeros((c, c))
-    np.add.at(sums, labels, unit[rows])
+    rows, c = embedding.rows, embedding.vectors.shape[1]
+    sums = np.zeros((c, rows.shape[1]))
+    np.add.at(sums, labels, rows[samples])
     means = sums / np.bincount(labels, minlength=c)[:, None]
-    nearest = np.argmin(np.sum(means**2, axis=1) - 2.0 * (unit @ means.T), axis=1)
-    return canonical_labels(_fill_empty(unit, nearest.astype(np.int64), c))
+    means = means.astype(rows.dtype)  # no copy of all rows in another precision
+    nearest = np.argmin(np.sum(means**2, axis=1) - 2.0 * (rows @ means.T), axis=1)
+    return canonical_labels(_fill_empty(rows, nearest.astype(np.int64), c))
 
 
-def _unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
+def _in_double(embedding: SpectralEmbedding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.asarray(embedding.vectors, np.float64), np.asarray(embedding.rows, np.float64)
 
 
 def _own_order(vectors: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -173,33 +171,13 @@ def _own_order(vectors: NDArray[np.float64]) -> NDArray[np.intp]:
     return np.argsort(np.linalg.norm(vectors, axis=1), kind="stable")
 
 
-def _random_starts(
-    rows: NDArray[np.float64], order: NDArray[np.intp], seed: int
-) -> NDArray[np.int64]:
-    """Best of several k-means++ starts, drawn from the rows in this order, by the sum of squares."""
-    return _drawn_in(order, rows[order], n_init=_RANDOM_STARTS, seed=seed)[0]
-
-
-def _minima(
-    rows: NDArray[np.float64], order: NDArray[np.intp], seed: int
-) -> list[NDArray[np.int64]]:
-    """Where k-means++ starts end, drawn from the rows in this order: the least sums of squares."""
-    found: dict[bytes, tuple[NDArray[np.int64], float]] = {}
-    ordered = rows[order]
-    for one in np.random.RandomState(seed).randint(2**31 - 1, size=_RANDOM_STARTS):
-        minimum = _drawn_in(order, ordered, n_init=1, seed=one)
-        found.setdefault(minimum[0].tobytes(), minimum)
-    best = sorted(found.values(), key=lambda minimum: minimum[1])[:_MOST_MINIMA]
-    return [labels for labels, squares in best if squares <= _AS_GOOD * best[0][1]]
-
-
-def _drawn_in(
-    order: NDArray[np.intp], ordered: NDArray[np.float64], *, n_init: int, seed: int
+def _drawn(
+    rows: NDArray[np.float64], n_clusters: int, order: NDArray[np.intp], *, n_init: int, seed: int
 ) -> tuple[NDArray[np.int64], float]:
-    """Best of some k-means++ starts, drawn from rows put in an order, and its sum of squares."""
-    model = KMeans(ordered.shape[1], n_init=n_init, max_iter=100, tol=0.0, random_state=seed)
-    labels = np.empty(len(ordered), dtype=np.int64)
-    labels[order] = _labels(model, ordered)
+    """Best of some k-means++ starts, drawn from the rows in an order, and its sum of squares."""
+    model = KMeans(n_clusters, n_init=n_init, max_iter=100, tol=0.0, random_state=seed)
+    labels = np.empty(len(rows), dtype=np.int64)
+    labels[order] = _labels(model, rows[order])
     return canonical_labels(labels), float(model.inertia_)
 
 
@@ -211,12 +189,14 @@ def _qr_assignment(rows: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.asarray(np.argmax(np.abs(rows @ (left @ right)), axis=1), dtype=np.int64)
 
 
-def _lloyd(rows: NDArray[np.float64], start: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Lloyd's iterations from an assignment."""
-    c = rows.shape[1]
-    start = _fill_empty(rows, start, c)
-    centers = np.stack([rows[start == cluster].mean(axis=0) for cluster in range(c)])
-    return _labels(KMeans(n_clusters=c, init=centers, n_init=1, max_iter=100, tol=0.0), rows)
+def _lloyd(
+    rows: NDArray[np.float64], start: NDArray[np.int64], n_clusters: int
+) -> tuple[NDArray[np.int64], float]:
+    """Lloyd's iterations from an assignment, and the sum of squares where they end."""
+    start = _fill_empty(rows, start, n_clusters)
+    centers = np.stack([rows[start == cluster].mean(axis=0) for cluster in range(n_clusters)])
+    model = KMeans(n_clusters, init=centers, n_init=1, max_iter=100, tol=0.0)
+    return _labels(model, rows), float(model.inertia_)
 
 
 def _labels(model: KMeans, rows: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -91,11 +91,11 @@ def test_the_setting_tells_which_graph_was_taken(monkeypatch: pytest.MonkeyPatch
     assert solve(views).chosen < 2
 
 
-def test_it_has_to_be_ahead_by_a_twentieth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_has_to_be_clearly_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     solution = solve(moons()[0])
     by_distances = max(one.score for one in solution.settings[:2])
     ahead = solution.settings[2].score / by_distances - 1.0
-    assert ahead > 0.05
+    assert ahead > selection._HANDICAP
     for handicap, taken in ((ahead * 0.99, True), (ahead * 1.01, False)):
         set_handicap(monkeypatch, handicap)
         assert (solve(moons()[0]).chosen == 2) is taken

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -11,9 +10,8 @@ from mscam_dask.model.candidates import (
     most_neighbors,
     preparation_options,
     settings_to_try,
-    wider_neighborhoods,
 )
-from mscam_dask.model.parameters import Parameters, Preparation
+from mscam_dask.model.parameters import Preparation
 
 
 def test_nothing_fixed_leaves_two_scalings_and_three_alphas() -> None:
@@ -118,11 +116,3 @@ def test_no_more_neighbors_than_a_cluster_has_samples(
     n_samples: int, n_clusters: int | None, expected: int
 ) -> None:
     assert most_neighbors(n_samples, n_clusters) == expected
-
-
-def test_small_clusters_and_large_data_have_no_wider_neighborhoods() -> None:
-    settings = Parameters(n_clusters=3, n_neighbors=20)
-    assert wider_neighborhoods(settings, 600) == (40, 80)
-    assert wider_neighborhoods(settings, 480) == (40,)
-    assert wider_neighborhoods(settings, 240) == ()
-    assert wider_neighborhoods(dataclasses.replace(settings, exact_samples=500), 600) == ()

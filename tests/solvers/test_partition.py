@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from mscam_dask.kernels.stiefel import polar_factor
+from mscam_dask.solvers.embedding import SpectralEmbedding, walk_embedding
 from mscam_dask.solvers.partition import (
     canonical_labels,
     cut_embedding,
-    evenness,
+    extend_cut,
     good_minima,
     merge_components,
 )
@@ -32,8 +33,15 @@ def indicators(labels: Labels) -> Array:
     return np.asarray(onehot / np.sqrt(onehot.sum(axis=0)))
 
 
+def embedded(vectors: Array) -> SpectralEmbedding:
+    """Of equal eigenvalues, among whose vectors no basis is told from another."""
+    return walk_embedding(np.zeros(vectors.shape[1]), vectors, vectors.shape[1])
+
+
 def cuts(vectors: Array) -> list[Labels]:
-    return cut_embedding(vectors, rng=np.random.default_rng(0))
+    """From the start that needs nothing, and from random ones too."""
+    embedding = embedded(vectors)
+    return [*cut_embedding(embedding), *cut_embedding(embedding, rng=np.random.default_rng(0))]
 
 
 def assert_same_partition(left: Labels, right: Labels) -> None:
@@ -134,7 +142,7 @@ def test_rounding_of_the_embedding_does_not_matter(seed: int, mixing: float) -> 
 
 
 def minima(vectors: Array) -> list[Labels]:
-    return good_minima(vectors, rng=np.random.default_rng(0))
+    return good_minima(embedded(vectors), rng=np.random.default_rng(0))
 
 
 def squares(rows: Array, labels: Labels) -> float:
@@ -155,24 +163,51 @@ def test_clear_clusters_have_one_minimum(labels: Labels, seed: int) -> None:
 @settings(max_examples=10)
 def test_minima_are_different_good_and_local(seed: int) -> None:
     V = clustered_embedding(seed, n=150, c=6, mixing=0.8)
-    unit = V / np.linalg.norm(V, axis=1, keepdims=True)
     found = minima(V)
-    assert 2 <= len(found) <= 20
-    # those of the rows come first, each kind from its best on
-    of_rows = [squares(V, cut) for cut in found]
-    of_unit = [squares(unit, cut) for cut in found]
-    assert any(
-        of_rows[:split] == sorted(of_rows[:split])
-        and of_unit[split:] == sorted(of_unit[split:])
-        and max(of_rows[:split]) <= 1.1 * of_rows[0]
-        and max(of_unit[split:]) <= 1.1 * of_unit[split]
-        and all(len({cut.tobytes() for cut in part}) == len(part) <= 10 for part in parts)
-        for split in range(1, len(found))
-        for parts in [(found[:split], found[split:])]
-    )
+    assert 2 <= len(found) <= 10
+    assert len({cut.tobytes() for cut in found}) == len(found)
+    rows = embedded(V).rows
+    marks = [squares(rows, cut) for cut in found]
+    assert marks == sorted(marks)
+    assert marks[-1] <= 1.1 * marks[0]
     for cut in found:
         assert_array_equal(np.unique(cut), np.arange(6))
         assert_array_equal(cut, canonical_labels(cut))
+        means = np.stack([rows[cut == cluster].mean(axis=0) for cluster in range(6)])
+        nearest = np.argmin(np.sum((rows[:, None] - means) ** 2, axis=2), axis=1)
+        assert_array_equal(nearest, cut)
+
+
+@given(st.integers(0, 2**16), st.sampled_from([0.15, 0.7, 1.0]))
+@settings(max_examples=10)
+def test_of_all_starts_the_least_sum_of_squares_is_taken(seed: int, mixing: float) -> None:
+    V = clustered_embedding(seed, n=150, c=6, mixing=mixing)
+    rows = embedded(V).rows
+    from_pivots, from_all = (squares(rows, cut) for cut in cuts(V))
+    assert from_all <= from_pivots
+
+
+@given(st.integers(0, 2**16))
+@settings(max_examples=10)
+def test_a_known_minimum_is_kept_beside_the_least(seed: int) -> None:
+    V = clustered_embedding(seed, n=150, c=6, mixing=0.8)
+    last = minima(V)[-1]
+    kept, _ = cut_embedding(embedded(V), known=last)
+    assert_array_equal(kept, last)
+
+
+@given(st.integers(0, 2**16), st.sampled_from([0.15, 0.7]))
+@settings(max_examples=10)
+def test_a_cut_of_some_is_extended_by_the_nearest_mean(seed: int, mixing: float) -> None:
+    embedding = embedded(clustered_embedding(seed, n=150, c=6, mixing=mixing))
+    samples = np.arange(0, 150, 2)
+    (some,) = cut_embedding(embedding.of(samples))
+    whole = extend_cut(embedding, samples, some)
+    rows = embedding.rows
+    means = np.stack([rows[samples][some == cluster].mean(axis=0) for cluster in range(6)])
+    nearest = np.argmin(np.sum((rows[:, None] - means) ** 2, axis=2), axis=1)
+    assert_array_equal(whole, canonical_labels(nearest))
+    assert_same_partition(whole[samples], some)
 
 
 @given(st.integers(0, 2**16))
@@ -248,16 +283,3 @@ def test_coincident_components_merge_without_a_wrong_count(c: int) -> None:
     components = np.arange(12) % 6
     merged = merge_components(np.zeros((12, 2)), components, c)
     assert_array_equal(np.unique(merged), np.arange(c))
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        ([0, 1, 2, 0, 1, 2], 1.0),
-        ([0, 0, 0, 0], 0.0),
-        ([0, 0, 1, 1], np.log(2) / np.log(3)),
-        ([0, 2], np.log(2) / np.log(3)),
-    ],
-)
-def test_evenness(labels: list[int], expected: float) -> None:
-    assert evenness(np.array(labels), 3) == pytest.approx(expected)

@@ -26,10 +26,9 @@ def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
 
 
 def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
-    """Partitions into c clusters, of the rows and of the unit rows of c eigenvectors."""
-    vectors = spectrum.vectors[:, :n_clusters]
-    n_cut = 0 if len(vectors) <= _CUT_SAMPLES else _CUT_SAMPLES
-    return cuts_by_rows(vectors, n_cut, lambda rows: cut_embedding(vectors[rows]))
+    """Partitions into c clusters, where nothing is drawn at random."""
+    n_cut = 0 if len(spectrum.vectors) <= _CUT_SAMPLES else _CUT_SAMPLES
+    return cuts_by_rows(spectrum, n_clusters, n_cut, lambda some, _: cut_embedding(some))
 
 
 def halves_of(graph: Graph, seed: int) -> list[Graph]:

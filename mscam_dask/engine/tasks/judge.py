@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.solvers.assign import extend_labels
+from mscam_dask.solvers.embedding import SpectralEmbedding, walk_embedding
 from mscam_dask.solvers.graph import Graph
 from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_scores
 from mscam_dask.solvers.partition import (
@@ -44,44 +44,54 @@ def neutral_view(source: RowSource, n_neighbors: int) -> NeutralView:
 
 
 def cuts_by_rows(
-    vectors: NDArray[Any],
+    spectrum: GraphSpectrum,
+    n_clusters: int,
     n_cut: int,
-    cut: Callable[[slice | NDArray[np.int64]], list[NDArray[np.int64]]],
+    cut: Callable[[SpectralEmbedding, slice | NDArray[np.int64]], list[NDArray[np.int64]]],
 ) -> list[NDArray[np.int64]]:
-    """What `cut` makes of all rows or, with `n_cut`, of so many evenly spaced ones, for all."""
-    if not n_cut:
-        return cut(slice(None))
-    rows = spread_rows(len(vectors), n_cut)
-    return [extend_cut(vectors, rows, labels) for labels in cut(rows)]
+    """What `cut` makes of a spectrum, by 2c of its eigenpairs and, where there are more, by all.
+
+    Of all samples or, with `n_cut`, of so many evenly spaced ones, and extended to all.
+    """
+    pairs = spectrum.spectrum
+    cuts: list[NDArray[np.int64]] = []
+    for m in sorted({min(2 * n_clusters, len(pairs.values)), len(pairs.values)}):
+        embedding = walk_embedding(pairs.values[:m], pairs.vectors[:, :m], n_clusters)
+        if not n_cut:
+            cuts += cut(embedding, slice(None))
+            continue
+        samples = spread_rows(len(embedding.rows), n_cut)
+        of_some = cut(embedding.of(samples), samples)
+        cuts += [extend_cut(embedding, samples, labels) for labels in of_some]
+    return cuts
 
 
 def first_cuts(
     spectrum: GraphSpectrum, n_clusters: int, seed: int, n_cut: int = 0
 ) -> list[NDArray[np.int64]]:
-    """Partitions cut from the bottom eigenvectors of a graph that nothing is known of yet.
+    """Partitions cut from the bottom spectrum of a graph that nothing is known of yet.
 
     With `n_cut` the cut is made on so many evenly spaced samples, and extended to all.
     """
     rng = np.random.default_rng(seed)
-    vectors = spectrum.vectors[:, :n_clusters]
-    return cuts_by_rows(vectors, n_cut, lambda rows: cut_embedding(vectors[rows], rng=rng))
+    return cuts_by_rows(spectrum, n_clusters, n_cut, lambda some, _: cut_embedding(some, rng=rng))
 
 
 def minima(
     spectrum: GraphSpectrum, n_clusters: int, seed: int, n_cut: int = 0
 ) -> list[NDArray[np.int64]]:
-    """Partitions into which the bottom eigenvectors of a graph may well be cut."""
+    """Partitions into which the bottom spectrum of a graph may well be cut."""
     rng = np.random.default_rng(seed)
-    vectors = spectrum.vectors[:, :n_clusters]
-    return cuts_by_rows(vectors, n_cut, lambda rows: good_minima(vectors[rows], rng=rng))
+    return cuts_by_rows(spectrum, n_clusters, n_cut, lambda some, _: good_minima(some, rng=rng))
 
 
 def next_cuts(
     spectrum: GraphSpectrum, n_clusters: int, best: NDArray[np.int64], n_cut: int = 0
 ) -> list[NDArray[np.int64]]:
-    """Partitions cut from a graph's eigenvectors, also starting from the best so far."""
-    vectors = spectrum.vectors[:, :n_clusters]
-    return cuts_by_rows(vectors, n_cut, lambda rows: cut_embedding(vectors[rows], known=best[rows]))
+    """Partitions cut from a graph's bottom spectrum, also starting from the best so far."""
+    return cuts_by_rows(
+        spectrum, n_clusters, n_cut, lambda some, samples: cut_embedding(some, known=best[samples])
+    )
 
 
 def extended(graph: Graph, known: NDArray[np.int64], n_clusters: int) -> NDArray[np.int64]:

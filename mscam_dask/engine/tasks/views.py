@@ -198,7 +198,7 @@ def sub_solve(
 ) -> ViewResult:
     """One view's sub-problem given the graph: ADMM for MSCAM, linear solves for MSCAN."""
     started = time.perf_counter()
-    vectors = spectrum.spectrum.vectors
+    vectors = spectrum.vectors[:, : 2 * parameters.n_clusters]
     weight = graph_weight * projected_weight(len(vectors), parameters.n_clusters)
     if parameters.model == "mscan":
         smooth = smooth_self_representation(
