@@ -1,0 +1,69 @@
+"""Cuts of a graph's spectrum: by 2c eigenpairs and by all, of all samples or of some."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy.sparse import csr_array
+
+from mscam_dask.engine.tasks.graph import GraphSpectrum
+from mscam_dask.engine.tasks.judge import first_cuts, minima, next_cuts
+from mscam_dask.kernels.laplacian import laplacian
+from mscam_dask.kernels.spectrum import bottom_eigenpairs
+from mscam_dask.solvers.embedding import walk_embedding
+from mscam_dask.solvers.partition import canonical_labels, cut_embedding
+
+SEED = 0
+
+
+def spectrum(n_pairs: int, *, n: int = 200, c: int = 4, mixing: float = 0.02) -> GraphSpectrum:
+    rng = np.random.default_rng(1)
+    group = np.arange(n) % c
+    near = np.where(group[:, None] == group, 0.3, mixing)
+    affinity = np.triu(rng.random((n, n)) < near, 1) * rng.random((n, n))
+    matrix = laplacian(csr_array(affinity + affinity.T))
+    return GraphSpectrum(matrix, bottom_eigenpairs(matrix, n_pairs, rng=rng))
+
+
+def by(given: GraphSpectrum, m: int) -> GraphSpectrum:
+    pairs = given.spectrum
+    fewer = dataclasses.replace(pairs, values=pairs.values[:m], vectors=pairs.vectors[:, :m])
+    return GraphSpectrum(given.laplacian, fewer)
+
+
+@pytest.mark.parametrize("n_cut", [0, 80])
+def test_cut_by_twice_the_clusters_and_by_all(n_cut: int) -> None:
+    given = spectrum(20, mixing=0.25)
+    few, many = first_cuts(given, 4, SEED, n_cut)
+    (of_few,) = first_cuts(by(given, 8), 4, SEED, n_cut)
+    assert_array_equal(few, of_few)
+    assert not np.array_equal(few, many)
+    for cut in (few, many):
+        assert_array_equal(np.unique(cut), np.arange(4))
+
+
+def test_the_second_cut_is_that_of_all_pairs() -> None:
+    given = spectrum(20, mixing=0.25)
+    _, many = first_cuts(given, 4, SEED)
+    rng = np.random.default_rng(SEED)
+    rng.integers(2**31)  # the first cut's
+    embedding = walk_embedding(given.spectrum.values, given.vectors, 4)
+    assert_array_equal(many, cut_embedding(embedding, rng=rng)[0])
+
+
+@pytest.mark.parametrize("n_pairs", [3, 5, 8])
+def test_no_more_than_twice_the_clusters_are_cut_once(n_pairs: int) -> None:
+    assert len(first_cuts(spectrum(n_pairs), 4 if n_pairs > 4 else 2, SEED)) == 1
+
+
+@pytest.mark.parametrize("n_cut", [0, 80])
+def test_clear_clusters_are_found_by_any(n_cut: int) -> None:
+    given, group = spectrum(20), np.arange(200) % 4
+    cuts = [*first_cuts(given, 4, SEED, n_cut), *minima(given, 4, SEED, n_cut)]
+    cuts += next_cuts(given, 4, canonical_labels(group), n_cut)
+    assert len(cuts) >= 6
+    for cut in cuts:
+        assert_array_equal(cut, group)
