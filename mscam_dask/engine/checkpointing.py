@@ -112,8 +112,8 @@ class Journal:
     Notes
     -----
     The graph and the eigenvectors come to the driver: 16 bytes for each of n·k entries and each
-    of 2c n numbers (20 n at least, of float64), about 40 MB for 100 000 samples, 15 neighbours and
-    10 clusters.
+    of the eigenvectors' numbers (2c vectors of float64, 20 at least below 12 000 samples), about
+    40 MB for 100 000 samples, 15 neighbours and 10 clusters.
     """
 
     def __init__(

@@ -83,10 +83,9 @@ def cut_embedding(
     c = vectors.shape[1]
     least = _lloyd(rows, _qr_assignment(vectors), c)
     if rng is not None:
-        starts = _drawn(
-            rows, c, _own_order(vectors), n_init=_RANDOM_STARTS, seed=int(rng.integers(2**31))
-        )
-        least = min(least, starts, key=_SQUARES)
+        order, seed = _own_order(vectors), int(rng.integers(2**31))
+        drawn = _drawn_in(order, rows[order], c, n_init=_RANDOM_STARTS, seed=seed)
+        least = min(least, drawn, key=_SQUARES)
     cuts = [] if known is None else [_lloyd(rows, known, c)]
     return [labels for labels, _ in (*cuts, least)]
 
@@ -112,9 +111,10 @@ def good_minima(
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
     order, seed = _own_order(vectors), int(rng.integers(2**31))
+    ordered = rows[order]
     found: dict[bytes, tuple[NDArray[np.int64], float]] = {}
     for one in np.random.RandomState(seed).randint(2**31 - 1, size=_RANDOM_STARTS):
-        minimum = _drawn(rows, c, order, n_init=1, seed=one)
+        minimum = _drawn_in(order, ordered, c, n_init=1, seed=one)
         found.setdefault(minimum[0].tobytes(), minimum)
     best = sorted(found.values(), key=_SQUARES)[:_MOST_MINIMA]
     return [labels for labels, squares in best if squares <= _AS_GOOD * best[0][1]]
@@ -171,13 +171,18 @@ def _own_order(vectors: NDArray[np.float64]) -> NDArray[np.intp]:
     return np.argsort(np.linalg.norm(vectors, axis=1), kind="stable")
 
 
-def _drawn(
-    rows: NDArray[np.float64], n_clusters: int, order: NDArray[np.intp], *, n_init: int, seed: int
+def _drawn_in(
+    order: NDArray[np.intp],
+    ordered: NDArray[np.float64],
+    n_clusters: int,
+    *,
+    n_init: int,
+    seed: int,
 ) -> tuple[NDArray[np.int64], float]:
-    """Best of some k-means++ starts, drawn from the rows in an order, and its sum of squares."""
+    """Best of some k-means++ starts, drawn from rows put in an order, and its sum of squares."""
     model = KMeans(n_clusters, n_init=n_init, max_iter=100, tol=0.0, random_state=seed)
-    labels = np.empty(len(rows), dtype=np.int64)
-    labels[order] = _labels(model, rows[order])
+    labels = np.empty(len(ordered), dtype=np.int64)
+    labels[order] = _labels(model, ordered)
     return canonical_labels(labels), float(model.inertia_)
 
 

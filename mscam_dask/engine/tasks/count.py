@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.engine.tasks.graph import GraphSpectrum
-from mscam_dask.engine.tasks.judge import cuts_by_rows
+from mscam_dask.engine.tasks.judge import cut_spectrum
 from mscam_dask.kernels.edge_halves import edge_halves
 from mscam_dask.kernels.laplacian import connected_components
 from mscam_dask.solvers.graph import Graph
@@ -28,7 +28,7 @@ def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
 def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
     """Partitions into c clusters, where nothing is drawn at random."""
     n_cut = 0 if len(spectrum.vectors) <= _CUT_SAMPLES else _CUT_SAMPLES
-    return cuts_by_rows(spectrum, n_clusters, n_cut, lambda some, _: cut_embedding(some))
+    return cut_spectrum(spectrum, n_clusters, n_cut, lambda some, _: cut_embedding(some))
 
 
 def halves_of(graph: Graph, seed: int) -> list[Graph]:

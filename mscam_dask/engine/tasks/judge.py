@@ -12,7 +12,7 @@ from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.solvers.assign import extend_labels
-from mscam_dask.solvers.embedding import SpectralEmbedding, walk_embedding
+from mscam_dask.solvers.embedding import SpectralEmbedding, walk_embeddings
 from mscam_dask.solvers.graph import Graph
 from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_scores
 from mscam_dask.solvers.partition import (
@@ -24,7 +24,7 @@ from mscam_dask.solvers.partition import (
 )
 
 __all__ = [
-    "cuts_by_rows",
+    "cut_spectrum",
     "extended",
     "first_cuts",
     "handed_down_or_cut",
@@ -43,20 +43,18 @@ def neutral_view(source: RowSource, n_neighbors: int) -> NeutralView:
     return neutral_graphs(source.read, view_shape(source), n_neighbors, dtype=np.float32)
 
 
-def cuts_by_rows(
+def cut_spectrum(
     spectrum: GraphSpectrum,
     n_clusters: int,
     n_cut: int,
     cut: Callable[[SpectralEmbedding, slice | NDArray[np.int64]], list[NDArray[np.int64]]],
 ) -> list[NDArray[np.int64]]:
-    """What `cut` makes of a spectrum, by 2c of its eigenpairs and, where there are more, by all.
+    """What `cut` makes of each embedding of a spectrum, given the samples it gets.
 
-    Of all samples or, with `n_cut`, of so many evenly spaced ones, and extended to all.
+    All of them or, with `n_cut`, so many evenly spaced ones, from which the cuts are extended.
     """
-    pairs = spectrum.spectrum
     cuts: list[NDArray[np.int64]] = []
-    for m in sorted({min(2 * n_clusters, len(pairs.values)), len(pairs.values)}):
-        embedding = walk_embedding(pairs.values[:m], pairs.vectors[:, :m], n_clusters)
+    for embedding in walk_embeddings(spectrum.spectrum.values, spectrum.vectors, n_clusters):
         if not n_cut:
             cuts += cut(embedding, slice(None))
             continue
@@ -74,7 +72,7 @@ def first_cuts(
     With `n_cut` the cut is made on so many evenly spaced samples, and extended to all.
     """
     rng = np.random.default_rng(seed)
-    return cuts_by_rows(spectrum, n_clusters, n_cut, lambda some, _: cut_embedding(some, rng=rng))
+    return cut_spectrum(spectrum, n_clusters, n_cut, lambda some, _: cut_embedding(some, rng=rng))
 
 
 def minima(
@@ -82,14 +80,14 @@ def minima(
 ) -> list[NDArray[np.int64]]:
     """Partitions into which the bottom spectrum of a graph may well be cut."""
     rng = np.random.default_rng(seed)
-    return cuts_by_rows(spectrum, n_clusters, n_cut, lambda some, _: good_minima(some, rng=rng))
+    return cut_spectrum(spectrum, n_clusters, n_cut, lambda some, _: good_minima(some, rng=rng))
 
 
 def next_cuts(
     spectrum: GraphSpectrum, n_clusters: int, best: NDArray[np.int64], n_cut: int = 0
 ) -> list[NDArray[np.int64]]:
     """Partitions cut from a graph's bottom spectrum, also starting from the best so far."""
-    return cuts_by_rows(
+    return cut_spectrum(
         spectrum, n_clusters, n_cut, lambda some, samples: cut_embedding(some, known=best[samples])
     )
 
