@@ -29,6 +29,7 @@ class PinnedBlas:
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
     _depth: ClassVar[int] = 0
+    _for_good: ClassVar[bool] = False
     _blas: ClassVar[threadpool_limits | None] = None
     _thread: ClassVar[threading.local] = threading.local()
 
@@ -68,13 +69,18 @@ class PinnedBlas:
 
     @classmethod
     def pin_for_good(cls) -> None:
-        """Pin a thread of a worker, and its process unless a fit in this process has."""
+        """Pin a thread of a worker, and its process unless a fit in this process has.
+
+        This does not count as a fit. A worker inside the driver's process may start a task when
+        its fit has left already; the next fit must pin, and give the threads back, all the same.
+        """
         cls.pin_thread()
-        if cls._depth == 0:
-            with cls._lock:
-                if cls._depth == 0:
-                    threadpool_limits(limits=1, user_api="blas")
-                    PinnedBlas._depth = 1
+        if cls._for_good or cls._depth > 0:
+            return
+        with cls._lock:
+            if not cls._for_good and cls._depth == 0:
+                threadpool_limits(limits=1, user_api="blas")
+                PinnedBlas._for_good = True
 
 
 class _Value:

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.local import PinnedBlas, SerialExecutor, ThreadExecutor
 from mscam_dask.errors import NoWorkersError
 from tests.clusters import local_client
 from tests.contracts.executor_contract import (
@@ -188,6 +188,19 @@ def test_tasks_see_one_numerical_thread(
         assert all(set(threads) == {1} for threads in executor.gather(handles))
         handles = [executor.submit(openmp_threads, float(i), key=f"openmp/{i}") for i in range(4)]
         assert set(executor.gather(handles)) == {1}
+
+
+def test_a_task_that_comes_after_its_fit_does_not_unpin_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(PinnedBlas, "_for_good", False)
+    with threadpool_limits(limits=2, user_api="blas"):
+        PinnedBlas.pin_for_good()  # of a worker in this process
+        assert set(blas_threads(0.0)) == {1}
+        with threadpool_limits(limits=2, user_api="blas"):
+            with ThreadExecutor(1):
+                assert set(blas_threads(0.0)) == {1}
+            assert set(blas_threads(0.0)) == {2}
 
 
 def test_fits_that_overlap_stay_pinned_and_give_the_threads_back() -> None:
