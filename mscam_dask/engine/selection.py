@@ -21,16 +21,12 @@ from mscam_dask.engine.starts import (
     judged,
     on_other_candidates,
 )
-from mscam_dask.engine.view_graphs import have_view_graphs, mean_of_view_graphs
+from mscam_dask.engine.view_graphs import have_view_graphs, with_view_graphs
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
 
 __all__ = ["choose_setting", "setting_record"]
-
-# The judge's own graphs are views' graphs too, and favour what was cut from such: how far another
-# first graph has to be ahead (docs/decisions/0051, 0057).
-_HANDICAP = 0.1
 
 
 def choose_setting(
@@ -48,8 +44,8 @@ def choose_setting(
         Differing in scale, alpha and n_neighbors only; at least one.
     executor : Executor
     choices : Choices
-        `first_graph`: the mean of the views' own graphs is tried as the first graph of the best
-        candidate, where that leaves more than a little to find.
+        `first_graph`: the best candidate is tried with the views' own graphs in the first graph,
+        where that leaves more than a little to find.
 
     Returns
     -------
@@ -57,7 +53,7 @@ def choose_setting(
 
     Notes
     -----
-    The views' own graphs have to be ahead by a tenth; large data have none.
+    Large data have no graphs of the views' own.
     """
     if foundation.sample is not None:
         return _choose_on_sample(foundation, foundation.sample, candidates, executor)
@@ -74,16 +70,16 @@ def choose_setting(
         # one setting beside the best is held at a time: anchors of all views are large
         if leader is None:
             leader = start
-        elif start.best.score > leader.best.score + candidate.tol * abs(leader.best.score):
+        elif _is_ahead(start, leader):
             forget(leader, executor)
             chosen, leader = index, start
         else:
             forget(start, executor)
     assert leader is not None, "there is at least one candidate"
-    rival = _from_view_graphs(leader, executor) if choices.first_graph else None
+    rival = _with_view_graphs(leader, executor) if choices.first_graph else None
     if rival is not None:
         records.append(setting_record(rival))
-        if rival.best.score > (1.0 + _HANDICAP) * leader.best.score:
+        if _is_ahead(rival, leader):
             leader, rival, chosen = rival, leader, len(records) - 1
         forget_beside(rival, leader, executor)
     ended = SelectionEnded(
@@ -125,7 +121,7 @@ def _choose_on_sample(
             break
         wider = on_other_candidates(prepared, other, executor, key=f"all-{other.n_neighbors}")
         settings = (*settings, setting_record(wider))
-        better = wider.best.score > start.best.score + other.tol * abs(start.best.score)
+        better = _is_ahead(wider, start)
         start, worse = (wider, start) if better else (start, wider)
         forget_beside(worse, start, executor)
         if not better:
@@ -134,6 +130,12 @@ def _choose_on_sample(
     return start, SelectionEnded(
         settings=settings, chosen=chosen, seconds=time.perf_counter() - began
     )
+
+
+def _is_ahead(later: Start, earlier: Start) -> bool:
+    """Whether a start scores higher by more than `tol`: within noise the earlier one stays."""
+    least = earlier.best.score
+    return later.best.score > least + later.parameters.tol * abs(least)
 
 
 def setting_record(start: Start) -> SettingRecord:
@@ -150,16 +152,13 @@ def setting_record(start: Start) -> SettingRecord:
     )
 
 
-def _from_view_graphs(leader: Start, executor: Executor) -> Start | None:
-    """The same setting begun with the views' own graphs; None where these do not serve."""
+def _with_view_graphs(leader: Start, executor: Executor) -> Start | None:
+    """The same setting begun with the views' own graphs too; None where these do not serve."""
     prepared, parameters = leader.prepared, leader.parameters
     if leader.spectrum is None or is_clear(leader):
         return None
     if not have_view_graphs(len(prepared.names), prepared.n_samples, parameters):
         return None
     key = f"view-graphs-{prepared.n_samples}"
-    first = mean_of_view_graphs(prepared, parameters, executor, key=key)
-    if first.n_components > parameters.n_clusters:
-        executor.release([first.graph])
-        return None
+    first = with_view_graphs(leader.first, prepared, parameters, executor, key=key)
     return judged(prepared, parameters, first, executor, key=key)

@@ -109,8 +109,8 @@ class FirstGraph:
     n_components : int
     n_neighbors : int
         k that made it.
-    kind : {"distances", "graphs"}
-        Neighbours by the views' mean distance, or the mean of the views' own graphs.
+    kind : {"distances", "distances and views"}
+        Neighbours by the views' mean distance, or by that and in each view.
     """
 
     graph: Handle

@@ -96,7 +96,8 @@ def held_during(
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     large = parameters.is_large(n)
     value = 4 if large else 8
-    graphs = len(data.views) if have_view_graphs(len(data.views), n, parameters) else 1
+    # that of the mean distance and those of the views in one
+    graphs = 1 + (len(data.views) if have_view_graphs(len(data.views), n, parameters) else 0)
     entries = n * (2 * k + 1) * graphs
     edges = n * parameters.candidates(n)
     always = len(data.views) * 320 * (SAMPLE if large else n) + 20 * 8 * n

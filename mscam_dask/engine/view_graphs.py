@@ -1,11 +1,14 @@
-"""Another first graph: the mean of the views' own graphs, each view's neighbours counting the same.
+"""Another first graph: neighbours by the mean distance, and as many in each view.
 
 Neighbours by the mean distance of all views are right where the views are weak one by one; where a
 view is right about its own neighbours and the others blur them, its own graph keeps what the mean
-distance loses. Which of the two it is, the judge of partitions says: docs/decisions/0051.
+distance loses. Most data have a little of both, hence a mean of the two graphs. Whether it is taken,
+the judge of partitions says: docs/decisions/0058.
 """
 
 from __future__ import annotations
+
+import dataclasses
 
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.setup import FirstGraph, Prepared
@@ -14,10 +17,13 @@ from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.solvers.graph import mean_graph
 
-__all__ = ["have_view_graphs", "mean_of_view_graphs"]
+__all__ = ["have_view_graphs", "with_view_graphs"]
 
 # The mean has the edges of all views: with hundreds of them it would be a dense matrix.
 _MOST_VIEWS = 16
+
+# Of the graph of the mean distance and of the mean of the views' own: docs/decisions/0058.
+_WEIGHTS = (2.0, 1.0)
 
 
 def have_view_graphs(n_views: int, n_samples: int, parameters: Parameters) -> bool:
@@ -29,17 +35,23 @@ def have_view_graphs(n_views: int, n_samples: int, parameters: Parameters) -> bo
     return 1 < n_views <= _MOST_VIEWS and not parameters.is_large(n_samples)
 
 
-def mean_of_view_graphs(
-    prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
+def with_view_graphs(
+    first: FirstGraph, prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
 ) -> FirstGraph:
-    """The first graph made of the views' own graphs, with k neighbours in each."""
+    """A first graph with the views' own in it: k neighbours in each view, for a third of a row.
+
+    It has no more components than `first`, which is not released.
+    """
     n_neighbors = min(parameters.n_neighbors, prepared.n_samples - 1)
     graphs = [
         executor.submit(view_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}/{name}")
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
-    graph = executor.submit(mean_graph, graphs, key=f"mean_graph/{key}")
+    own = executor.submit(mean_graph, graphs, key=f"mean_graph/{key}/views")
+    graph = executor.submit(mean_graph, [first.graph, own], _WEIGHTS, key=f"mean_graph/{key}")
     count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
     (n_components,) = executor.gather([count])
-    executor.release([*graphs, count])
-    return FirstGraph(graph, int(n_components), n_neighbors, "graphs")
+    executor.release([*graphs, own, count])
+    return dataclasses.replace(
+        first, graph=graph, n_components=int(n_components), kind="distances and views"
+    )

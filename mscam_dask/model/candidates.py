@@ -100,8 +100,7 @@ class Choices:
     n_clusters : bool
         Whether the number of clusters of the settings is only the most there may be.
     first_graph : bool
-        Whether the path may begin with the mean of the views' own graphs instead of the graph of
-        their mean distance.
+        Whether the path may begin with neighbours in each view too, not by the mean distance alone.
     """
 
     preparations: tuple[Preparation, ...] = ()

@@ -21,8 +21,8 @@ __all__ = [
     "ViewRecord",
 ]
 
-GraphKind = Literal["distances", "graphs"]
-"""What the first graph is made of: the views' mean distance, or the views' own graphs."""
+GraphKind = Literal["distances", "distances and views"]
+"""What the first graph is made of: the views' mean distance, or that and each view's own."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,8 +152,8 @@ class SettingRecord:
         Of the first graph.
     score : float
         Cross-view information (nats) of the best cut of that graph.
-    first_graph : {"distances", "graphs"}
-        Neighbours by the views' mean distance, or the mean of the views' own graphs.
+    first_graph : {"distances", "distances and views"}
+        Neighbours by the views' mean distance, or by that and in each view.
     """
 
     scale: str

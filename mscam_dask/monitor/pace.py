@@ -123,7 +123,7 @@ def setting_sentence(event: SelectionEnded) -> str:
 
 def neighbors_words(n_neighbors: int, first_graph: str) -> str:
     """Say how many neighbours a sample has in the first graph, and by what."""
-    own = " in each view's own graph" if first_graph == "graphs" else ""
+    own = ", and as many in each view" if first_graph == "distances and views" else ""
     return f"{n_neighbors} neighbours{own}"
 
 

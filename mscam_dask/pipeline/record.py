@@ -110,7 +110,7 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
     views
         Of each view, its scale and alpha, where views differ; else None.
     first_graph
-        "distances" or "graphs", see `mscam_dask.model.records.SettingRecord`.
+        "distances" or "distances and views", see `mscam_dask.model.records.SettingRecord`.
     """
 
     scale: str

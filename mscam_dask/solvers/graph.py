@@ -183,22 +183,25 @@ def neighbor_graph(anchors: NDArray[np.float64] | Coordinates, n_neighbors: int)
     return assemble_graph([(found.indices.astype(np.int64), weights)])
 
 
-def mean_graph(graphs: Sequence[Graph]) -> Graph:
-    """The graph min Σ_v ‖A − A_v‖² over the rows' simplexes: the mean of several graphs.
+def mean_graph(graphs: Sequence[Graph], weights: Sequence[float] | None = None) -> Graph:
+    """The graph min Σ_v w_v ‖A − A_v‖² over the rows' simplexes: the mean of several graphs.
 
     Parameters
     ----------
     graphs : sequence of Graph
         Of the same samples; at least one.
+    weights : sequence of float, optional
+        w, one for each, positive; all the same without.
 
     Returns
     -------
     Graph
         With the edges of all of them, so at most as many components as any has.
     """
-    affinity = graphs[0].affinity
-    for graph in graphs[1:]:
-        affinity = csr_array(affinity + graph.affinity)
-    affinity = csr_array(affinity * (1.0 / len(graphs)))
+    weights = weights or [1.0] * len(graphs)
+    affinity = graphs[0].affinity * weights[0]
+    for graph, weight in zip(graphs[1:], weights[1:], strict=True):
+        affinity = csr_array(affinity + graph.affinity * weight)
+    affinity = csr_array(affinity * (1.0 / sum(weights)))
     count, components = connected_components(affinity)
     return Graph(affinity, count, components)

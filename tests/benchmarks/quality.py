@@ -29,8 +29,8 @@ def prepared(model: MSCAM) -> str:
 def first_graph(model: MSCAM) -> str:
     """What the path began with, where that is not the mean distance."""
     solution = model.solution_
-    graphs = solution.settings[solution.chosen].first_graph == "graphs"
-    return "in each view " if graphs else ""
+    both = solution.settings[solution.chosen].first_graph == "distances and views"
+    return "and in each view " if both else ""
 
 
 def row(name: str) -> str:

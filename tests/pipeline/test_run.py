@@ -169,7 +169,7 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
         assert view.ahead >= 0
     assert {setting["scale"] for setting in fit.settings_tried} == {"by view"}
     graphs = [setting["first_graph"] for setting in fit.settings_tried]
-    assert graphs == ["distances", "graphs"]
+    assert graphs == ["distances", "distances and views"]
     assert [setting["n_neighbors"] for setting in fit.settings_tried] == [20, 20]
     assert fit.setting_taken is not None
     assert fit.setting.first_graph == graphs[fit.setting_taken]

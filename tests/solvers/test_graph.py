@@ -264,26 +264,30 @@ def test_the_graph_of_one_view_is_the_step_over_all_its_rows(
     assert alone.n_components == whole.n_components
 
 
-@given(problems, st.integers(1, 4))
-@settings(max_examples=20)
+@given(problems, st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=1, max_size=4), st.booleans())
+@settings(max_examples=30)
 def test_the_mean_of_graphs_is_nearest_to_all_of_them(
-    problem: tuple[int, int, int, float], n_graphs: int
+    problem: tuple[int, int, int, float], weights: list[float], equal: bool
 ) -> None:
     seed, n, k, _ = problem
-    graphs = [neighbor_graph(points(seed + index, n), k) for index in range(n_graphs)]
-    mean = mean_graph(graphs)
+    graphs = [neighbor_graph(points(seed + index, n), k) for index in range(len(weights))]
+    if equal:
+        weights = [1.0] * len(weights)
+    mean = mean_graph(graphs, None if equal else weights)
     A = mean.affinity.toarray()
     assert np.all(A >= 0)
     assert_allclose(A.sum(axis=1), 1.0, atol=1e-12)
     assert_array_equal(np.diag(A), 0.0)
     assert mean.n_components <= min(graph.n_components for graph in graphs)
-    dense = [graph.affinity.toarray() for graph in graphs]
+    dense = [
+        (weight, graph.affinity.toarray()) for weight, graph in zip(weights, graphs, strict=True)
+    ]
     # stationary: the gradient of the sum of squares is zero, so no point of the simplex is nearer
-    assert_allclose(sum(A - one for one in dense), 0.0, atol=1e-12)
+    assert_allclose(sum(weight * (A - one) for weight, one in dense), 0.0, atol=1e-12)
     rng = np.random.default_rng(seed)
     other = rng.random((n, n))
     np.fill_diagonal(other, 0.0)
     other /= other.sum(axis=1, keepdims=True)
-    assert sum(np.sum((A - one) ** 2) for one in dense) <= sum(
-        np.sum((other - one) ** 2) for one in dense
+    assert sum(weight * np.sum((A - one) ** 2) for weight, one in dense) <= sum(
+        weight * np.sum((other - one) ** 2) for weight, one in dense
     )
