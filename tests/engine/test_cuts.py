@@ -1,4 +1,4 @@
-"""Cuts of a graph's spectrum: by 2c eigenpairs and by all, of all samples or of some."""
+"""Cuts of a graph's spectrum, by 2c eigenpairs and by all, of all samples or of some; their scores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
+from mscam_dask.engine.tasks import judge
 from mscam_dask.engine.tasks.graph import GraphSpectrum
-from mscam_dask.engine.tasks.judge import first_cuts, minima, next_cuts
+from mscam_dask.engine.tasks.judge import first_cuts, minima, next_cuts, score_partitions
 from mscam_dask.kernels.laplacian import laplacian
 from mscam_dask.kernels.spectrum import bottom_eigenpairs
 from mscam_dask.solvers.embedding import walk_embedding
+from mscam_dask.solvers.neutral import NeutralView, view_scores
 from mscam_dask.solvers.partition import canonical_labels, cut_embedding
 
 SEED = 0
@@ -67,3 +69,28 @@ def test_clear_clusters_are_found_by_any(n_cut: int) -> None:
     assert len(cuts) >= 6
     for cut in cuts:
         assert_array_equal(cut, group)
+
+
+@pytest.mark.parametrize("n_judged", [0, 50])
+def test_equal_partitions_are_scored_once(n_judged: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    n = n_judged or 120
+    views = []
+    for _ in range(2):
+        affinity = np.triu(rng.random((n, n)) < 0.1, 1) * rng.random((n, n))
+        views.append(NeutralView((csr_array(affinity + affinity.T),)))
+    one, other = (rng.integers(0, 3, 120) for _ in range(2))
+    asked: list[int] = []
+
+    def counted(view: NeutralView, partitions: list[np.ndarray]) -> list[float]:
+        asked.append(len(partitions))
+        return view_scores(view, partitions)
+
+    monkeypatch.setattr(judge, "view_scores", counted)
+    scores = score_partitions(views, [one, other, one.copy(), one], n_judged)
+    assert asked == [2, 2]
+    for of_view, view in zip(scores, views, strict=True):
+        (first,), (second,) = (
+            score_partitions([view], [labels], n_judged)[0] for labels in (one, other)
+        )
+        assert of_view == [first, second, first, first]

@@ -117,11 +117,18 @@ def pick(partitions: list[NDArray[np.int64]], index: int) -> NDArray[np.int64]:
 def score_partitions(
     views: list[NeutralView], partitions: list[NDArray[np.int64]], n_judged: int = 0
 ) -> list[list[float]]:
-    """Scores of each partition, by view, on neutral graphs of `n_judged` samples if not all."""
+    """Scores of each partition, by view, on neutral graphs of `n_judged` samples if not all.
+
+    Cuts of one graph often agree: equal partitions are scored once.
+    """
     if n_judged:
         rows = sampled_rows(len(partitions[0]), n_judged)
         partitions = [labels[rows] for labels in partitions]
-    return [view_scores(view, partitions) for view in views]
+    keys = [labels.tobytes() for labels in partitions]
+    distinct = dict(zip(keys, partitions, strict=True))
+    found = [view_scores(view, list(distinct.values())) for view in views]
+    by_key = [dict(zip(distinct, scores, strict=True)) for scores in found]
+    return [[scores[key] for key in keys] for scores in by_key]
 
 
 def single(labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
