@@ -68,7 +68,7 @@ def plan_memory(
     data: MultiViewData,
     parameters: Parameters,
     *,
-    several: bool = False,
+    view_graphs: bool = False,
     carried: bool = False,
 ) -> MemoryPlan:
     """Bound the memory of every kind of task.
@@ -78,8 +78,8 @@ def plan_memory(
     data : MultiViewData
         Only shapes and metrics are looked at, and what views in memory take where these travel.
     parameters : Parameters
-    several : bool
-        Whether starts of several settings are compared on all samples of large data.
+    view_graphs : bool
+        Whether the views' own graphs may be tried.
     carried : bool
         Whether views that are in memory travel inside the tasks that read them. A worker keeps these
         for as long as it keeps the task's result.
@@ -95,7 +95,7 @@ def plan_memory(
         for source in data.views
     }
     rank = sum(ranks.values())
-    held = held_during(data, parameters, several=several, carried=carried)
+    held = held_during(data, parameters, view_graphs=view_graphs, carried=carried)
     tasks = []
     for source in data.views:
         of_view = view_tasks(source.shape, source.metric, ranks[source.name], parameters, held)
@@ -110,7 +110,7 @@ def plan_memory(
 
 
 def check_memory(
-    data: MultiViewData, parameters: Parameters, executor: Executor, *, several: bool = False
+    data: MultiViewData, parameters: Parameters, executor: Executor, *, view_graphs: bool = False
 ) -> MemoryPlan:
     """Refuse, with the numbers, what cannot fit; arguments as for `plan_memory`.
 
@@ -119,7 +119,8 @@ def check_memory(
     MemoryPlanError
         When the smallest worker has less memory than its largest task needs.
     """
-    plan = plan_memory(data, parameters, several=several, carried=not executor.shares_memory)
+    carried = not executor.shares_memory
+    plan = plan_memory(data, parameters, view_graphs=view_graphs, carried=carried)
     limit = executor.memory_limit_bytes
     if limit is None:
         return plan

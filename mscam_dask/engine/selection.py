@@ -6,7 +6,6 @@ once per scaling, and the judge's neutral graphs once.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
 
@@ -19,7 +18,6 @@ from mscam_dask.engine.starts import (
     forget_beside,
     is_clear,
     judged,
-    on_other_candidates,
 )
 from mscam_dask.engine.view_graphs import have_view_graphs, with_view_graphs
 from mscam_dask.model.candidates import Choices
@@ -53,11 +51,31 @@ def choose_setting(
 
     Notes
     -----
-    Large data have no graphs of the views' own.
+    Of large data the settings are compared on a sample.
     """
-    if foundation.sample is not None:
-        return _choose_on_sample(foundation, foundation.sample, candidates, executor)
     began = time.perf_counter()
+    if foundation.sample is not None and len(candidates) > 1:
+        leader, records, chosen = _best_on_sample(
+            foundation, foundation.sample, candidates, executor
+        )
+    else:
+        leader, records, chosen = _best_of(foundation, candidates, executor)
+    rival = _with_view_graphs(leader, executor) if choices.first_graph else None
+    if rival is not None:
+        records.append(setting_record(rival))
+        if _is_ahead(rival, leader):
+            leader, rival, chosen = rival, leader, len(records) - 1
+        forget_beside(rival, leader, executor)
+    ended = SelectionEnded(
+        settings=tuple(records), chosen=chosen, seconds=time.perf_counter() - began
+    )
+    return leader, ended
+
+
+def _best_of(
+    foundation: Foundation, candidates: Sequence[Parameters], executor: Executor
+) -> tuple[Start, list[SettingRecord], int]:
+    """The start that scores best, what is told of each, and which it is."""
     records: list[SettingRecord] = []
     chosen, leader = 0, None
     for index, candidate in enumerate(candidates):
@@ -76,60 +94,26 @@ def choose_setting(
         else:
             forget(start, executor)
     assert leader is not None, "there is at least one candidate"
-    rival = _with_view_graphs(leader, executor) if choices.first_graph else None
-    if rival is not None:
-        records.append(setting_record(rival))
-        if _is_ahead(rival, leader):
-            leader, rival, chosen = rival, leader, len(records) - 1
-        forget_beside(rival, leader, executor)
-    ended = SelectionEnded(
-        settings=tuple(records), chosen=chosen, seconds=time.perf_counter() - began
-    )
-    return leader, ended
+    return leader, records, chosen
 
 
-def _choose_on_sample(
+def _best_on_sample(
     foundation: Foundation,
     sample: Foundation,
     candidates: Sequence[Parameters],
     executor: Executor,
-) -> tuple[Start, SelectionEnded]:
-    """Large data: the setting that scores best on the sample, then the start of all of them.
+) -> tuple[Start, list[SettingRecord], int]:
+    """The setting of large data that scores best on the sample, begun with all of them.
 
-    Of candidates that differ in k alone the first is tried on the sample. How many neighbours
-    join what belongs together depends on how densely samples lie, which a sample cannot tell:
-    the others are tried on all samples, unless the first start leaves little to find.
+    What is told of the others is of the sample.
     """
-    began = time.perf_counter()
-    families: dict[Parameters, list[Parameters]] = {}
-    for candidate in candidates:
-        families.setdefault(dataclasses.replace(candidate, n_neighbors=1), []).append(candidate)
-    tried = [family[0] for family in families.values()]
-    settings: tuple[SettingRecord, ...] = ()
-    chosen = 0
-    if len(tried) > 1:
-        on_sample, ended = choose_setting(sample, tried, executor, Choices())
-        settings, chosen = ended.settings, ended.chosen
-        forget(on_sample, executor)
-    parameters, *others = list(families.values())[chosen]
+    on_sample, records, chosen = _best_of(sample, candidates, executor)
+    forget(on_sample, executor)
+    parameters = candidates[chosen]
     prepared = prepare(foundation, parameters, executor, key="all")
     start = begin(prepared, parameters, executor, key="all")
-    if not settings or others:
-        settings, chosen = (*settings, setting_record(start)), len(settings)
-    for other in others:
-        if is_clear(start):
-            break
-        wider = on_other_candidates(prepared, other, executor, key=f"all-{other.n_neighbors}")
-        settings = (*settings, setting_record(wider))
-        better = _is_ahead(wider, start)
-        start, worse = (wider, start) if better else (start, wider)
-        forget_beside(worse, start, executor)
-        if not better:
-            break
-        chosen = len(settings) - 1
-    return start, SelectionEnded(
-        settings=settings, chosen=chosen, seconds=time.perf_counter() - began
-    )
+    records[chosen] = setting_record(start)
+    return start, records, chosen
 
 
 def _is_ahead(later: Start, earlier: Start) -> bool:
@@ -157,7 +141,7 @@ def _with_view_graphs(leader: Start, executor: Executor) -> Start | None:
     prepared, parameters = leader.prepared, leader.parameters
     if leader.spectrum is None or is_clear(leader):
         return None
-    if not have_view_graphs(len(prepared.names), prepared.n_samples, parameters):
+    if not have_view_graphs(len(prepared.names), prepared.n_samples):
         return None
     key = f"view-graphs-{prepared.n_samples}"
     first = with_view_graphs(leader.first, prepared, parameters, executor, key=key)

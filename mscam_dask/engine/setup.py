@@ -29,7 +29,6 @@ __all__ = [
     "first_graph",
     "lay_foundation",
     "prepare",
-    "with_other_neighbors",
 ]
 
 # k of the neutral graphs: the same whatever k is tried, so that no setting is favoured.
@@ -277,14 +276,6 @@ def _prepare_large(
         anchor_blocks(views, n, parameters, executor, key=key),
         n_judged=foundation.n_judged,
     )
-
-
-def with_other_neighbors(
-    prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
-) -> Prepared:
-    """The same views with the candidates of another k."""
-    blocks = anchor_blocks(list(prepared.views), prepared.n_samples, parameters, executor, key=key)
-    return dataclasses.replace(prepared, blocks=blocks)
 
 
 def build_graph(

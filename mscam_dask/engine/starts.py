@@ -7,7 +7,7 @@ import math
 
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
-from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph, with_other_neighbors
+from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
@@ -21,7 +21,6 @@ __all__ = [
     "forget_beside",
     "is_clear",
     "judged",
-    "on_other_candidates",
 ]
 
 # A partition with this share of the information that c equal clusters have at most is clear.
@@ -53,14 +52,6 @@ def begin(prepared: Prepared, parameters: Parameters, executor: Executor, *, key
     """The start that the graph of the data distances gives."""
     first = first_graph(prepared, parameters, executor, key=key)
     return judged(prepared, parameters, first, executor, key=key)
-
-
-def on_other_candidates(
-    prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
-) -> Start:
-    """A start of the same prepared views with another k."""
-    prepared = with_other_neighbors(prepared, parameters, executor, key=key)
-    return begin(prepared, parameters, executor, key=key)
 
 
 def judged(

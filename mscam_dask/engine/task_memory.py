@@ -59,8 +59,10 @@ class Held:
     embeddings : int
     always : int
         Neutral graphs, partitions, and views that travel inside tasks.
-    several : bool
-        Whether another start is tried while the best is held.
+    other : int
+        The best start so far, while another is made.
+    joined : bool
+        Whether the views' own graphs may be in the graph.
     """
 
     blocks: int
@@ -70,7 +72,8 @@ class Held:
     sums: int
     embeddings: int
     always: int
-    several: bool
+    other: int
+    joined: bool
 
     @property
     def start(self) -> int:
@@ -79,9 +82,8 @@ class Held:
 
     @property
     def choosing(self) -> int:
-        """Beside a start that is being made: the best so far, with half the neighbours or more."""
-        others = self.blocks // 2 + self.start if self.several else 0
-        return self.always + self.blocks + others
+        """Beside a start that is being made: the best so far."""
+        return self.always + self.blocks + self.other
 
     @property
     def walking(self) -> int:
@@ -90,30 +92,42 @@ class Held:
 
 
 def held_during(
-    data: MultiViewData, parameters: Parameters, *, several: bool, carried: bool
+    data: MultiViewData, parameters: Parameters, *, view_graphs: bool, carried: bool
 ) -> Held:
     """What a fit holds; arguments as for `mscam_dask.engine.plan.plan_memory`."""
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     large = parameters.is_large(n)
     value = 4 if large else 8
+    joined = view_graphs and have_view_graphs(len(data.views), n)
     # that of the mean distance and those of the views in one
-    graphs = 1 + (len(data.views) if have_view_graphs(len(data.views), n, parameters) else 0)
+    graphs = 1 + (len(data.views) if joined else 0)
     entries = n * (2 * k + 1) * graphs
+    graph = 12 * (
+        n * k * graphs if large or not joined else entries
+    )  # ties are kept of few samples
+    laplacian = (4 + value) * entries
+    vectors = value * n * parameters.n_pairs(n)
     edges = n * parameters.candidates(n)
     always = len(data.views) * 320 * (SAMPLE if large else n) + 20 * 8 * n
     if carried:
         # read for two scalings and for the judge; of large data once whole, the rest is a sample
         in_memory = sum(n_bytes(view) for view in data.views if isinstance(view, ArrayRows))
         always += (1 if large else 3) * in_memory
+    blocks = (12 if large else 16) * edges
+    if not large:  # another setting, or the same without the views' graphs
+        other = blocks // 2 + graph + laplacian + vectors
+    else:
+        other = (graph + laplacian) // graphs + vectors if joined else 0
     return Held(
-        blocks=(12 if large else 16) * edges,
-        graph=12 * (n * k if graphs == 1 else entries),
-        laplacian=(4 + value) * entries,
-        vectors=value * n * parameters.n_pairs(n),
+        blocks=blocks,
+        graph=graph,
+        laplacian=laplacian,
+        vectors=vectors,
         sums=8 * edges,
         embeddings=len(data.views) * 4 * n * c,
         always=always,
-        several=several or not large,
+        other=other,
+        joined=joined,
     )
 
 
@@ -127,22 +141,28 @@ def graph_tasks(
     n_candidates = parameters.candidates(n)
     rows = max(stop - start for start, stop in row_ranges(n))
     search = _SEARCH_BYTES + 60 * rows * n_candidates
+    of_column = 0
     if large:  # what was found in all cells, their centres, and a share of the points
-        search += 12 * n * n_candidates + 4 * 8000 * rank + n * rank // 4
+        search += 12 * n * n_candidates
+        of_column = 4 * 8000 + n // 4
     # the Laplacian, the same in another order and its filter, and five blocks of 3c columns
     spectrum = held.graph + held.vectors + 5 * held.laplacian // 2 + 15 * held.vectors // 2
     # every row's neighbours, those of a large cluster on their way into a graph, and its transpose
     limit = held.blocks + 48 * n * k + (0 if large else 4 * n * rank) + _SEARCH_BYTES
     ended = held.always + held.graph + held.vectors
     of_view = []
-    if have_view_graphs(len(data.views), n, parameters):
+    if held.joined and large:  # its candidates, beside the graphs of the views before it
+        beside = held.choosing + held.blocks + held.graph
+        peak = search + of_column * max(ranks.values())
+        of_view = [TaskMemory("candidates of one view", peak, beside)]
+    elif held.joined:
         ties = min(MOST_TIES * k, n - 1)
         whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
         peak = whole + _SEARCH_BYTES + 60 * n * ties
         of_view = [TaskMemory("graph of one view", peak, held.choosing + held.start)]
     return [
         *of_view,
-        TaskMemory("candidates", search, held.choosing),
+        TaskMemory("candidates", search + of_column * rank, held.choosing),
         TaskMemory("graph spectrum", spectrum, held.choosing),
         TaskMemory(
             "graph", 40 * n * k + 32 * n, held.walking + held.laplacian + held.vectors + held.sums

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.setup import FirstGraph, Prepared
+from mscam_dask.engine.anchor_blocks import anchor_blocks
+from mscam_dask.engine.executor import Executor, Handle
+from mscam_dask.engine.setup import FirstGraph, Prepared, build_graph
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
@@ -19,20 +20,18 @@ from mscam_dask.solvers.graph import mean_graph
 
 __all__ = ["have_view_graphs", "with_view_graphs"]
 
-# The mean has the edges of all views: with hundreds of them it would be a dense matrix.
+# The mean has the edges of all views: with hundreds of them it would be a dense matrix, and of a
+# million samples more than all else that a fit holds.
 _MOST_VIEWS = 16
+_MOST_SAMPLES = 250_000
 
 # Of the graph of the mean distance and of the mean of the views' own: docs/decisions/0058.
 _WEIGHTS = (2.0, 1.0)
 
 
-def have_view_graphs(n_views: int, n_samples: int, parameters: Parameters) -> bool:
-    """Whether views have graphs of their own to take a mean of, and few enough.
-
-    Large data have none: the neighbours of each view by itself would cost as much, view by view,
-    as those of all together.
-    """
-    return 1 < n_views <= _MOST_VIEWS and not parameters.is_large(n_samples)
+def have_view_graphs(n_views: int, n_samples: int) -> bool:
+    """Whether views have graphs of their own to take a mean of, and these are small enough."""
+    return 1 < n_views <= _MOST_VIEWS and n_samples <= _MOST_SAMPLES
 
 
 def with_view_graphs(
@@ -42,9 +41,9 @@ def with_view_graphs(
 
     It has no more components than `first`, which is not released.
     """
-    n_neighbors = min(parameters.n_neighbors, prepared.n_samples - 1)
+    own_graph = _from_cells if parameters.is_large(prepared.n_samples) else _exact
     graphs = [
-        executor.submit(view_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}/{name}")
+        own_graph(view, prepared.n_samples, parameters, executor, key=f"{key}/{name}")
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     own = executor.submit(mean_graph, graphs, key=f"mean_graph/{key}/views")
@@ -55,3 +54,29 @@ def with_view_graphs(
     return dataclasses.replace(
         first, graph=graph, n_components=int(n_components), kind="distances and views"
     )
+
+
+def _exact(
+    view: Handle, n_samples: int, parameters: Parameters, executor: Executor, *, key: str
+) -> Handle:
+    """The graph of one view, with the neighbours that tie."""
+    n_neighbors = min(parameters.n_neighbors, n_samples - 1)
+    return executor.submit(view_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}")
+
+
+def _from_cells(
+    view: Handle, n_samples: int, parameters: Parameters, executor: Executor, *, key: str
+) -> Handle:
+    """The graph of one view of large data, from candidates as of all views together."""
+    blocks = anchor_blocks([view], n_samples, parameters, executor, key=key)
+    graph, _ = build_graph(
+        executor,
+        blocks,
+        None,
+        n_neighbors=parameters.n_neighbors,
+        data_weight=1.0,
+        projected_weight=0.0,
+        key=f"view/{key}",
+    )
+    executor.release(blocks)
+    return graph

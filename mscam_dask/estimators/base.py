@@ -159,7 +159,6 @@ class ConsensusClustering(
             self._options(data),
             any_features=_any_features(data),
             choose=choose,
-            n_samples=data.n_samples,
         )
         common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
         if fixed.by_view:
@@ -231,7 +230,7 @@ class ConsensusClustering(
                 )
             return solution
         for parameters in candidates:
-            check_memory(data, parameters, executor, several=len(candidates) > 1)
+            check_memory(data, parameters, executor, view_graphs=self.selection == "auto")
         solution = run_fit(
             data,
             candidates,

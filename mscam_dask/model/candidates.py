@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.model.parameters import EXACT_SAMPLES, Preparation, Scale
+from mscam_dask.model.parameters import Preparation, Scale
 
 __all__ = [
     "Choices",
@@ -27,9 +27,8 @@ _ALPHAS = (10.0, 1.0, 0.1)
 _FEWEST = 2
 _MOST_CLUSTERS = 30
 
-# k then, and the most samples with which twice as many are tried: docs/decisions/0049.
+# k then.
 _NEIGHBORS = 20
-_MOST_WIDENED = 250_000
 
 # The least that k is limited to where clusters are small: docs/decisions/0053.
 _FEWEST_NEIGHBORS = 5
@@ -133,7 +132,6 @@ def settings_to_try(
     *,
     any_features: bool,
     choose: bool,
-    n_samples: int = 0,
 ) -> tuple[dict[str, Any], ...]:
     """Scale, α and k of each setting to try, in order.
 
@@ -145,10 +143,6 @@ def settings_to_try(
     any_features : bool
     choose : bool
         Whether anything is chosen at all; if not, what is not fixed is as in the paper.
-    n_samples : int
-        With more than `EXACT_SAMPLES` twice the neighbours are tried too: the more samples, the
-        smaller the part of a cluster that k neighbours span. Above 250 000 they are not, for
-        the memory that their candidates take.
     """
     tried = _SETTINGS if choose else _NOTHING_CHOSEN
     if options:
@@ -168,8 +162,6 @@ def settings_to_try(
         limited = {**setting, **given}
         if limited not in settings:
             settings.append(limited)
-    if choose and fixed.n_neighbors is None and EXACT_SAMPLES < n_samples <= _MOST_WIDENED:
-        settings += [{**one, "n_neighbors": 2 * one["n_neighbors"]} for one in settings]
     return tuple(settings)
 
 

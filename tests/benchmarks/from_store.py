@@ -91,7 +91,10 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
         seconds = time.perf_counter() - started
         workers = client.run(peak_bytes)
     data = open_store(store)
-    planned = plan_memory(data, model.solution_.parameters).worker_bytes(n_workers)
+    solution = model.solution_
+    joined = any(one.first_graph != "distances" for one in solution.settings)
+    plan = plan_memory(data, solution.parameters, view_graphs=joined)
+    planned = plan.worker_bytes(n_workers)
     size = sum(4 * data.n_samples * source.shape[1] for source in data.views)
     accuracy = score_partition(labels, model.labels_).accuracy
     write(

@@ -24,6 +24,7 @@ from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.tasks.judge import neutral_view
 from mscam_dask.engine.tasks.views import factor
 from mscam_dask.kernels import cells
+from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
@@ -127,23 +128,35 @@ def test_one_cluster_of_large_data() -> None:
 
 
 @pytest.mark.usefixtures("small_cells")
-def test_more_neighbors_are_tried_on_all_samples_where_the_first_cut_is_unclear() -> None:
-    def with_both(spread: float) -> Solution:
+def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_unclear() -> None:
+    def settings_of(spread: float) -> list[tuple[str, float, str]]:
         views, _ = data(spread)
         candidates = [
-            Parameters(n_clusters=4, exact_samples=400, n_neighbors=k, max_outer_iter=1)
-            for k in (6, 12)
+            Parameters(n_clusters=4, exact_samples=400, scale=scale, max_outer_iter=1)
+            for scale in ("unit", "standard")
         ]
-        return run_fit(as_multi_view(views), candidates, SerialExecutor())
+        multi_view, choices = as_multi_view(views), Choices(first_graph=True)
+        solution = run_fit(multi_view, candidates, SerialExecutor(), choices=choices)
+        return [(one.scale, one.score, one.first_graph) for one in solution.settings]
 
-    unclear = with_both(0.7)
-    assert [setting.n_neighbors for setting in unclear.settings] == [6, 12]
-    better = unclear.settings[1].score > unclear.settings[0].score * (1 + 1e-3)
-    assert unclear.parameters.n_neighbors == (12 if better else 6)
-    assert unclear.n_neighbors == unclear.parameters.n_neighbors
-    clear = with_both(4.0)
-    assert [setting.n_neighbors for setting in clear.settings] == [6]
-    assert clear.parameters.n_neighbors == 6
+    unit, standard, joined = settings_of(0.7)
+    assert joined[2] == "distances and views"
+    assert joined[0] == max(unit, standard, key=lambda one: one[1])[0]
+    assert [kind for *_, kind in settings_of(4.0)] == ["distances", "distances"]
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_views_graphs_from_cells_lead_to_the_same_partition_as_exact_ones() -> None:
+    views, _ = data(0.9)
+    choices = Choices(first_graph=True)
+
+    def joined(exact_samples: int) -> Solution:
+        parameters = Parameters(n_clusters=4, exact_samples=exact_samples, max_outer_iter=1)
+        return run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=choices)
+
+    from_cells, exact = joined(400), joined(10_000)
+    assert from_cells.settings[1].first_graph == exact.settings[1].first_graph
+    assert adjusted_rand_score(from_cells.labels, exact.labels) > 0.9
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def plan(n: int, dims: tuple[int, ...], metric: Metric = "features", **settings:
     )
     # one regime: beyond it the plan of large data is another, and smaller, one
     every = {"n_clusters": 5, "exact_samples": 10**9, **settings}
-    return plan_memory(MultiViewData(views), Parameters(**every), several=True)
+    return plan_memory(MultiViewData(views), Parameters(**every), view_graphs=True)
 
 
 def sizes(of: MemoryPlan) -> tuple[int, int, int, int]:

@@ -80,26 +80,6 @@ def test_what_does_not_fit_the_views_is_refused(fixed: Fixed, message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("n_samples", "n_neighbors", "expected"),
-    [
-        (12_000, None, [20]),
-        (12_001, None, [20, 40]),
-        (250_000, None, [20, 40]),
-        (250_001, None, [20]),
-        (20_000, 15, [15]),
-    ],
-)
-def test_twice_the_neighbors_are_tried_with_many_samples(
-    n_samples: int, n_neighbors: int | None, expected: list[int]
-) -> None:
-    options = preparation_options(Fixed(), any_features=True)
-    settings = settings_to_try(
-        Fixed(n_neighbors=n_neighbors), options, any_features=True, choose=True, n_samples=n_samples
-    )
-    assert [setting["n_neighbors"] for setting in settings] == expected
-
-
-@pytest.mark.parametrize(
     ("n_samples", "n_clusters", "expected"),
     [
         (1000, 10, 100),
