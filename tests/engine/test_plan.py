@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
@@ -28,6 +28,7 @@ from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.plan import MemoryPlan, check_memory, plan_memory
 from mscam_dask.engine.tasks.preparation import sampled_neighbors
 from mscam_dask.engine.tasks.views import factor, own_graph, prepare
+from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import ClusterError, MemoryPlanError
 from mscam_dask.model.parameters import Parameters, Preparation, Scale
 from tests.synthetic import gaussian_views
@@ -62,6 +63,27 @@ def plan(n: int, dims: tuple[int, ...], metric: Metric = "features", **settings:
     return plan_memory(MultiViewData(views), Parameters(**every), view_graphs=True)
 
 
+@pytest.mark.parametrize(
+    ("n_samples", "n_views", "more"),
+    [
+        (5000, 3, True),
+        (100_000, 3, True),
+        (100_000, 1, False),
+        (100_000, 17, False),
+        (300_000, 3, False),
+    ],
+)
+def test_views_own_graphs_are_planned_where_they_may_be_tried(
+    n_samples: int, n_views: int, more: bool
+) -> None:
+    views = MultiViewData(tuple(ShapeOnly(f"v{i}", (n_samples, 50)) for i in range(n_views)))
+    with_graphs, without = (
+        plan_memory(views, Parameters(n_clusters=5), view_graphs=joined).worker_bytes(1)
+        for joined in (True, False)
+    )
+    assert with_graphs > without if more else with_graphs == without
+
+
 def sizes(of: MemoryPlan) -> tuple[int, int, int, int]:
     return of.worker_bytes(1), of.worker_bytes(4), of.held_bytes, of.driver_bytes
 
@@ -74,6 +96,8 @@ shapes = st.tuples(
 @given(shapes, st.integers(1, 10**5))
 def test_grows_with_samples(shape: tuple[int, tuple[int, ...]], more: int) -> None:
     n, dims = shape
+    # the other regime: millions of samples have no graphs of the views
+    assume(have_view_graphs(len(dims), n) == have_view_graphs(len(dims), n + more))
     for small, large in zip(sizes(plan(n, dims)), sizes(plan(n + more, dims)), strict=True):
         assert large >= small
 
