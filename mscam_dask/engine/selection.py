@@ -11,14 +11,7 @@ from collections.abc import Sequence
 
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.setup import Foundation, prepare
-from mscam_dask.engine.starts import (
-    Start,
-    begin,
-    forget,
-    forget_beside,
-    is_clear,
-    judged,
-)
+from mscam_dask.engine.starts import Start, begin, forget, forget_beside, is_clear, judged
 from mscam_dask.engine.view_graphs import have_view_graphs, with_view_graphs
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters

@@ -101,11 +101,11 @@ def held_during(
     joined = view_graphs and have_view_graphs(len(data.views), n)
     # that of the mean distance and those of the views in one
     graphs = 1 + (len(data.views) if joined else 0)
-    entries = n * (2 * k + 1) * graphs
-    graph = 12 * (
-        n * k * graphs if large or not joined else entries
-    )  # ties are kept of few samples
-    laplacian = (4 + value) * entries
+    both_ways = 2 * k + 1
+    # neighbours that tie in a view are kept, but of large data
+    kept = both_ways if joined and not large else k
+    graph = 12 * n * kept * graphs
+    laplacian = (4 + value) * n * both_ways * graphs
     vectors = value * n * parameters.n_pairs(n)
     edges = n * parameters.candidates(n)
     always = len(data.views) * 320 * (SAMPLE if large else n) + 20 * 8 * n
@@ -114,10 +114,11 @@ def held_during(
         in_memory = sum(n_bytes(view) for view in data.views if isinstance(view, ArrayRows))
         always += (1 if large else 3) * in_memory
     blocks = (12 if large else 16) * edges
-    if not large:  # another setting, or the same without the views' graphs
+    other = 0
+    if not large:  # of another setting
         other = blocks // 2 + graph + laplacian + vectors
-    else:
-        other = (graph + laplacian) // graphs + vectors if joined else 0
+    elif joined:  # of the same without the views' graphs
+        other = (graph + laplacian) // graphs + vectors
     return Held(
         blocks=blocks,
         graph=graph,

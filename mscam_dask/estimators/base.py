@@ -195,6 +195,11 @@ class ConsensusClustering(
         return most_clusters(self.max_clusters, data.n_samples)
 
     @property
+    def chooses_graph(self) -> bool:
+        """Whether a fit may try a first graph with the views' own in it."""
+        return bool(self.selection == "auto")
+
+    @property
     def _chooses_count(self) -> bool:
         if not isinstance(self.n_clusters, str):
             return False
@@ -230,7 +235,7 @@ class ConsensusClustering(
                 )
             return solution
         for parameters in candidates:
-            check_memory(data, parameters, executor, view_graphs=self.selection == "auto")
+            check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
         solution = run_fit(
             data,
             candidates,
@@ -238,7 +243,7 @@ class ConsensusClustering(
             choices=Choices(
                 self._options(data),
                 self._chooses_count,
-                first_graph=self.selection == "auto",
+                first_graph=self.chooses_graph,
             ),
             observers=observers,
             checkpointer=self.checkpointer,

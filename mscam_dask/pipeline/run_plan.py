@@ -131,8 +131,8 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         start = warm_start_from(runs, settings, data)
         estimator = _estimator(settings, start)
         tried = estimator.settings_tried(data)
-        chooses = estimator.selection == "auto"
-        plans = [plan_memory(data, one, view_graphs=chooses) for one in tried]
+        view_graphs = estimator.chooses_graph
+        plans = [plan_memory(data, one, view_graphs=view_graphs) for one in tried]
         n_workers = workers_of(settings.execution)
         largest = max(plans, key=lambda plan: plan.worker_bytes(n_workers))
         seconds, basis = _time(data, tried, n_workers, runs, is_warm=bool(start and start.is_warm))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.monitor.pace import neighbors_words
 from mscam_dask.monitor.report import wording
 from mscam_dask.monitor.report.certainty import Certainty, embedding_certainty
 from mscam_dask.monitor.report.content import RunContent
@@ -211,6 +212,7 @@ def _environment() -> Environment:
         time_span=wording.time_span,
         sentence=wording.sentence,
         moment=wording.moment,
+        neighbors=neighbors_words,
         json_text=_json_text,
         short=_short,
     )
