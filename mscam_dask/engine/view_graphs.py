@@ -25,8 +25,8 @@ __all__ = ["have_view_graphs", "with_view_graphs"]
 _MOST_VIEWS = 16
 _MOST_SAMPLES = 250_000
 
-# Of the graph of the mean distance and of the mean of the views' own: docs/decisions/0058.
-_WEIGHTS = (2.0, 1.0)
+# Of the graph of the mean distance, in units of that of the views' own together: docs/decisions/0058.
+_WEIGHT_OF_DISTANCES = 2.0
 
 
 def have_view_graphs(n_views: int, n_samples: int) -> bool:
@@ -46,11 +46,11 @@ def with_view_graphs(
         own_graph(view, prepared.n_samples, parameters, executor, key=f"{key}/{name}")
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
-    own = executor.submit(mean_graph, graphs, key=f"mean_graph/{key}/views")
-    graph = executor.submit(mean_graph, [first.graph, own], _WEIGHTS, key=f"mean_graph/{key}")
+    weights = (_WEIGHT_OF_DISTANCES * len(graphs), *[1.0] * len(graphs))
+    graph = executor.submit(mean_graph, [first.graph, *graphs], weights, key=f"mean_graph/{key}")
     count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
     (n_components,) = executor.gather([count])
-    executor.release([*graphs, own, count])
+    executor.release([*graphs, count])
     return dataclasses.replace(
         first, graph=graph, n_components=int(n_components), kind="distances and views"
     )
