@@ -17,6 +17,7 @@ from mscam_dask.engine.checkpointing import Checkpointer, Journal, PathRecord
 from mscam_dask.engine.cluster_count import choose_count, with_count
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import judge, mean_score, spectrum_of
+from mscam_dask.engine.learned_distances import learned_partition
 from mscam_dask.engine.path import Course, PathState, embed_views, outer_iteration
 from mscam_dask.engine.selection import choose_setting
 from mscam_dask.engine.setup import Foundation, Prepared, lay_foundation, prepare
@@ -33,6 +34,7 @@ from mscam_dask.model.records import (
     FitEnded,
     FitFailed,
     FitStarted,
+    LearningEnded,
     OuterRecord,
     SelectionEnded,
 )
@@ -42,7 +44,15 @@ from mscam_dask.solvers.rank_control import Decision, RankControl
 
 __all__ = ["Event", "Observer", "run_fit"]
 
-Event = FitStarted | ClusterCountEnded | SelectionEnded | OuterRecord | FitEnded | FitFailed
+Event = (
+    FitStarted
+    | ClusterCountEnded
+    | SelectionEnded
+    | OuterRecord
+    | LearningEnded
+    | FitEnded
+    | FitFailed
+)
 Observer = Callable[[Event], None]
 """Called by the driver, in order, with each event of the fit."""
 
@@ -86,12 +96,13 @@ def run_fit(
         What is chosen beside the candidates, whatever they say: with two preparations or more,
         and two views or more, scaling and α of each view by itself (see
         `mscam_dask.engine.agreement`); k and the first graph (see
-        `mscam_dask.engine.selection`); the number of clusters, from 2 to that of the candidates
+        `mscam_dask.engine.selection`), and with it whether distances are learned from the best
+        partition (see `mscam_dask.engine.learned_distances`); the number of clusters, from 2 to that of the candidates
         (see `mscam_dask.engine.cluster_count`; a checkpoint has the number that was chosen).
     observers : sequence of callable
         Called with `FitStarted`, `ClusterCountEnded` where the number of clusters was chosen,
-        `SelectionEnded`, one `OuterRecord` per outer iteration and
-        `FitEnded` or `FitFailed`; after a restart with those of earlier iterations once more.
+        `SelectionEnded`, one `OuterRecord` per outer iteration, `LearningEnded` where distances
+        were learned from the best partition, and `FitEnded` or `FitFailed`; after a restart with those of earlier iterations once more.
     checkpointer : Checkpointer, optional
         Gets the state after the selection and after each outer iteration. What it holds at the
         start is gone on from, to the same solution, bit for bit, that an undisturbed fit gives
@@ -172,7 +183,10 @@ def run_fit(
             else:
                 course = _continue(foundation, saved, executor, observers)
                 state, decision = journal.restore(saved, executor), Decision[saved.decision]
-            ending = _walk(state, decision, course, executor, observers, journal)
+            state, decision = _walk(state, decision, course, executor, observers, journal)
+            if choices.first_graph and state.spectrum is not None:
+                state, course = _learn(state, course, executor, observers)
+            ending = _ended(state, decision, course, executor)
         solution = _collect(ending, course, executor)
     _notify(
         observers,
@@ -278,13 +292,12 @@ def _walk(
     executor: Executor,
     observers: Sequence[Observer],
     journal: Journal,
-) -> _Ending:
+) -> tuple[PathState, Decision]:
     """Outer iterations until c components, a stall, or the end of the budget."""
     parameters, prepared = course.parameters, course.prepared
-    if state.spectrum is None:
-        return _closed(state.best.labels, Status.MERGED_COMPONENTS, course, executor)
     while (
-        decision is Decision.ACCEPT
+        state.spectrum is not None
+        and decision is Decision.ACCEPT
         and state.iteration < parameters.max_outer_iter
         and state.iteration - state.best.iteration <= parameters.patience_for(prepared.n_samples)
     ):
@@ -292,8 +305,25 @@ def _walk(
         course.history.append(record)
         journal.save(state, decision, course, executor)
         _notify(observers, record)
+    return state, decision
+
+
+def _learn(
+    state: PathState, course: Course, executor: Executor, observers: Sequence[Observer]
+) -> tuple[PathState, Course]:
+    """The state with the best partition by learned distances, if there is a better one."""
+    best, learned = learned_partition(state, course.prepared, course.parameters, executor)
+    if learned is not None:
+        _notify(observers, learned)
+    return dataclasses.replace(state, best=best), dataclasses.replace(course, learned=learned)
+
+
+def _ended(state: PathState, decision: Decision, course: Course, executor: Executor) -> _Ending:
+    """The c components that the path came to, or the limit step around a better partition."""
+    if state.spectrum is None:
+        return _closed(state.best.labels, Status.MERGED_COMPONENTS, course, executor)
     if decision is Decision.REACHED:
-        reached = _reached(state, prepared, parameters, executor)
+        reached = _reached(state, course.prepared, course.parameters, executor)
         if reached is not None:
             return reached
     return _closed(state.best.labels, Status.LIMIT_STEP, course, executor)
@@ -351,6 +381,7 @@ def _collect(ending: _Ending, course: Course, executor: Executor) -> Solution:
         n_neighbors=course.n_neighbors,
         parameters=course.parameters,
         counted=course.counted,
+        learned=course.learned,
         settings=() if course.selection is None else course.selection.settings,
         agreed=() if course.selection is None else course.selection.preparations,
         chosen=-1 if course.selection is None else course.selection.chosen,

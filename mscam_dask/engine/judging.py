@@ -13,10 +13,13 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 
-__all__ = ["Best", "judge", "mean_score", "n_cut", "spectrum_of"]
+__all__ = ["Best", "is_ahead", "is_clear", "judge", "mean_score", "n_cut", "spectrum_of"]
 
 # Enough rows of an embedding with c columns to place c centres.
 _CUT_SAMPLES = 20_000
+
+# A partition with this share of the information that c equal clusters have at most is clear.
+_CLEAR = 0.9
 
 # Hundreds of views are judged several by a task.
 _MOST_SCORE_TASKS = 16
@@ -41,6 +44,16 @@ class Best:
     score: float
     view_scores: tuple[float, ...]
     iteration: int
+
+
+def is_ahead(later: float, earlier: float, parameters: Parameters) -> bool:
+    """Whether a score is higher by more than `tol`: within noise the earlier partition stays."""
+    return later > earlier + parameters.tol * abs(earlier)
+
+
+def is_clear(score: float, parameters: Parameters) -> bool:
+    """Whether a partition has nearly the information that c equal clusters have at most."""
+    return score >= _CLEAR * math.log(parameters.n_clusters)
 
 
 def judge(

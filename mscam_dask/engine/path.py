@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
+from mscam_dask.engine.judging import Best, is_ahead, judge, mean_score, n_cut, spectrum_of
 from mscam_dask.engine.setup import Prepared, build_graph
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
@@ -20,6 +20,7 @@ from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import (
     ClusterCountEnded,
+    LearningEnded,
     OuterRecord,
     PreparedRecord,
     SelectionEnded,
@@ -77,6 +78,8 @@ class Course:
         Grows with the path.
     counted : ClusterCountEnded or None
         None when the number of clusters was given.
+    learned : LearningEnded or None
+        None before the path has ended, and where no distances were learned.
     """
 
     parameters: Parameters
@@ -86,6 +89,7 @@ class Course:
     selection: SelectionEnded | None
     history: list[OuterRecord]
     counted: ClusterCountEnded | None = None
+    learned: LearningEnded | None = None
 
 
 def embed_views(
@@ -267,7 +271,7 @@ def _better(
     best = state.best
     index = max(range(len(scores)), key=lambda i: mean_score(scores[i]))
     score = mean_score(scores[index])
-    if score <= best.score + parameters.tol * abs(best.score):
+    if not is_ahead(score, best.score, parameters):
         return best, scores[index]
     labels = executor.submit(judge_tasks.pick, cuts, index, key=f"best_cut/{state.iteration}")
     return Best(labels, score, scores[index], state.iteration), scores[index]

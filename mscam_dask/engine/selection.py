@@ -10,9 +10,10 @@ import time
 from collections.abc import Sequence
 
 from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.judging import is_ahead, is_clear
 from mscam_dask.engine.setup import Foundation, prepare
-from mscam_dask.engine.starts import Start, begin, forget, forget_beside, is_clear, judged
-from mscam_dask.engine.view_graphs import have_view_graphs, with_view_graphs
+from mscam_dask.engine.starts import Start, begin, forget, forget_beside, judged
+from mscam_dask.engine.view_graphs import have_view_graphs, view_graphs, with_view_graphs
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
@@ -110,9 +111,7 @@ def _best_on_sample(
 
 
 def _is_ahead(later: Start, earlier: Start) -> bool:
-    """Whether a start scores higher by more than `tol`: within noise the earlier one stays."""
-    least = earlier.best.score
-    return later.best.score > least + later.parameters.tol * abs(least)
+    return is_ahead(later.best.score, earlier.best.score, later.parameters)
 
 
 def setting_record(start: Start) -> SettingRecord:
@@ -132,10 +131,12 @@ def setting_record(start: Start) -> SettingRecord:
 def _with_view_graphs(leader: Start, executor: Executor) -> Start | None:
     """The same setting begun with the views' own graphs too; None where these do not serve."""
     prepared, parameters = leader.prepared, leader.parameters
-    if leader.spectrum is None or is_clear(leader):
+    if leader.spectrum is None or is_clear(leader.best.score, parameters):
         return None
     if not have_view_graphs(len(prepared.names), prepared.n_samples):
         return None
     key = f"view-graphs-{prepared.n_samples}"
-    first = with_view_graphs(leader.first, prepared, parameters, executor, key=key)
+    own = view_graphs(prepared, parameters, executor, key=key)
+    first = with_view_graphs(leader.first, own, executor, key=key)
+    executor.release([own])
     return judged(prepared, parameters, first, executor, key=key)

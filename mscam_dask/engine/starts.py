@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
+from mscam_dask.engine.judging import (
+    Best,
+    is_ahead,
+    is_clear,
+    judge,
+    mean_score,
+    n_cut,
+    spectrum_of,
+)
 from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
@@ -19,12 +26,8 @@ __all__ = [
     "begin",
     "forget",
     "forget_beside",
-    "is_clear",
     "judged",
 ]
-
-# A partition with this share of the information that c equal clusters have at most is clear.
-_CLEAR = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +58,18 @@ def begin(prepared: Prepared, parameters: Parameters, executor: Executor, *, key
 
 
 def judged(
-    prepared: Prepared, parameters: Parameters, first: FirstGraph, executor: Executor, *, key: str
+    prepared: Prepared,
+    parameters: Parameters,
+    first: FirstGraph,
+    executor: Executor,
+    *,
+    key: str,
+    known: Handle | None = None,
 ) -> Start:
-    """The start that a first graph gives: its best cut or, in too many pieces, these merged."""
+    """The start that a first graph gives: its best cut or, in too many pieces, these merged.
+
+    With a `known` partition, all good cuts are judged, and those that start from it.
+    """
     spectrum: Handle | None = None
     if first.n_components > parameters.n_clusters:
         components = executor.submit(
@@ -73,21 +85,18 @@ def judged(
         partitions = executor.submit(judge_tasks.single, labels, key=f"partitions/{key}")
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
+        cuts = judge_tasks.first_cuts if known is None else judge_tasks.all_cuts
         partitions = executor.submit(
-            judge_tasks.first_cuts,
+            cuts,
             spectrum,
             parameters.n_clusters,
             parameters.seed,
             n_cut(prepared, parameters),
+            *(() if known is None else (known,)),
             key=f"cut_embedding/{key}",
         )
     best = _best_of(partitions, prepared, executor, key=key)
     return Start(parameters, prepared, first, spectrum, best)
-
-
-def is_clear(start: Start) -> bool:
-    """Whether a partition has nearly the information that c equal clusters have at most."""
-    return start.best.score >= _CLEAR * math.log(start.parameters.n_clusters)
 
 
 def among_minima(start: Start, executor: Executor) -> Start:
@@ -96,9 +105,9 @@ def among_minima(start: Start, executor: Executor) -> Start:
     Settings are compared by few cuts of each: the more cuts, the more a setting gains that is near
     the judge's own graphs. Of one graph the judge may tell many (docs/decisions/0055).
     """
-    if start.spectrum is None or is_clear(start):
-        return start
     prepared, parameters = start.prepared, start.parameters
+    if start.spectrum is None or is_clear(start.best.score, parameters):
+        return start
     partitions = executor.submit(
         judge_tasks.minima,
         start.spectrum,
@@ -108,7 +117,7 @@ def among_minima(start: Start, executor: Executor) -> Start:
         key="cut_embedding/minima",
     )
     found = _best_of(partitions, prepared, executor, key="minima")
-    if found.score <= start.best.score + parameters.tol * abs(start.best.score):
+    if not is_ahead(found.score, start.best.score, parameters):
         executor.release([found.labels])
         return start
     executor.release([start.best.labels])
@@ -119,6 +128,7 @@ def _best_of(partitions: Handle, prepared: Prepared, executor: Executor, *, key:
     scores = judge(prepared, partitions, executor, key=key)
     index = max(range(len(scores)), key=lambda i: mean_score(scores[i]))
     labels = executor.submit(judge_tasks.pick, partitions, index, key=f"best_cut/{key}")
+    executor.release([partitions])
     return Best(labels, mean_score(scores[index]), scores[index], iteration=0)
 
 

@@ -60,7 +60,7 @@ class Held:
     always : int
         Neutral graphs, partitions, and views that travel inside tasks.
     other : int
-        The best start so far, while another is made.
+        The best start so far, or the end of the path, while another graph is made.
     joined : bool
         Whether the views' own graphs may be in the graph.
     """
@@ -115,10 +115,10 @@ def held_during(
         always += (1 if large else 3) * in_memory
     blocks = (12 if large else 16) * edges
     other = 0
-    if not large:  # of another setting
-        other = blocks // 2 + graph + laplacian + vectors
-    elif joined:  # of the same without the views' graphs
-        other = (graph + laplacian) // graphs + vectors
+    if joined:  # the last graph of the path, and the views' once more
+        other = graph + vectors + graph * (graphs - 1) // graphs
+    if not large:  # the best start of another setting
+        other = max(other, blocks // 2 + graph + laplacian + vectors)
     return Held(
         blocks=blocks,
         graph=graph,
@@ -153,7 +153,7 @@ def graph_tasks(
     ended = held.always + held.graph + held.vectors
     of_view = []
     if held.joined and large:  # its candidates, beside the graphs of the views before it
-        beside = held.choosing + held.blocks + held.graph
+        beside = held.choosing + held.blocks
         peak = search + of_column * max(ranks.values())
         of_view = [TaskMemory("candidates of one view", peak, beside)]
     elif held.joined:
@@ -161,6 +161,13 @@ def graph_tasks(
         whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
         peak = whole + _SEARCH_BYTES + 60 * n * ties
         of_view = [TaskMemory("graph of one view", peak, held.choosing + held.start)]
+    if held.joined:  # neighbours alone, and every worker has the discriminants of all views
+        columns = sum(min(c - 1, own) for own in ranks.values())
+        found = held.blocks * (k + 1) // n_candidates
+        peak = _SEARCH_BYTES + 60 * rows * (k + 1) + 4 * n * columns
+        if large:
+            peak += 12 * n * (k + 1) + of_column * (rank + columns)
+        of_view.append(TaskMemory("neighbours by learned distances", peak, held.choosing + found))
     return [
         *of_view,
         TaskMemory("candidates", search + of_column * rank, held.choosing),

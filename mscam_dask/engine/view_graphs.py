@@ -18,15 +18,15 @@ from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.solvers.graph import mean_graph
 
-__all__ = ["have_view_graphs", "with_view_graphs"]
+__all__ = ["have_view_graphs", "view_graphs", "with_view_graphs"]
 
 # The mean has the edges of all views: with hundreds of them it would be a dense matrix, and of a
 # million samples more than all else that a fit holds.
 _MOST_VIEWS = 16
 _MOST_SAMPLES = 250_000
 
-# Of the graph of the mean distance, in units of that of the views' own together: docs/decisions/0058.
-_WEIGHT_OF_DISTANCES = 2.0
+# Of the graph of the mean distance and of the mean of the views' own: docs/decisions/0058.
+_WEIGHTS = (2.0, 1.0)
 
 
 def have_view_graphs(n_views: int, n_samples: int) -> bool:
@@ -34,23 +34,29 @@ def have_view_graphs(n_views: int, n_samples: int) -> bool:
     return 1 < n_views <= _MOST_VIEWS and n_samples <= _MOST_SAMPLES
 
 
-def with_view_graphs(
-    first: FirstGraph, prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
-) -> FirstGraph:
-    """A first graph with the views' own in it: k neighbours in each view, for a third of a row.
-
-    It has no more components than `first`, which is not released.
-    """
+def view_graphs(
+    prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
+) -> Handle:
+    """The mean of the graphs that each view has by itself."""
     own_graph = _from_cells if parameters.is_large(prepared.n_samples) else _exact
     graphs = [
         own_graph(view, prepared.n_samples, parameters, executor, key=f"{key}/{name}")
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
-    weights = (_WEIGHT_OF_DISTANCES * len(graphs), *[1.0] * len(graphs))
-    graph = executor.submit(mean_graph, [first.graph, *graphs], weights, key=f"mean_graph/{key}")
+    mean = executor.submit(mean_graph, graphs, key=f"mean_graph/{key}/views")
+    executor.release(graphs)
+    return mean
+
+
+def with_view_graphs(first: FirstGraph, own: Handle, executor: Executor, *, key: str) -> FirstGraph:
+    """A graph by distances with the mean of the views' own in it, for a third of a row.
+
+    It has no more components than `first`. Neither of the two is released.
+    """
+    graph = executor.submit(mean_graph, [first.graph, own], _WEIGHTS, key=f"mean_graph/{key}")
     count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
     (n_components,) = executor.gather([count])
-    executor.release([*graphs, count])
+    executor.release([count])
     return dataclasses.replace(
         first, graph=graph, n_components=int(n_components), kind="distances and views"
     )

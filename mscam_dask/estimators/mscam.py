@@ -49,11 +49,11 @@ class MSCAM(ConsensusClustering):
     selection : {"auto"} or None, default="auto"
         How `scale`, `alpha` and `n_neighbors` are chosen where they are None. "auto": view by
         view, the scaling and α whose nearest neighbours the other views confirm, and 20
-        neighbours (40 or 80 where these leave one large cluster and splinters), by the mean
-        distance of all views or, of 2 to 16 views and up to 12 000
-        samples, in each view by itself where that is clearly better; with one view a few
-        settings are started and the one whose clusters its neighbour graphs know most about is
-        taken. No labels. None: "standard", 1 and 9 by the mean distance, as in the paper.
+        neighbours; with one view a few settings are started and the one whose clusters its
+        neighbour graphs know most about is taken. With 2 to 16 views and up to 250 000 samples
+        two more graphs are tried, unless clusters are clear: neighbours by the mean distance and in
+        each view, to begin with, and by distances learned from the best partition, at the
+        end. No labels. None: "standard", 1 and 9 by the mean distance, as in the paper.
     metric : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         What the numbers of a view are; one for all, by view name, or in order.
     max_clusters : int, optional
@@ -78,7 +78,8 @@ class MSCAM(ConsensusClustering):
     callbacks : sequence of callable, optional
         Called with each event of `mscam_dask.model.records` as it happens: `FitStarted`,
         `ClusterCountEnded` (where the number of clusters was chosen), `SelectionEnded`, an
-        `OuterRecord` for each outer iteration, `FitEnded` or `FitFailed`.
+        `OuterRecord` for each outer iteration, `LearningEnded` (where distances were
+        learned from the best partition), `FitEnded` or `FitFailed`.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
         `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
         page of the fit without any. What a callback raises ends the fit. Callbacks of

@@ -99,7 +99,8 @@ class Choices:
     n_clusters : bool
         Whether the number of clusters of the settings is only the most there may be.
     first_graph : bool
-        Whether the path may begin with neighbours in each view too, not by the mean distance alone.
+        Whether the path may begin with neighbours in each view too, not by the mean distance alone,
+        and may end with distances learned from its best partition.
     """
 
     preparations: tuple[Preparation, ...] = ()

@@ -13,6 +13,7 @@ __all__ = [
     "FitFailed",
     "FitStarted",
     "GraphKind",
+    "LearningEnded",
     "OuterRecord",
     "PreparationRecord",
     "PreparedRecord",
@@ -183,6 +184,24 @@ class SelectionEnded:
     chosen: int
     seconds: float
     preparations: tuple[PreparationRecord, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class LearningEnded:
+    """Sent once, after the last outer iteration, when partitions by learned distances were tried.
+
+    Attributes
+    ----------
+    scores : tuple of float
+        Cross-view information (nats) of the partition of each round.
+    taken : int
+        How many of them were ahead of the best partition before: the first ones.
+    seconds : float
+    """
+
+    scores: tuple[float, ...]
+    taken: int
+    seconds: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import (
     ClusterCountEnded,
+    LearningEnded,
     OuterRecord,
     PreparationRecord,
     PreparedRecord,
@@ -60,6 +61,8 @@ class Solution:
         How the number of clusters was chosen; None when it was given.
     agreed : tuple of PreparationRecord
         How each view's scaling and α were chosen; empty where they were given.
+    learned : LearningEnded or None
+        What distances learned from the best partition of the path gave; None where none were.
     chosen : int
         Position in `settings` of the one taken; −1 where none was tried.
     """
@@ -79,4 +82,5 @@ class Solution:
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
     counted: ClusterCountEnded | None = None
     agreed: tuple[PreparationRecord, ...] = ()
+    learned: LearningEnded | None = None
     chosen: int = -1

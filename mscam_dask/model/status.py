@@ -19,8 +19,9 @@ class Status(enum.Enum):
         "along the graph-weight path, and no earlier partition on the path scored better"
     )
     LIMIT_STEP = (
-        "the best partition seen on the graph-weight path was an embedding cut; the consensus "
-        "graph was closed around it by one graph step in the limit of infinite graph weight"
+        "the best partition seen, on the graph-weight path or after it by learned distances, was "
+        "an embedding cut; the consensus graph was closed around it by one graph step in the limit "
+        "of infinite graph weight"
     )
     MERGED_COMPONENTS = (
         "the data alone fall into more pieces than clusters were asked for, whatever the graph "

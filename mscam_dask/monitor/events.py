@@ -14,6 +14,7 @@ from mscam_dask.model.records import (
     FitEnded,
     FitFailed,
     FitStarted,
+    LearningEnded,
     OuterRecord,
     SelectionEnded,
 )
@@ -78,6 +79,7 @@ Event = (
     | ClusterCountEnded
     | SelectionEnded
     | OuterRecord
+    | LearningEnded
     | FitEnded
     | FitFailed
 )

@@ -13,6 +13,7 @@ from mscam_dask.model.records import (
     FitEnded,
     FitFailed,
     FitStarted,
+    LearningEnded,
     OuterRecord,
     SelectionEnded,
 )
@@ -24,6 +25,7 @@ from mscam_dask.monitor.pace import (
     end_sentence,
     fit_sentence,
     largest_residual,
+    learning_sentence,
     printable,
     resumed_sentence,
     setting_sentence,
@@ -88,6 +90,8 @@ class NotebookProgress:
                 self._setting = printable(setting_sentence(event))
             case OuterRecord():
                 self._rows.append(event)
+            case LearningEnded():
+                self._lines.append(f"{learning_sentence(event)} ({event.seconds:.1f} s)")
             case FitEnded():
                 self._lines.append(f"{end_sentence(event)} ({event.seconds:.1f} s)")
                 self._pace.started = None

@@ -10,6 +10,7 @@ from mscam_dask.model.records import (
     ClusterCountEnded,
     FitEnded,
     FitStarted,
+    LearningEnded,
     OuterRecord,
     SelectionEnded,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "end_sentence",
     "fit_sentence",
     "largest_residual",
+    "learning_sentence",
     "neighbors_words",
     "printable",
     "resumed_sentence",
@@ -157,6 +159,23 @@ def resumed_sentence(event: FitResumed) -> str:
     if event.after_iteration == 0:
         return "goes on with the setting chosen before"
     return f"goes on after {_plural(event.after_iteration, 'outer iteration')} done before"
+
+
+def learning_sentence(event: LearningEnded) -> str:
+    """Say what the distances learned from the best partition gave.
+
+    Examples
+    --------
+    >>> learning_sentence(LearningEnded(scores=(1.84, 1.85, 1.85), taken=2, seconds=1.0))
+    'distances learned from the best partition: a better one twice, score 1.8500'
+    >>> learning_sentence(LearningEnded(scores=(1.7,), taken=0, seconds=1.0))
+    'distances learned from the best partition: no better one'
+    """
+    said = "distances learned from the best partition"
+    if not event.taken:
+        return f"{said}: no better one"
+    often = {1: "once", 2: "twice"}.get(event.taken, f"{event.taken} times")
+    return f"{said}: a better one {often}, score {event.scores[event.taken - 1]:.4f}"
 
 
 def end_sentence(event: FitEnded) -> str:

@@ -11,6 +11,7 @@ from mscam_dask.model.records import (
     FitEnded,
     FitFailed,
     FitStarted,
+    LearningEnded,
     OuterRecord,
     SelectionEnded,
 )
@@ -22,6 +23,7 @@ from mscam_dask.monitor.pace import (
     end_sentence,
     fit_sentence,
     largest_residual,
+    learning_sentence,
     printable,
     resumed_sentence,
     setting_sentence,
@@ -109,10 +111,8 @@ class PlainProgress:
                     self._write(f"fit: note: {note}")
             case FitStarted():
                 self._write(f"fit: {fit_sentence(event)}, {event.executor}")
-            case ClusterCountEnded():
-                self._write(f"fit: {count_sentence(event)} ({event.seconds:.1f} s)")
-            case SelectionEnded():
-                self._write(f"fit: {setting_sentence(event)} ({event.seconds:.1f} s)")
+            case ClusterCountEnded() | SelectionEnded() | LearningEnded():
+                self._write(f"fit: {_chosen_sentence(event)} ({event.seconds:.1f} s)")
             case OuterRecord():
                 assert self._pace.started is not None
                 self._write(
@@ -130,3 +130,11 @@ class PlainProgress:
     def _write(self, line: str) -> None:
         self._stream.write(f"{dt.datetime.now().astimezone():%H:%M:%S} {printable(line)}\n")
         self._stream.flush()
+
+
+def _chosen_sentence(event: ClusterCountEnded | SelectionEnded | LearningEnded) -> str:
+    if isinstance(event, ClusterCountEnded):
+        return count_sentence(event)
+    return (
+        setting_sentence(event) if isinstance(event, SelectionEnded) else learning_sentence(event)
+    )

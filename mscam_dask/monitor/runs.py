@@ -19,6 +19,7 @@ from mscam_dask.model.records import (
     FitEnded,
     FitFailed,
     FitStarted,
+    LearningEnded,
     OuterRecord,
     SelectionEnded,
 )
@@ -68,6 +69,7 @@ _KINDS = {
         ClusterCountEnded,
         SelectionEnded,
         OuterRecord,
+        LearningEnded,
         FitEnded,
         FitFailed,
     )
@@ -141,6 +143,7 @@ class Run:
         self.started: FitStarted | None = None
         self.counted: ClusterCountEnded | None = None
         self.selection: SelectionEnded | None = None
+        self.learned: LearningEnded | None = None
         self.outer: deque[OuterRecord] = deque(maxlen=MAX_ITERATIONS)
         self.end: FitEnded | FitFailed | None = None
         self.lost = False
@@ -200,6 +203,8 @@ class Run:
                 self.selection = event
             case OuterRecord():
                 self.outer.append(event)
+            case LearningEnded():
+                self.learned = event
             case FitEnded() | FitFailed():
                 self.end = event
                 self.busy.clear()

@@ -13,6 +13,7 @@ from mscam_dask.model.records import (
     FitEnded,
     FitFailed,
     FitStarted,
+    LearningEnded,
     OuterRecord,
     SelectionEnded,
 )
@@ -24,6 +25,7 @@ from mscam_dask.monitor.pace import (
     end_sentence,
     fit_sentence,
     largest_residual,
+    learning_sentence,
     printable,
     resumed_sentence,
     setting_sentence,
@@ -101,6 +103,8 @@ class TerminalProgress:
                 self._setting = printable(setting_sentence(event))
             case OuterRecord():
                 self._rows.append(event)
+            case LearningEnded():
+                self._done("learning", learning_sentence(event), event.seconds, ())
             case FitEnded() | FitFailed():
                 self._over(event)
 

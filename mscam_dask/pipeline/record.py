@@ -143,6 +143,9 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     cluster_counts
         The `mscam_dask.model.records.ClusterCountEnded` of a number of clusters that was chosen;
         None when it was given.
+    learning
+        The `mscam_dask.model.records.LearningEnded` of distances learned from the best partition;
+        None where none were, and in records of versions that did not learn any.
     """
 
     status: str
@@ -157,6 +160,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     view_contributions: dict[str, float]
     cluster_sizes: tuple[int, ...]
     cluster_counts: dict[str, Any] | None = None
+    learning: dict[str, Any] | None = None
     setting_taken: int | None = None
 
 

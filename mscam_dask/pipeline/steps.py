@@ -187,6 +187,7 @@ def fit_record(solution: Solution) -> FitRecord:
             or None,
         ),
         cluster_counts=None if solution.counted is None else msgspec.to_builtins(solution.counted),
+        learning=None if solution.learned is None else msgspec.to_builtins(solution.learned),
         settings_tried=tuple(msgspec.to_builtins(setting) for setting in solution.settings),
         setting_taken=solution.chosen,
         view_contributions={

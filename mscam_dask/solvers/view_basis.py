@@ -161,6 +161,11 @@ class PreparedView:
     effective_rank: float
     encoder: Encoder
 
+    @property
+    def mean_distance(self) -> float:
+        """Mean squared distance of two samples: the weight makes it one."""
+        return 1.0
+
     def anchors(self) -> NDArray[np.float64]:
         """√ω f∘Q, (n, r): mean squared distance over pairs is one."""
         return anchor_coordinates(self.basis, self.alpha) * float(np.sqrt(self.weight))

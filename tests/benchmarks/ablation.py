@@ -7,16 +7,19 @@ switch and is not taken away.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM, MSCAN
+from mscam_dask.engine import fit
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import PartitionScores, score_partition
 from tests.benchmark_sets import NAMES, BenchmarkData, read_set
@@ -24,6 +27,7 @@ from tests.benchmark_sets import NAMES, BenchmarkData, read_set
 VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "defaults": {},
+        "no learned distances": {"learns": False},
         "no learned metric": {"model": MSCAN},
         "one iteration": {"max_outer_iter": 1},
         "all views unit, alpha 10": {"scale": "unit", "alpha": 10.0},
@@ -34,18 +38,23 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "nothing chosen": {"selection": None},
     }
 )
-"""What each variant sets beside the number of clusters."""
+"""What each variant sets beside the number of clusters; `learns` has no switch and is patched."""
 
 
 def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScores:
     """Scores of one fit, with one thread."""
     given = dict(settings)
     estimator = given.pop("model", MSCAM)
+    learns = given.pop("learns", True)
     n_neighbors = min(given.pop("n_neighbors", 0), len(data.labels) - 1) or None
     model = estimator(
         data.n_clusters, metric=data.kinds, n_neighbors=n_neighbors, n_jobs=1, **given
     )
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        if not learns:
+            stack.enter_context(
+                patch.object(fit, "learned_partition", lambda state, *_: (state.best, None))
+            )
         warnings.simplefilter("ignore", ConvergenceWarning)  # one iteration is not enough
         model.fit(data.views)
     return score_partition(data.labels, model.labels_)

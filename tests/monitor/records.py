@@ -8,6 +8,7 @@ from mscam_dask.model.records import (
     FitEnded,
     FitFailed,
     FitStarted,
+    LearningEnded,
     OuterRecord,
     PreparationRecord,
     PreparedRecord,
@@ -16,7 +17,17 @@ from mscam_dask.model.records import (
     ViewRecord,
 )
 
-__all__ = ["BY_VIEW", "COUNTED", "ENDED", "FAILED", "SELECTED", "VIEWS", "outer", "started"]
+__all__ = [
+    "BY_VIEW",
+    "COUNTED",
+    "ENDED",
+    "FAILED",
+    "LEARNED",
+    "SELECTED",
+    "VIEWS",
+    "outer",
+    "started",
+]
 
 VIEWS = ("<script>alert(1)</script>", "colour", "form/edge")
 
@@ -95,5 +106,6 @@ COUNTED = ClusterCountEnded(
     n_clusters=4,
     seconds=2.5,
 )
+LEARNED = LearningEnded(scores=(0.61, 0.63, 0.62), taken=2, seconds=1.5)
 ENDED = FitEnded(status="CONTINUATION", n_connected_components=4, n_iterations=3, seconds=6.5)
 FAILED = FitFailed(error="WorkerLostError", message="task <b>x</b> was given up", seconds=3.0)

@@ -26,7 +26,7 @@ from mscam_dask.monitor.progress import (
     TerminalProgress,
     progress_on,
 )
-from tests.monitor.records import BY_VIEW, COUNTED
+from tests.monitor.records import BY_VIEW, COUNTED, LEARNED
 
 
 def view(name: str, residual: float) -> ViewRecord:
@@ -143,6 +143,23 @@ def test_a_number_of_clusters_that_was_chosen_is_said_everywhere(terminal: Conso
     notebook = NotebookProgress()
     notebook._show = lambda: None  # type: ignore[method-assign]  # there is no notebook
     notebook(COUNTED)
+    assert said in notebook.html()
+
+
+def test_what_was_learned_from_the_best_partition_is_said_everywhere(terminal: Console) -> None:
+    said = "distances learned from the best partition: a better one twice, score 0.6300"
+    with TerminalProgress(terminal) as progress:
+        for event in (STARTED, outer(0, 1), LEARNED):
+            progress(event)
+    words = " ".join(printed(terminal).split())
+    assert "learning" in words
+    assert said in words.replace("1.5 s ", "")
+    stream = io.StringIO()
+    PlainProgress(stream)(LEARNED)
+    assert f"fit: {said} (1.5 s)" in stream.getvalue()
+    notebook = NotebookProgress()
+    notebook._show = lambda: None  # type: ignore[method-assign]  # there is no notebook
+    notebook(LEARNED)
     assert said in notebook.html()
 
 

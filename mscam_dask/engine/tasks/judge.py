@@ -24,6 +24,7 @@ from mscam_dask.solvers.partition import (
 )
 
 __all__ = [
+    "all_cuts",
     "cut_spectrum",
     "extended",
     "first_cuts",
@@ -81,6 +82,16 @@ def minima(
     """Partitions into which the bottom spectrum of a graph may well be cut."""
     rng = np.random.default_rng(seed)
     return cut_spectrum(spectrum, n_clusters, n_cut, lambda some, _: good_minima(some, rng=rng))
+
+
+def all_cuts(
+    spectrum: GraphSpectrum, n_clusters: int, seed: int, n_cut: int, known: NDArray[np.int64]
+) -> list[NDArray[np.int64]]:
+    """The same, and partitions that start from a known one and from the vectors themselves."""
+    return [
+        *minima(spectrum, n_clusters, seed, n_cut),
+        *next_cuts(spectrum, n_clusters, known, n_cut),
+    ]
 
 
 def next_cuts(

@@ -18,6 +18,8 @@ from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import mean_squared_distance
 from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import PreparedRecord, ViewRecord
+from mscam_dask.solvers import discriminants as solver
+from mscam_dask.solvers.discriminants import Discriminants
 from mscam_dask.solvers.graph import (
     Candidates,
     Graph,
@@ -48,6 +50,7 @@ __all__ = [
     "cell_neighbors",
     "cells",
     "closed_graph",
+    "discriminants",
     "embedding_of",
     "encoder_of",
     "factor",
@@ -119,16 +122,24 @@ def prepare(timed: TimedView, alpha: float) -> PreparedView:
     return prepare_view(timed.view, alpha=alpha)
 
 
-def anchor_space(views: list[PreparedView]) -> Coordinates:
-    """Anchor space of all views, Σr columns: mean squared distance over pairs equal to one."""
-    parts = [view.coordinates() for view in views]
+def anchor_space(views: Sequence[PreparedView | Discriminants]) -> Coordinates:
+    """Anchor space of all views, Σr columns: mean squared distance over pairs equal to one.
+
+    With discriminants beside the views, these together have one as well, and the two are added.
+    """
+    of_kind: dict[type, float] = {}
+    for view in views:
+        of_kind[type(view)] = of_kind.get(type(view), 0.0) + view.mean_distance
+    parts = [(*view.coordinates(), of_kind[type(view)]) for view in views]
     return Coordinates(
-        tuple(vectors for vectors, _ in parts),
-        tuple(weights / len(views) for _, weights in parts),
+        tuple(vectors for vectors, _, _ in parts),
+        tuple(weights / total if total > 0 else 0.0 * weights for _, weights, total in parts),
     )
 
 
-def candidates(views: list[PreparedView], n_candidates: int, start: int, stop: int) -> Candidates:
+def candidates(
+    views: list[PreparedView | Discriminants], n_candidates: int, start: int, stop: int
+) -> Candidates:
     """Nearest neighbours of a block of rows in the anchor space."""
     return anchor_candidates(anchor_space(views), n_candidates, start, stop)
 
@@ -138,14 +149,14 @@ def own_graph(view: PreparedView, n_neighbors: int) -> Graph:
     return neighbor_graph(anchor_space([view]), n_neighbors)
 
 
-def cells(views: list[PreparedView], n_candidates: int, seed: int) -> Cells:
+def cells(views: list[PreparedView | Discriminants], n_candidates: int, seed: int) -> Cells:
     """Cells of the anchor space of large data."""
     rng = np.random.default_rng(seed)
     return find_cells(anchor_space(views), n_candidates=n_candidates, rng=rng)
 
 
 def cell_neighbors(
-    views: list[PreparedView],
+    views: list[PreparedView | Discriminants],
     found: Cells,
     n_candidates: int,
     part: tuple[int, int],
@@ -170,6 +181,11 @@ def candidates_of_rows(
         indices[samples[inside] - start] = neighbors[inside]
         distances[samples[inside] - start] = squared[inside]
     return Candidates(start, indices, distances)
+
+
+def discriminants(view: PreparedView, labels: NDArray[np.int64]) -> Discriminants:
+    """The directions of one view in which the clusters of a partition are far apart."""
+    return solver.discriminants(view, labels)
 
 
 def merged_components(

@@ -25,6 +25,7 @@ from mscam_dask.monitor.pace import (
     duration,
     end_sentence,
     fit_sentence,
+    learning_sentence,
     printable,
     setting_sentence,
 )
@@ -211,6 +212,8 @@ def head_html(run: Run, *, now: float) -> str:
     chosen = [] if run.counted is None else [count_sentence(run.counted)]
     if selection is not None and selection.settings:
         chosen.append(setting_sentence(selection))
+    if run.learned is not None:
+        chosen.append(learning_sentence(run.learned))
     if isinstance(run.end, FitEnded):
         said.append(end_sentence(run.end))
     if run.state == "preparing":

@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.monitor.pace import neighbors_words
+from mscam_dask.model.records import LearningEnded
+from mscam_dask.monitor.pace import learning_sentence, neighbors_words
 from mscam_dask.monitor.report import wording
 from mscam_dask.monitor.report.certainty import Certainty, embedding_certainty
 from mscam_dask.monitor.report.content import RunContent
@@ -111,6 +114,7 @@ def run_page(content: RunContent) -> str:
             "settings": settings[:_SETTINGS_LIMIT],
             "n_settings": len(settings),
             "chosen": _chosen(content),
+            "learned": _learned(content.record["fit"].get("learning")),
             "confusion": None
             if content.labels_true is None
             else confusion(content.labels_true, result.labels, content.label_names),
@@ -126,6 +130,13 @@ def run_page(content: RunContent) -> str:
             },
         },
     )
+
+
+def _learned(learning: Mapping[str, Any] | None) -> str:
+    """What distances learned from the best partition gave, in words; empty where none were."""
+    if learning is None:
+        return ""
+    return learning_sentence(msgspec.convert(learning, LearningEnded))
 
 
 def _chosen(content: RunContent) -> int:

@@ -13,7 +13,7 @@ from mscam_dask.monitor.dashboard import page as module
 from mscam_dask.monitor.dashboard.page import Page, head_html
 from mscam_dask.monitor.events import Event
 from mscam_dask.monitor.runs import RunAnnounced, Runs, ViewTask, encode
-from tests.monitor.records import BY_VIEW, COUNTED, ENDED, FAILED, VIEWS, outer, started
+from tests.monitor.records import BY_VIEW, COUNTED, ENDED, FAILED, LEARNED, VIEWS, outer, started
 
 
 class Clock:
@@ -89,6 +89,15 @@ def test_axes_without_points_are_left_out() -> None:
     assert "primal" in names
     assert "work" in names
     assert "dual" not in names
+
+
+def test_what_was_learned_from_the_best_partition_is_said() -> None:
+    runs = begun()
+    send(runs, outer(0))
+    assert "learned" not in head_html(runs.by_id["01"], now=5.0)
+    send(runs, LEARNED)
+    said = "distances learned from the best partition: a better one twice, score 0.6300"
+    assert said in head_html(runs.by_id["01"], now=5.0)
 
 
 def test_the_choice_of_a_number_is_drawn_and_said() -> None:

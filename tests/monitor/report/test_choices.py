@@ -10,7 +10,7 @@ import pytest
 
 from mscam_dask.monitor.report.counts import count_section
 from mscam_dask.monitor.report.page import run_page
-from tests.monitor.records import COUNTED
+from tests.monitor.records import COUNTED, LEARNED
 from tests.monitor.report.made_up import VIEWS, made_up_content
 
 LABELS = np.arange(40) % 4
@@ -98,3 +98,10 @@ def test_preparations_by_view_stand_with_the_views() -> None:
 def test_one_setting_for_all_views_stands_with_each() -> None:
     text = text_of(run_page(made_up_content(LABELS)), "views")
     assert text.count("features unit 10 50.0") == 2
+
+
+def test_what_was_learned_from_the_best_partition_is_said() -> None:
+    page = run_page(made_up_content(LABELS, fit={"learning": msgspec.to_builtins(LEARNED)}))
+    said = "outer iterations; distances learned from the best partition: a better one twice"
+    assert said in text_of(page, "result")
+    assert "learned" not in text_of(run_page(made_up_content(LABELS)), "result")

@@ -1,0 +1,110 @@
+"""After the path: partitions by distances learned from the best one so far.
+
+A partition says in which directions of each view its clusters are far apart: Fisher's
+discriminants. The graph of the data distances and of those in the discriminants, half each, is cut
+and judged like a first graph; where the judge puts it ahead, its partition is learned from in turn:
+docs/decisions/0059.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from mscam_dask.engine.anchor_blocks import anchor_blocks
+from mscam_dask.engine.executor import Executor, Handle
+from mscam_dask.engine.judging import Best, is_ahead, is_clear
+from mscam_dask.engine.path import PathState
+from mscam_dask.engine.setup import FirstGraph, Prepared, build_graph
+from mscam_dask.engine.starts import judged
+from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.engine.view_graphs import have_view_graphs, view_graphs, with_view_graphs
+from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.records import LearningEnded
+
+__all__ = ["learned_partition"]
+
+# A third partition is seldom better than the second.
+_MOST_ROUNDS = 3
+
+
+def learned_partition(
+    state: PathState, prepared: Prepared, parameters: Parameters, executor: Executor
+) -> tuple[Best, LearningEnded | None]:
+    """The best partition of those learned from the best of a path and from one another.
+
+    Parameters
+    ----------
+    state : PathState
+        Where the path ended. The labels of its best partition are given up where another one is
+        returned.
+    prepared : Prepared
+    parameters : Parameters
+    executor : Executor
+
+    Returns
+    -------
+    Best
+        That of the path where no partition is ahead of it by more than `tol`.
+    LearningEnded or None
+        None where nothing was tried: a partition is clear, or views have no graphs of their own
+        (see `mscam_dask.engine.view_graphs`).
+    """
+    started, best = time.perf_counter(), state.best
+    if not have_view_graphs(len(prepared.names), prepared.n_samples):
+        return best, None
+    if is_clear(best.score, parameters):
+        return best, None
+    own = view_graphs(prepared, parameters, executor, key=f"learned-{prepared.n_samples}")
+    scores: list[float] = []
+    taken = 0
+    while taken == len(scores) < _MOST_ROUNDS and not is_clear(best.score, parameters):
+        rival = _learned(state, best, own, prepared, parameters, executor, key=f"learned-{taken}")
+        scores.append(rival.score)
+        if is_ahead(rival.score, best.score, parameters):
+            best, rival, taken = rival, best, taken + 1
+        executor.release([rival.labels])
+    executor.release([own])
+    ended = LearningEnded(scores=tuple(scores), taken=taken, seconds=time.perf_counter() - started)
+    return best, ended
+
+
+def _learned(
+    state: PathState,
+    best: Best,
+    own: Handle,
+    prepared: Prepared,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> Best:
+    """The best cut of the graph by the distances that a partition teaches."""
+    learned = [
+        executor.submit(
+            view_tasks.discriminants, view, best.labels, key=f"discriminants/{key}/{name}"
+        )
+        for view, name in zip(prepared.views, prepared.names, strict=True)
+    ]
+    both = [*prepared.views, *learned]
+    # no path from here: candidates beside the neighbours would not be looked at
+    n_candidates = max(state.n_neighbors, parameters.n_neighbors) + 1
+    searched = dataclasses.replace(parameters, n_candidates=n_candidates)
+    blocks = anchor_blocks(both, prepared.n_samples, searched, executor, key=key)
+    graph, n_components = build_graph(
+        executor,
+        blocks,
+        None,
+        n_neighbors=state.n_neighbors,
+        data_weight=1.0,
+        projected_weight=0.0,
+        key=key,
+    )
+    executor.release([*learned, *blocks])
+    by_distances = FirstGraph(graph, n_components, state.n_neighbors)
+    first = with_view_graphs(by_distances, own, executor, key=key)
+    start = judged(prepared, parameters, first, executor, key=key, known=best.labels)
+    executor.release([graph, first.graph])
+    if start.spectrum is not None:
+        executor.release([start.spectrum])
+    return start.best
