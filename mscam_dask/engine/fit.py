@@ -15,16 +15,13 @@ from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.agreement import Agreement, agree, agreement_behind, with_preparations
 from mscam_dask.engine.checkpointing import Checkpointer, Journal, PathRecord
 from mscam_dask.engine.cluster_count import choose_count, with_count
-from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import judge, mean_score, spectrum_of
+from mscam_dask.engine.ending import closed, collect, ended
+from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.learned_distances import learned_partition
-from mscam_dask.engine.path import Course, PathState, embed_views, outer_iteration
+from mscam_dask.engine.path import Course, PathState, outer_iteration
 from mscam_dask.engine.selection import choose_setting
-from mscam_dask.engine.setup import Foundation, Prepared, lay_foundation, prepare
+from mscam_dask.engine.setup import Foundation, lay_foundation, prepare
 from mscam_dask.engine.starts import among_minima
-from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import judge as judge_tasks
-from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.engine.warm import warm_start
 from mscam_dask.errors import ConfigurationError, redacted
 from mscam_dask.model.candidates import Choices
@@ -58,17 +55,6 @@ Observer = Callable[[Event], None]
 
 
 _NOTHING = Choices()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Ending:
-    """Where the path ended: the graph to return and how it was reached."""
-
-    graph: Handle
-    labels: Handle
-    status: Status
-    score: float
-    view_scores: tuple[float, ...]
 
 
 def run_fit(
@@ -171,7 +157,7 @@ def run_fit(
             _notify(observers, counted)
         if trivial is not None:
             course = _alone(foundation, asked, executor)
-            ending = _closed(*trivial, course, executor)
+            ending = closed(*trivial, course, executor)
         else:
             if saved is None:
                 course, state = _begin(foundation, asked, agreed, executor, known, choices)
@@ -186,8 +172,8 @@ def run_fit(
             state, decision = _walk(state, decision, course, executor, observers, journal)
             if choices.first_graph and state.spectrum is not None:
                 state, course = _learn(state, course, executor, observers)
-            ending = _ended(state, decision, course, executor)
-        solution = _collect(ending, course, executor)
+            ending = ended(state, decision, course, executor)
+        solution = collect(ending, course, executor)
     _notify(
         observers,
         FitEnded(
@@ -316,106 +302,3 @@ def _learn(
     if learned is not None:
         _notify(observers, learned)
     return dataclasses.replace(state, best=best), dataclasses.replace(course, learned=learned)
-
-
-def _ended(state: PathState, decision: Decision, course: Course, executor: Executor) -> _Ending:
-    """The c components that the path came to, or the limit step around a better partition."""
-    if state.spectrum is None:
-        return _closed(state.best.labels, Status.MERGED_COMPONENTS, course, executor)
-    if decision is Decision.REACHED:
-        reached = _reached(state, course.prepared, course.parameters, executor)
-        if reached is not None:
-            return reached
-    return _closed(state.best.labels, Status.LIMIT_STEP, course, executor)
-
-
-def _reached(
-    state: PathState, prepared: Prepared, parameters: Parameters, executor: Executor
-) -> _Ending | None:
-    """The graph with c components, unless an earlier partition scored better."""
-    labels = executor.submit(graph_tasks.components_of, state.graph, key="components/reached")
-    partitions = executor.submit(judge_tasks.single, labels, key="partitions/reached")
-    (view_scores,) = judge(prepared, partitions, executor, key="reached")
-    score = mean_score(view_scores)
-    if score < state.best.score - parameters.tol * abs(state.best.score):
-        return None
-    return _Ending(state.graph, labels, Status.CONTINUATION, score, view_scores)
-
-
-def _closed(labels: Any, status: Status, course: Course, executor: Executor) -> _Ending:
-    """The limit step around a partition."""
-    prepared = course.prepared
-    partitions = executor.submit(judge_tasks.single, labels, key="partitions/closed")
-    (view_scores,) = judge(prepared, partitions, executor, key="closed")
-    graph = executor.submit(
-        view_tasks.closed_graph,
-        list(prepared.views),
-        labels,
-        course.n_neighbors,
-        list(prepared.blocks) if course.parameters.is_large(prepared.n_samples) else [],
-        key="limit_step",
-    )
-    components = executor.submit(graph_tasks.components_of, graph, key="components/closed")
-    return _Ending(graph, components, status, mean_score(view_scores), view_scores)
-
-
-def _collect(ending: _Ending, course: Course, executor: Executor) -> Solution:
-    """Bring the result to the caller, with each view's embedding given the final graph."""
-    prepared = course.prepared
-    affinity = executor.submit(graph_tasks.affinity_of, ending.graph, key="affinity")
-    count = executor.submit(graph_tasks.component_count, ending.graph, key="component_count/final")
-    encoders = [
-        executor.submit(view_tasks.encoder_of, view, key=f"encoder/{name}")
-        for view, name in zip(prepared.views, prepared.names, strict=True)
-    ]
-    embeddings = _embeddings(ending, course, executor)
-    labels, graph, n_components, *maps = executor.gather(
-        [ending.labels, affinity, count, *encoders]
-    )
-    return Solution(
-        labels=labels,
-        consensus_graph=graph,
-        n_connected_components=n_components,
-        status=ending.status,
-        score=ending.score,
-        n_neighbors=course.n_neighbors,
-        parameters=course.parameters,
-        counted=course.counted,
-        learned=course.learned,
-        settings=() if course.selection is None else course.selection.settings,
-        agreed=() if course.selection is None else course.selection.preparations,
-        chosen=-1 if course.selection is None else course.selection.chosen,
-        prepared=course.records,
-        history=tuple(course.history),
-        view_embeddings=embeddings,
-        view_contributions=_shares(prepared.names, ending.view_scores),
-        encoders=dict(zip(prepared.names, maps, strict=True)),
-    )
-
-
-def _embeddings(
-    ending: _Ending, course: Course, executor: Executor
-) -> dict[str, NDArray[np.float64]]:
-    """Each view's embedding given the final graph; none where no path was walked."""
-    if ending.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS):
-        return {}
-    prepared, parameters = course.prepared, course.parameters
-    weight = course.history[-1].graph_weight if course.history else parameters.graph_weight
-    spectrum = spectrum_of(
-        ending.graph, None, prepared, parameters, executor, key="final", closed=True
-    )
-    results = embed_views(spectrum, weight, prepared, parameters, executor, key="final")
-    handles = [
-        executor.submit(view_tasks.embedding_of, result, key=f"view_embedding/{name}")
-        for result, name in zip(results, prepared.names, strict=True)
-    ]
-    return dict(zip(prepared.names, executor.gather(handles), strict=True))
-
-
-def _shares(names: tuple[str, ...], view_scores: tuple[float, ...]) -> dict[str, float]:
-    """Non-negative scores as shares of their sum; equal when no view scores above zero."""
-    positive = np.maximum(np.asarray(view_scores), 0.0)
-    if not positive.sum() > 0.0:
-        positive = np.ones(len(names))
-    shares = positive / positive.sum()
-    return {name: float(share) for name, share in zip(names, shares, strict=True)}
