@@ -91,7 +91,9 @@ class NotebookProgress:
             case OuterRecord():
                 self._rows.append(event)
             case LearningEnded():
-                self._lines.append(f"{learning_sentence(event)} ({event.seconds:.1f} s)")
+                self._lines.append(
+                    f"{learning_sentence(event.scores, event.taken)} ({event.seconds:.1f} s)"
+                )
             case FitEnded():
                 self._lines.append(f"{end_sentence(event)} ({event.seconds:.1f} s)")
                 self._pace.started = None

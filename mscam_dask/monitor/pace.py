@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mscam_dask.model.records import (
     ClusterCountEnded,
     FitEnded,
     FitStarted,
-    LearningEnded,
     OuterRecord,
     SelectionEnded,
 )
@@ -161,21 +160,26 @@ def resumed_sentence(event: FitResumed) -> str:
     return f"goes on after {_plural(event.after_iteration, 'outer iteration')} done before"
 
 
-def learning_sentence(event: LearningEnded) -> str:
+def learning_sentence(scores: Sequence[float], taken: int) -> str:
     """Say what the distances learned from the best partition gave.
+
+    Parameters
+    ----------
+    scores, taken
+        As in `mscam_dask.model.records.LearningEnded`.
 
     Examples
     --------
-    >>> learning_sentence(LearningEnded(scores=(1.84, 1.85, 1.85), taken=2, seconds=1.0))
+    >>> learning_sentence((1.84, 1.85, 1.85), 2)
     'distances learned from the best partition: a better one twice, score 1.8500'
-    >>> learning_sentence(LearningEnded(scores=(1.7,), taken=0, seconds=1.0))
+    >>> learning_sentence((1.7,), 0)
     'distances learned from the best partition: no better one'
     """
     said = "distances learned from the best partition"
-    if not event.taken:
+    if not taken:
         return f"{said}: no better one"
-    often = {1: "once", 2: "twice"}.get(event.taken, f"{event.taken} times")
-    return f"{said}: a better one {often}, score {event.scores[event.taken - 1]:.4f}"
+    often = {1: "once", 2: "twice"}.get(taken, f"{taken} times")
+    return f"{said}: a better one {often}, score {scores[taken - 1]:.4f}"
 
 
 def end_sentence(event: FitEnded) -> str:

@@ -136,5 +136,7 @@ def _chosen_sentence(event: ClusterCountEnded | SelectionEnded | LearningEnded) 
     if isinstance(event, ClusterCountEnded):
         return count_sentence(event)
     return (
-        setting_sentence(event) if isinstance(event, SelectionEnded) else learning_sentence(event)
+        setting_sentence(event)
+        if isinstance(event, SelectionEnded)
+        else learning_sentence(event.scores, event.taken)
     )

@@ -104,7 +104,9 @@ class TerminalProgress:
             case OuterRecord():
                 self._rows.append(event)
             case LearningEnded():
-                self._done("learning", learning_sentence(event), event.seconds, ())
+                self._done(
+                    "learning", learning_sentence(event.scores, event.taken), event.seconds, ()
+                )
             case FitEnded() | FitFailed():
                 self._over(event)
 

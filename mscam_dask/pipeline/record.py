@@ -19,6 +19,7 @@ __all__ = [
     "DataRecord",
     "ErrorRecord",
     "FitRecord",
+    "LearningEntry",
     "ResumeEntry",
     "RunRecord",
     "SettingEntry",
@@ -120,6 +121,21 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
     first_graph: str = "distances"
 
 
+class LearningEntry(Struct, frozen=True, kw_only=True):
+    """What distances learned from the best partition gave.
+
+    Attributes
+    ----------
+    scores
+        Of the partition of each round.
+    taken
+        How many of them were ahead of the best partition before: the first ones.
+    """
+
+    scores: tuple[float, ...]
+    taken: int
+
+
 class FitRecord(Struct, frozen=True, kw_only=True):
     """What the clustering gave.
 
@@ -144,8 +160,8 @@ class FitRecord(Struct, frozen=True, kw_only=True):
         The `mscam_dask.model.records.ClusterCountEnded` of a number of clusters that was chosen;
         None when it was given.
     learning
-        The `mscam_dask.model.records.LearningEnded` of distances learned from the best partition;
-        None where none were, and in records of versions that did not learn any.
+        What distances learned from the best partition gave; None where none were, and in records of
+        versions that did not learn any.
     """
 
     status: str
@@ -160,7 +176,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     view_contributions: dict[str, float]
     cluster_sizes: tuple[int, ...]
     cluster_counts: dict[str, Any] | None = None
-    learning: dict[str, Any] | None = None
+    learning: LearningEntry | None = None
     setting_taken: int | None = None
 
 

@@ -23,10 +23,10 @@ from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
 from mscam_dask.model.candidates import most_clusters
 from mscam_dask.model.parameters import Preparation
-from mscam_dask.model.records import PreparationRecord
+from mscam_dask.model.records import LearningEnded, PreparationRecord
 from mscam_dask.model.solution import Solution
 from mscam_dask.pipeline.drift import DriftRecord
-from mscam_dask.pipeline.record import FitRecord, PreparationEntry, SettingEntry
+from mscam_dask.pipeline.record import FitRecord, LearningEntry, PreparationEntry, SettingEntry
 from mscam_dask.pipeline.settings import ClusterTable
 
 __all__ = [
@@ -187,7 +187,7 @@ def fit_record(solution: Solution) -> FitRecord:
             or None,
         ),
         cluster_counts=None if solution.counted is None else msgspec.to_builtins(solution.counted),
-        learning=None if solution.learned is None else msgspec.to_builtins(solution.learned),
+        learning=_learning_entry(solution.learned),
         settings_tried=tuple(msgspec.to_builtins(setting) for setting in solution.settings),
         setting_taken=solution.chosen,
         view_contributions={
@@ -200,6 +200,10 @@ def fit_record(solution: Solution) -> FitRecord:
 def _first_graph(solution: Solution) -> str:
     """What the path began with; the distances where there was none."""
     return solution.settings[solution.chosen].first_graph if solution.chosen >= 0 else "distances"
+
+
+def _learning_entry(learned: LearningEnded | None) -> LearningEntry | None:
+    return None if learned is None else LearningEntry(scores=learned.scores, taken=learned.taken)
 
 
 def _preparation_entry(chosen: Preparation, record: PreparationRecord | None) -> PreparationEntry:

@@ -213,7 +213,7 @@ def head_html(run: Run, *, now: float) -> str:
     if selection is not None and selection.settings:
         chosen.append(setting_sentence(selection))
     if run.learned is not None:
-        chosen.append(learning_sentence(run.learned))
+        chosen.append(learning_sentence(run.learned.scores, run.learned.taken))
     if isinstance(run.end, FitEnded):
         said.append(end_sentence(run.end))
     if run.state == "preparing":

@@ -10,11 +10,9 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.model.records import LearningEnded
 from mscam_dask.monitor.pace import learning_sentence, neighbors_words
 from mscam_dask.monitor.report import wording
 from mscam_dask.monitor.report.certainty import Certainty, embedding_certainty
@@ -136,7 +134,7 @@ def _learned(learning: Mapping[str, Any] | None) -> str:
     """What distances learned from the best partition gave, in words; empty where none were."""
     if learning is None:
         return ""
-    return learning_sentence(msgspec.convert(learning, LearningEnded))
+    return learning_sentence(learning["scores"], learning["taken"])
 
 
 def _chosen(content: RunContent) -> int:

@@ -101,7 +101,11 @@ def test_one_setting_for_all_views_stands_with_each() -> None:
 
 
 def test_what_was_learned_from_the_best_partition_is_said() -> None:
-    page = run_page(made_up_content(LABELS, fit={"learning": msgspec.to_builtins(LEARNED)}))
+    page = run_page(
+        made_up_content(
+            LABELS, fit={"learning": {"scores": LEARNED.scores, "taken": LEARNED.taken}}
+        )
+    )
     said = "outer iterations; distances learned from the best partition: a better one twice"
     assert said in text_of(page, "result")
     assert "learned" not in text_of(run_page(made_up_content(LABELS)), "result")
