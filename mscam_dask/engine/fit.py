@@ -26,31 +26,14 @@ from mscam_dask.engine.warm import warm_start
 from mscam_dask.errors import ConfigurationError, redacted
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import (
-    ClusterCountEnded,
-    FitEnded,
-    FitFailed,
-    FitStarted,
-    LearningEnded,
-    OuterRecord,
-    SelectionEnded,
-)
+from mscam_dask.model.records import FitEnded, FitEvent, FitFailed, FitStarted
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from mscam_dask.solvers.rank_control import Decision, RankControl
 
-__all__ = ["Event", "Observer", "run_fit"]
+__all__ = ["Observer", "run_fit"]
 
-Event = (
-    FitStarted
-    | ClusterCountEnded
-    | SelectionEnded
-    | OuterRecord
-    | LearningEnded
-    | FitEnded
-    | FitFailed
-)
-Observer = Callable[[Event], None]
+Observer = Callable[[FitEvent], None]
 """Called by the driver, in order, with each event of the fit."""
 
 
@@ -83,12 +66,14 @@ def run_fit(
         and two views or more, scaling and α of each view by itself (see
         `mscam_dask.engine.agreement`); k and the first graph (see
         `mscam_dask.engine.selection`), and with it whether distances are learned from the best
-        partition (see `mscam_dask.engine.learned_distances`); the number of clusters, from 2 to that of the candidates
-        (see `mscam_dask.engine.cluster_count`; a checkpoint has the number that was chosen).
+        partition (see `mscam_dask.engine.learned_distances`); the number of clusters, from 2 to
+        that of the candidates (see `mscam_dask.engine.cluster_count`; a checkpoint has the number
+        that was chosen).
     observers : sequence of callable
         Called with `FitStarted`, `ClusterCountEnded` where the number of clusters was chosen,
         `SelectionEnded`, one `OuterRecord` per outer iteration, `LearningEnded` where distances
-        were learned from the best partition, and `FitEnded` or `FitFailed`; after a restart with those of earlier iterations once more.
+        were learned from the best partition, and `FitEnded` or `FitFailed`; after a restart with
+        those of earlier iterations once more.
     checkpointer : Checkpointer, optional
         Gets the state after the selection and after each outer iteration. What it holds at the
         start is gone on from, to the same solution, bit for bit, that an undisturbed fit gives
@@ -170,7 +155,7 @@ def run_fit(
                 course = _continue(foundation, saved, executor, observers)
                 state, decision = journal.restore(saved, executor), Decision[saved.decision]
             state, decision = _walk(state, decision, course, executor, observers, journal)
-            if choices.first_graph and state.spectrum is not None:
+            if choices.first_graph:
                 state, course = _learn(state, course, executor, observers)
             ending = ended(state, decision, course, executor)
         solution = collect(ending, course, executor)
@@ -200,7 +185,7 @@ def _failure_told(observers: Sequence[Observer], started: float) -> Iterator[Non
         raise
 
 
-def _notify(observers: Sequence[Observer], event: Event) -> None:
+def _notify(observers: Sequence[Observer], event: FitEvent) -> None:
     for observer in observers:
         observer(event)
 

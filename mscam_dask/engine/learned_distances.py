@@ -17,10 +17,10 @@ from mscam_dask.engine.judging import Best, is_ahead, is_clear
 from mscam_dask.engine.path import PathState
 from mscam_dask.engine.setup import FirstGraph, Prepared, build_graph
 from mscam_dask.engine.starts import judged
-from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.engine.view_graphs import have_view_graphs, view_graphs, with_view_graphs
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import LearningEnded
+from mscam_dask.solvers.discriminants import discriminants
 
 __all__ = ["learned_partition"]
 
@@ -47,14 +47,15 @@ def learned_partition(
     Best
         That of the path where no partition is ahead of it by more than `tol`.
     LearningEnded or None
-        None where nothing was tried: a partition is clear, or views have no graphs of their own
-        (see `mscam_dask.engine.view_graphs`).
+        None where nothing was tried: no path was walked, a partition is clear, or views have no
+        graphs of their own (see `mscam_dask.engine.view_graphs`).
     """
     started, best = time.perf_counter(), state.best
+    if state.spectrum is None or is_clear(best.score, parameters):
+        return best, None
     if not have_view_graphs(len(prepared.names), prepared.n_samples):
         return best, None
-    if is_clear(best.score, parameters):
-        return best, None
+    # found once more instead of held, as large as all graphs together, for the whole of the path
     own = view_graphs(prepared, parameters, executor, key=f"learned-{prepared.n_samples}")
     scores: list[float] = []
     taken = 0
@@ -81,9 +82,7 @@ def _learned(
 ) -> Best:
     """The best cut of the graph by the distances that a partition teaches."""
     learned = [
-        executor.submit(
-            view_tasks.discriminants, view, best.labels, key=f"discriminants/{key}/{name}"
-        )
+        executor.submit(discriminants, view, best.labels, key=f"discriminants/{key}/{name}")
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     both = [*prepared.views, *learned]

@@ -85,16 +85,12 @@ def judged(
         partitions = executor.submit(judge_tasks.single, labels, key=f"partitions/{key}")
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
-        cuts = judge_tasks.first_cuts if known is None else judge_tasks.all_cuts
-        partitions = executor.submit(
-            cuts,
-            spectrum,
-            parameters.n_clusters,
-            parameters.seed,
-            n_cut(prepared, parameters),
-            *(() if known is None else (known,)),
-            key=f"cut_embedding/{key}",
-        )
+        given = (spectrum, parameters.n_clusters, parameters.seed, n_cut(prepared, parameters))
+        key_of_cuts = f"cut_embedding/{key}"
+        if known is None:
+            partitions = executor.submit(judge_tasks.first_cuts, *given, key=key_of_cuts)
+        else:
+            partitions = executor.submit(judge_tasks.all_cuts, *given, known, key=key_of_cuts)
     best = _best_of(partitions, prepared, executor, key=key)
     return Start(parameters, prepared, first, spectrum, best)
 

@@ -196,7 +196,7 @@ class ConsensusClustering(
 
     @property
     def chooses_graph(self) -> bool:
-        """Whether a fit may try a first graph with the views' own in it."""
+        """Whether a fit may try graphs with the views' own in them."""
         return bool(self.selection == "auto")
 
     @property

@@ -10,6 +10,7 @@ from mscam_dask.model.parameters import Scale
 __all__ = [
     "ClusterCountEnded",
     "FitEnded",
+    "FitEvent",
     "FitFailed",
     "FitStarted",
     "GraphKind",
@@ -271,3 +272,15 @@ class FitFailed:
     error: str
     message: str
     seconds: float
+
+
+FitEvent = (
+    FitStarted
+    | ClusterCountEnded
+    | SelectionEnded
+    | OuterRecord
+    | LearningEnded
+    | FitEnded
+    | FitFailed
+)
+"""What an observer of a fit is called with, in this order."""

@@ -9,15 +9,7 @@ from typing import IO
 
 import msgspec
 
-from mscam_dask.model.records import (
-    ClusterCountEnded,
-    FitEnded,
-    FitFailed,
-    FitStarted,
-    LearningEnded,
-    OuterRecord,
-    SelectionEnded,
-)
+from mscam_dask.model.records import FitEvent
 
 __all__ = ["Event", "FitResumed", "JsonLines", "StepEnded", "StepStarted", "event_name"]
 
@@ -71,18 +63,7 @@ class FitResumed:
     notes: tuple[str, ...] = ()
 
 
-Event = (
-    StepStarted
-    | StepEnded
-    | FitResumed
-    | FitStarted
-    | ClusterCountEnded
-    | SelectionEnded
-    | OuterRecord
-    | LearningEnded
-    | FitEnded
-    | FitFailed
-)
+Event = StepStarted | StepEnded | FitResumed | FitEvent
 
 
 def event_name(kind: type) -> str:

@@ -133,10 +133,10 @@ class PlainProgress:
 
 
 def _chosen_sentence(event: ClusterCountEnded | SelectionEnded | LearningEnded) -> str:
-    if isinstance(event, ClusterCountEnded):
-        return count_sentence(event)
-    return (
-        setting_sentence(event)
-        if isinstance(event, SelectionEnded)
-        else learning_sentence(event.scores, event.taken)
-    )
+    match event:
+        case ClusterCountEnded():
+            return count_sentence(event)
+        case SelectionEnded():
+            return setting_sentence(event)
+        case LearningEnded():
+            return learning_sentence(event.scores, event.taken)

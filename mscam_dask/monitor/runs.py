@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from mscam_dask.model.records import (
     ClusterCountEnded,
     FitEnded,
+    FitEvent,
     FitFailed,
     FitStarted,
     LearningEnded,
@@ -61,19 +62,7 @@ class RunAnnounced:
     n_clusters: int
 
 
-_KINDS = {
-    event_name(kind): kind
-    for kind in (
-        RunAnnounced,
-        FitStarted,
-        ClusterCountEnded,
-        SelectionEnded,
-        OuterRecord,
-        LearningEnded,
-        FitEnded,
-        FitFailed,
-    )
-}
+_KINDS = {event_name(kind): kind for kind in (RunAnnounced, *get_args(FitEvent))}
 
 
 def encode(event: Event | RunAnnounced) -> dict[str, Any] | None:

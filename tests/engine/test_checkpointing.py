@@ -12,11 +12,11 @@ import pytest
 from mscam_dask.data.views import MultiViewData, as_multi_view
 from mscam_dask.engine import anchor_blocks
 from mscam_dask.engine.dask import DaskExecutor
-from mscam_dask.engine.fit import Event, run_fit
+from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
 from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.records import FitEnded, FitEvent, FitStarted, OuterRecord, SelectionEnded
 from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
@@ -113,7 +113,7 @@ def test_another_executor_goes_on_to_the_same_end(other: str) -> None:
 def test_observers_hear_of_the_iterations_before_the_restart() -> None:
     views, asked = data(), candidates(max_outer_iter=3)
     memory = Memory()
-    heard: list[list[Event]] = [[], []]
+    heard: list[list[FitEvent]] = [[], []]
     run_fit(views, asked, SerialExecutor(), observers=[heard[0].append], checkpointer=memory)
     start = Memory(memory.saved[2])
     run_fit(views, asked, SerialExecutor(), observers=[heard[1].append], checkpointer=start)

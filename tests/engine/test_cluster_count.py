@@ -16,14 +16,14 @@ from mscam_dask.data.history import count_dataset
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.engine import cluster_count, setup
 from mscam_dask.engine.cluster_count import widest_gap_near_peak
-from mscam_dask.engine.fit import Event, run_fit
+from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.tasks import count as count_tasks
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.kernels.modularity import modularity
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import ClusterCountEnded, FitStarted, SelectionEnded
+from mscam_dask.model.records import ClusterCountEnded, FitEvent, FitStarted, SelectionEnded
 from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.model.solution import Solution
 from tests.clusters import local_client
@@ -54,7 +54,7 @@ def test_one_view_is_counted() -> None:
 
 def test_a_number_that_is_given_stays() -> None:
     views, _ = gaussian_views(0, n_samples=60, n_clusters=4, spread=4.0, dims=(6,))
-    told: list[Event] = []
+    told: list[FitEvent] = []
     model = MSCAM(3, n_jobs=1, callbacks=[told.append]).fit(views)
     assert model.n_clusters_ == 3
     assert model.cluster_counts_ is None
@@ -63,7 +63,7 @@ def test_a_number_that_is_given_stays() -> None:
 
 def test_every_curve_is_told_and_kept() -> None:
     views, _ = gaussian_views(1, n_samples=80, n_clusters=3, spread=4.0, dims=(6, 12))
-    told: list[Event] = []
+    told: list[FitEvent] = []
     model = MSCAM("auto", n_jobs=1, callbacks=[told.append]).fit(views)
     started, counted, selected = told[:3]
     assert isinstance(started, FitStarted)
@@ -150,7 +150,7 @@ def test_a_continued_fit_does_not_choose_again(monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("chosen before")
 
     monkeypatch.setattr("mscam_dask.engine.fit.choose_count", never)
-    told: list[Event] = []
+    told: list[FitEvent] = []
     again = MSCAM("auto", n_jobs=1, checkpointer=kept, callbacks=[told.append]).fit(views)
     assert isinstance(told[1], ClusterCountEnded)
     assert again.n_clusters_ == whole.n_clusters_

@@ -20,11 +20,11 @@ from mscam_dask.data.views import MultiViewData, as_multi_view
 from mscam_dask.engine import anchor_blocks
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.fit import Event, run_fit
+from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.errors import DataError
 from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import FitEnded, FitStarted, OuterRecord, SelectionEnded
+from mscam_dask.model.records import FitEnded, FitEvent, FitStarted, OuterRecord, SelectionEnded
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from mscam_dask.solvers.view_basis import Encoder
@@ -154,7 +154,7 @@ def test_above_800_samples_threads_give_the_same_bits() -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_observers_see_the_fit_in_order(model: str) -> None:
-    seen: list[list[Event]] = [[], []]
+    seen: list[list[FitEvent]] = [[], []]
     solution = run_fit(
         small_data(),
         settings_of(model),
@@ -198,7 +198,7 @@ def test_no_partition_on_the_path_scores_better_than_the_one_returned() -> None:
 
 
 def test_an_observer_that_fails_ends_the_fit() -> None:
-    def refuse(event: Event) -> None:
+    def refuse(event: FitEvent) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

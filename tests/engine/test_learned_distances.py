@@ -24,6 +24,7 @@ from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import FitEnded, LearningEnded
 from mscam_dask.model.solution import Solution
+from mscam_dask.model.status import Status
 from mscam_dask.solvers.discriminants import discriminants
 from mscam_dask.solvers.view_basis import PreparedView, ViewShape, factor_view, prepare_view
 from tests.clusters import local_client
@@ -51,7 +52,11 @@ PARAMETERS = Parameters(n_clusters=4, n_neighbors=20, scale="none", alpha=10.0, 
 
 
 def solve(data: Any, executor: Any = None, **more: Any) -> Solution:
-    changed = {key: more.pop(key) for key in ("tol", "n_clusters", "exact_samples") if key in more}
+    changed = {
+        key: more.pop(key)
+        for key in ("tol", "n_clusters", "n_neighbors", "exact_samples")
+        if key in more
+    }
     parameters = dataclasses.replace(PARAMETERS, **changed)
     views = as_multi_view(data)
     return run_fit(views, parameters, executor or SerialExecutor(), choices=LEARNS, **more)
@@ -120,12 +125,10 @@ def test_one_view_and_many_views_learn_nothing(n_views: int) -> None:
 
 
 def test_pieces_that_were_merged_learn_nothing() -> None:
-    views = [
-        np.repeat(np.arange(40.0) * 1000, 6)[:, None] + np.random.default_rng(v).random((240, 3))
-        for v in range(2)
-    ]
-    solution = solve(views, n_clusters=2)
-    assert solution.learned is None or solution.status.name != "MERGED_COMPONENTS"
+    views, _ = gaussian_views(5, n_samples=360, n_clusters=6, spread=40.0)
+    solution = solve(views, n_neighbors=5)
+    assert solution.status is Status.MERGED_COMPONENTS
+    assert solution.learned is None
 
 
 def test_nothing_chosen_learns_nothing() -> None:

@@ -10,8 +10,10 @@ import pytest
 from rich.console import Console
 
 from mscam_dask.model.records import (
+    ClusterCountEnded,
     FitEnded,
     FitStarted,
+    LearningEnded,
     OuterRecord,
     PreparedRecord,
     SelectionEnded,
@@ -127,40 +129,47 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
         assert part in shown
 
 
-def test_a_number_of_clusters_that_was_chosen_is_said_everywhere(terminal: Console) -> None:
-    said = (
-        "4 clusters chosen from 2 to 5: the widest eigengap (0.30) where modularity (0.500) is "
-        "nearly the highest; stability 0.80; by itself eigengap is highest at 2, modularity at 4, "
-        "stability at 3"
-    )
+@pytest.mark.parametrize(
+    ("event", "seconds", "said"),
+    [
+        (
+            COUNTED,
+            "2.5 s",
+            (
+                "4 clusters chosen from 2 to 5: the widest eigengap (0.30) where modularity "
+                "(0.500) is nearly the highest; stability 0.80; by itself eigengap is highest "
+                "at 2, modularity at 4, stability at 3"
+            ),
+        ),
+        (
+            LEARNED,
+            "1.5 s",
+            "distances learned from the best partition: a better one twice, score 0.6300",
+        ),
+    ],
+    ids=["number of clusters", "distances"],
+)
+def test_what_was_chosen_is_said_everywhere(
+    terminal: Console, event: ClusterCountEnded | LearningEnded, seconds: str, said: str
+) -> None:
     with TerminalProgress(terminal) as progress:
-        for event in (STARTED, COUNTED):
-            progress(event)
-    assert " ".join(said.split()) in " ".join(printed(terminal).replace("2.5 s", "").split())
+        for each in (STARTED, event):
+            progress(each)
+    assert said in " ".join(printed(terminal).replace(seconds, "").split())
     stream = io.StringIO()
-    PlainProgress(stream)(COUNTED)
-    assert f"fit: {said} (2.5 s)" in stream.getvalue()
+    PlainProgress(stream)(event)
+    assert f"fit: {said} ({seconds})" in stream.getvalue()
     notebook = NotebookProgress()
     notebook._show = lambda: None  # type: ignore[method-assign]  # there is no notebook
-    notebook(COUNTED)
+    notebook(event)
     assert said in notebook.html()
 
 
-def test_what_was_learned_from_the_best_partition_is_said_everywhere(terminal: Console) -> None:
-    said = "distances learned from the best partition: a better one twice, score 0.6300"
+def test_a_terminal_says_when_distances_are_learned(terminal: Console) -> None:
     with TerminalProgress(terminal) as progress:
         for event in (STARTED, outer(0, 1), LEARNED):
             progress(event)
-    words = " ".join(printed(terminal).split())
-    assert "learning" in words
-    assert said in words.replace("1.5 s ", "")
-    stream = io.StringIO()
-    PlainProgress(stream)(LEARNED)
-    assert f"fit: {said} (1.5 s)" in stream.getvalue()
-    notebook = NotebookProgress()
-    notebook._show = lambda: None  # type: ignore[method-assign]  # there is no notebook
-    notebook(LEARNED)
-    assert said in notebook.html()
+    assert "learning" in printed(terminal).split()
 
 
 def test_preparations_chosen_by_view_are_said_everywhere(terminal: Console) -> None:

@@ -87,7 +87,7 @@ def minima(
 def all_cuts(
     spectrum: GraphSpectrum, n_clusters: int, seed: int, n_cut: int, known: NDArray[np.int64]
 ) -> list[NDArray[np.int64]]:
-    """The same, and partitions that start from a known one and from the vectors themselves."""
+    """The minima, and partitions that start from a known one and from the vectors themselves."""
     return [
         *minima(spectrum, n_clusters, seed, n_cut),
         *next_cuts(spectrum, n_clusters, known, n_cut),

@@ -18,7 +18,6 @@ from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import mean_squared_distance
 from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import PreparedRecord, ViewRecord
-from mscam_dask.solvers import discriminants as solver
 from mscam_dask.solvers.discriminants import Discriminants
 from mscam_dask.solvers.graph import (
     Candidates,
@@ -50,7 +49,6 @@ __all__ = [
     "cell_neighbors",
     "cells",
     "closed_graph",
-    "discriminants",
     "embedding_of",
     "encoder_of",
     "factor",
@@ -181,11 +179,6 @@ def candidates_of_rows(
         indices[samples[inside] - start] = neighbors[inside]
         distances[samples[inside] - start] = squared[inside]
     return Candidates(start, indices, distances)
-
-
-def discriminants(view: PreparedView, labels: NDArray[np.int64]) -> Discriminants:
-    """The directions of one view in which the clusters of a partition are far apart."""
-    return solver.discriminants(view, labels)
 
 
 def merged_components(
