@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal
@@ -23,6 +24,7 @@ __all__ = [
     "check_not_empty",
     "check_sizes",
     "validate",
+    "validate_view",
 ]
 
 _SHOWN = 5
@@ -98,7 +100,13 @@ class ValidationReport:
         return counts
 
 
-def validate(data: MultiViewData, *, n_clusters: int, n_neighbors: int) -> ValidationReport:
+def validate(
+    data: MultiViewData,
+    *,
+    n_clusters: int,
+    n_neighbors: int,
+    each: Callable[[Sequence[RowSource]], Iterable[tuple[Finding, ...]]] | None = None,
+) -> ValidationReport:
     """Check that data can be clustered as asked; reads every view by row blocks.
 
     Parameters
@@ -109,6 +117,8 @@ def validate(data: MultiViewData, *, n_clusters: int, n_neighbors: int) -> Valid
         c, at least 1 and at most n.
     n_neighbors
         k, at least 1 and at most n - 1.
+    each
+        `validate_view` of several views; by default one after another, here.
 
     Returns
     -------
@@ -126,19 +136,18 @@ def validate(data: MultiViewData, *, n_clusters: int, n_neighbors: int) -> Valid
 
     Notes
     -----
-    Memory: a few row blocks of 64 MiB. A view is read twice; a distance or kernel view of B
-    blocks also once for each pair of blocks, B (B + 1) / 2 block reads, to compare it with its
-    transpose. Differences up to 1e-6 of the largest magnitude pass.
+    Memory: a few row blocks of 64 MiB. A view is read once; a distance or kernel view of B
+    blocks twice, and once for each pair of blocks, B (B + 1) / 2 block reads, to compare it with
+    its transpose. Differences up to 1e-6 of the largest magnitude pass.
     """
     for view in data.views:
         check_not_empty(view)
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
-    findings: list[Finding] = []
-    for view in data.views:
-        findings.extend(_validate_view(view))
-    return ValidationReport(data.n_samples, data.view_names, tuple(findings))
+    of_views = map(validate_view, data.views) if each is None else each(data.views)
+    findings = tuple(itertools.chain.from_iterable(of_views))
+    return ValidationReport(data.n_samples, data.view_names, findings)
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
@@ -222,27 +231,32 @@ def check_finite(view: RowSource) -> None:
         )
 
 
-def _validate_view(view: RowSource) -> Iterable[Finding]:
+def validate_view(view: RowSource) -> tuple[Finding, ...]:
+    """What is odd about one view that is not empty; raises `DataError` as `validate` does."""
     check_view(view.name, view.shape, view.dtype)
     if view.metric != "features":
         check_square(view)
-    check_finite(view)
-    is_constant, zero_rows = _scan(view)
+    lowest, highest, zero_rows = _scan(view)
+    if not (lowest.min() >= -_LARGEST and highest.max() <= _LARGEST):  # which NaN is not either
+        check_finite(view)
+    is_constant = lowest == highest
     if is_constant.all():
         _refuse_constant(view)
     if view.metric != "features":
         check_pairwise(view)
+    findings = []
     if zero_rows:
         first = tuple(zero_rows[:_SHOWN])
-        yield Finding(view.name, "zero rows", len(zero_rows), first, view.shape[0])
+        findings.append(Finding(view.name, "zero rows", len(zero_rows), first, view.shape[0]))
     if view.metric == "features" and is_constant.any():
         columns = np.flatnonzero(is_constant).tolist()
         first = tuple(columns[:_SHOWN])
-        yield Finding(view.name, "constant columns", len(columns), first, view.shape[1])
+        findings.append(Finding(view.name, "constant columns", len(columns), first, view.shape[1]))
+    return tuple(findings)
 
 
-def _scan(view: RowSource) -> tuple[NDArray[np.bool_], list[int]]:
-    """Which columns have one value only, (d,), and which rows are all zero."""
+def _scan(view: RowSource) -> tuple[NDArray[np.float64], NDArray[np.float64], list[int]]:
+    """Smallest and largest value of each column, (d,), NaN where there is one; rows of zeros."""
     n_columns = view.shape[1]
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
     zero_rows: list[int] = []
@@ -251,7 +265,7 @@ def _scan(view: RowSource) -> tuple[NDArray[np.bool_], list[int]]:
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
         zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
-    return lowest == highest, zero_rows
+    return lowest, highest, zero_rows
 
 
 def _refuse_constant(view: RowSource) -> None:

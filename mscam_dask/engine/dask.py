@@ -40,7 +40,7 @@ _GIB = 2.0**30
 _RETRIES = 2
 
 # In the keys of these stages a view's name comes first, which may be a number.
-_OF_VIEWS_ONLY = frozenset({"encoder", "neutral_graphs", "view_embedding"})
+_OF_VIEWS_ONLY = frozenset({"encoder", "neutral_graphs", "validate", "view_embedding"})
 
 # Nothing waits for these before the first partition is judged: they run where a worker would
 # stand idle, beside the spectrum of the first graph above all, which is one task.

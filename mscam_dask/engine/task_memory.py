@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from mscam_dask.data.sources import ArrayRows
+from mscam_dask.data.sources import BLOCK_BYTES, ArrayRows
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.agreement import COMPARED
 from mscam_dask.engine.anchor_blocks import row_ranges
@@ -200,7 +200,9 @@ def view_tasks(
     neutral = drawn + rows + 600 * judged + stream + _SEARCH_BYTES
     subspace = 4 * n * (rank + 2 * c)
     solve = subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + 6 * 8 * (rank + 2 * c) ** 2
+    blocks = 2 if metric == "features" else 4  # as read and looked at; another one, transposed
     return [
+        TaskMemory("validate {view}", blocks * min(BLOCK_BYTES, 8 * n * d)),
         TaskMemory("prepare {view}", factor, held.always),
         TaskMemory("comparing preparations of {view}", _comparison(shape, metric), held.always),
         TaskMemory("neutral graphs of {view}", neutral, held.always),

@@ -16,13 +16,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.history import count_dataset, history_dataset
-from mscam_dask.data.validation import validate
+from mscam_dask.data.validation import validate, validate_view
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor, usable_cores
 from mscam_dask.engine.paper import run_paper
 from mscam_dask.engine.plan import check_memory
+from mscam_dask.engine.reading import found_in_each
 from mscam_dask.engine.warm import UNKNOWN
 from mscam_dask.errors import (
     ConfigurationError,
@@ -115,7 +116,14 @@ class ConsensusClustering(
         data = self._views(X, reset=True)
         candidates = self._candidates(data)
         first = candidates[0]
-        report = validate(data, n_clusters=first.n_clusters, n_neighbors=first.n_neighbors)
+        report = validate(
+            data,
+            n_clusters=first.n_clusters,
+            n_neighbors=first.n_neighbors,
+            each=lambda views: found_in_each(
+                validate_view, views, self._executor(None), stage="validate"
+            ),
+        )
         solution = self._solve(data, candidates)
         self.solution_ = solution
         self.labels_ = solution.labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from mscam_dask.data import pairwise, sources, validation
-from mscam_dask.data.validation import ValidationReport, check_sizes, validate
+from mscam_dask.data.validation import ValidationReport, check_sizes, validate, validate_view
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.benchmark_sets import BenchmarkData
@@ -281,3 +282,25 @@ def test_largest_floats_do_not_overflow_into_a_warning() -> None:
     values[0, 1] = -1e304
     with pytest.raises(DataError, match="not symmetric"):
         check({"v": values}, metric="kernel")
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1e305])
+@pytest.mark.usefixtures("block_size")
+def test_only_a_view_that_is_refused_is_read_twice(rng: np.random.Generator, odd: float) -> None:
+    values = rng.standard_normal((N, 12))
+    view = CountedRows(values, "a")
+    assert validate_view(view) == ()
+    assert view.n_read == [N]
+    values[5, 3] = odd
+    with pytest.raises(DataError, match="'a' has"):
+        validate_view(view)
+    assert view.n_read == [3 * N]
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedRows(sources.ArrayRows):
+    n_read: list[int] = dataclasses.field(default_factory=lambda: [0])
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        self.n_read[0] += stop - start
+        return super().read(start, stop)

@@ -15,11 +15,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask import MSCAM
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.store import open_store
 from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.validation import validate_view
 from mscam_dask.data.views import Metric, MultiViewData, as_multi_view
 from mscam_dask.engine.anchor_blocks import row_ranges
 from mscam_dask.engine.executor import Handle
@@ -333,3 +335,20 @@ def test_the_graph_of_one_view_stays_below_its_figure(ties: bool) -> None:
     figures = {task.task: task.peak_bytes for task in plan(n, (d, d), n_neighbors=20).tasks}
     assert peak <= figures["graph of one view"]
     assert "graph of one view" not in {task.task for task in plan(n, (d,)).tasks}
+
+
+@pytest.mark.parametrize("metric", ["features", "distance"])
+def test_validating_a_view_stays_below_its_figure(metric: Metric) -> None:
+    n = 2000
+    values = np.random.default_rng(0).standard_normal((n, n))
+    if metric == "distance":
+        values = squareform(pdist(values[:, :5]))
+    view = ArrayRows(values.astype(np.float32), "v0", metric)  # which reading makes double
+    tracemalloc.start()
+    try:
+        validate_view(view)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    figures = {task.task: task.peak_bytes for task in plan(n, (n,), metric).tasks}
+    assert peak <= figures["validate v0"]
