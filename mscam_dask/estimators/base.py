@@ -6,7 +6,6 @@ import dataclasses
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,18 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 from mscam_dask.data.history import count_dataset, history_dataset
 from mscam_dask.data.validation import validate, validate_view
 from mscam_dask.data.views import MultiViewData
-from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.fit import Observer, run_fit
-from mscam_dask.engine.local import SerialExecutor, ThreadExecutor, usable_cores
 from mscam_dask.engine.paper import run_paper
 from mscam_dask.engine.plan import check_memory
 from mscam_dask.engine.reading import found_in_each
-from mscam_dask.engine.warm import UNKNOWN
-from mscam_dask.errors import (
-    ConfigurationError,
-    ConvergenceWarning,
-    DataError,
-)
+from mscam_dask.errors import ConfigurationError, ConvergenceWarning
+from mscam_dask.estimators.execution import executor_for, with_dashboard
+from mscam_dask.estimators.inputs import checked_labels
 from mscam_dask.estimators.prediction import PredictsByNeighbors
 from mscam_dask.model.candidates import (
     Choices,
@@ -121,7 +115,7 @@ class ConsensusClustering(
             n_clusters=first.n_clusters,
             n_neighbors=first.n_neighbors,
             each=lambda views: found_in_each(
-                validate_view, views, self._executor(None), stage="validate"
+                validate_view, views, executor_for(self.client, self.n_jobs), stage="validate"
             ),
         )
         solution = self._solve(data, candidates)
@@ -229,7 +223,7 @@ class ConsensusClustering(
 
     def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
         observers, run_id = self._observers(data, candidates[0].n_clusters)
-        executor = self._executor(run_id)
+        executor = executor_for(self.client, self.n_jobs, run_id)
         known = self._known(data, candidates)
         if self.solver == "paper":
             (parameters,) = candidates
@@ -283,39 +277,13 @@ class ConsensusClustering(
             raise ConfigurationError(
                 "solver='paper' starts as the paper does; leave initial_labels out."
             )
-        labels = np.asarray(self.initial_labels)
-        if labels.shape != (data.n_samples,) or labels.dtype.kind not in "iu":
-            raise DataError(
-                f"initial_labels has shape {labels.shape} and dtype {labels.dtype}; allowed is one "
-                f"whole number for each of the {data.n_samples} samples."
-            )
-        n_clusters = candidates[0].n_clusters
-        if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
-            raise DataError(
-                f"initial_labels go from {labels.min()} to {labels.max()}; allowed are 0 to "
-                f"{n_clusters - 1}, and {UNKNOWN} for samples without one, not for all."
-            )
+        labels = checked_labels(self.initial_labels, data.n_samples, candidates[0].n_clusters)
         if len(candidates) > 1 or self._options(data):
             raise ConfigurationError(
                 "initial_labels start from one setting, and scale, alpha or n_neighbors is left to "
                 "be chosen. Give the three of the earlier fit (solution_.parameters)."
             )
-        return labels.astype(np.int64)
-
-    def _executor(self, run_id: str | None) -> Executor:
-        if self.client is not None:
-            from mscam_dask.engine.dask import DaskExecutor
-
-            return DaskExecutor(self.client, run_id=run_id)
-        n_threads = self.n_jobs
-        if n_threads is None or n_threads == -1:
-            n_threads = min(8, usable_cores())
-        if isinstance(n_threads, bool) or not isinstance(n_threads, Integral) or n_threads < 1:
-            raise ConfigurationError(
-                f"n_jobs={self.n_jobs!r} is not usable: allowed is a whole number >= 1, or None "
-                "or -1 for all cores."
-            )
-        return SerialExecutor() if n_threads == 1 else ThreadExecutor(int(n_threads))
+        return labels
 
     def _observers(
         self, data: MultiViewData, n_clusters: int
@@ -326,18 +294,13 @@ class ConsensusClustering(
             observers = (*observers, FitCallbacks(self))
         if self.client is None or self.solver == "paper":
             return observers, None
-        from mscam_dask.monitor.dashboard.client import ClusterEvents
-
-        given = [one for one in observers if isinstance(one, ClusterEvents)]
-        events = next((one for one in given if one.serves(self.client)), None)
-        if events is None:
-            name = f"{type(self).__name__}, {data.n_samples} samples"
-            events = ClusterEvents(self.client, name=name)
-            observers = (*observers, events)
-        run_id = events.new_run(
-            views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters
+        return with_dashboard(
+            observers,
+            self.client,
+            name=f"{type(self).__name__}, {data.n_samples} samples",
+            data=data,
+            n_clusters=n_clusters,
         )
-        return observers, run_id
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):

@@ -7,14 +7,17 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 from mscam_dask.data.validation import check_finite
 from mscam_dask.data.views import MultiViewData, as_multi_view
+from mscam_dask.engine.warm import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
 
-__all__ = ["TakesViews"]
+__all__ = ["TakesViews", "checked_labels"]
 
 
 class TakesViews:
@@ -70,6 +73,28 @@ class TakesViews:
         for source in data.views:
             check_finite(source)
         return dataclasses.replace(data, views=tuple(by_name[name] for name in self.view_names_))
+
+
+def checked_labels(initial_labels: Any, n_samples: int, n_clusters: int) -> NDArray[np.int64]:
+    """Clusters handed down by an earlier fit, one for each sample, or `UNKNOWN`.
+
+    Raises
+    ------
+    DataError
+        With the shape, dtype or range that was got and that is allowed.
+    """
+    labels = np.asarray(initial_labels)
+    if labels.shape != (n_samples,) or labels.dtype.kind not in "iu":
+        raise DataError(
+            f"initial_labels has shape {labels.shape} and dtype {labels.dtype}; allowed is one "
+            f"whole number for each of the {n_samples} samples."
+        )
+    if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
+        raise DataError(
+            f"initial_labels go from {labels.min()} to {labels.max()}; allowed are 0 to "
+            f"{n_clusters - 1}, and {UNKNOWN} for samples without one, not for all."
+        )
+    return labels.astype(np.int64)
 
 
 def _is_plain_table(X: Any) -> bool:

@@ -16,8 +16,9 @@ import msgspec
 from mscam_dask.errors import DataError
 from mscam_dask.pipeline.identity import ID_LENGTH, run_id
 from mscam_dask.pipeline.resume import resume_run
-from mscam_dask.pipeline.run import Observer, RunOutcome, run_pipeline
+from mscam_dask.pipeline.run import RunOutcome, run_pipeline
 from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.running import Observer
 from mscam_dask.pipeline.settings import Settings
 from mscam_dask.pipeline.sources import settled
 

@@ -20,8 +20,9 @@ from mscam_dask.pipeline.record import (
     blas_libraries,
     software_versions,
 )
-from mscam_dask.pipeline.run import Observer, RunOutcome, carry_out, now
+from mscam_dask.pipeline.run import RunOutcome, carry_out
 from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.running import Observer, now
 from mscam_dask.pipeline.settings import ExecutionTable, OutputTable, Settings
 from mscam_dask.pipeline.sources import OpenData, open_again, source_records
 from mscam_dask.pipeline.toml_text import settings_text

@@ -1,4 +1,4 @@
-"""What each step of a pipeline does; the order is `mscam_dask.pipeline.run`'s."""
+"""What each step of a pipeline does; the order is `mscam_dask.pipeline.running`'s."""
 
 from __future__ import annotations
 

@@ -25,8 +25,9 @@ from mscam_dask.pipeline import steps
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import parse_override
 from mscam_dask.pipeline.report import write_report
-from mscam_dask.pipeline.run import EXIT_NOT_CONVERGED, RunOutcome, run_pipeline
+from mscam_dask.pipeline.run import RunOutcome, run_pipeline
 from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.running import EXIT_NOT_CONVERGED
 
 Write = Callable[[str], Path]
 
