@@ -11,10 +11,11 @@ from pathlib import Path
 
 from mscam_dask.errors import DataError, MscamError
 from mscam_dask.monitor.events import Event, StepEnded, StepStarted
-from mscam_dask.pipeline.heritage import Earlier, earlier_runs, glob_escaped, last_comparable
+from mscam_dask.pipeline.heritage import Earlier, earlier_runs, glob_escaped
 from mscam_dask.pipeline.lock import RunLock
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
+from mscam_dask.pipeline.warm_start import last_comparable
 
 __all__ = ["remove_old_runs", "retain_step"]
 

@@ -21,19 +21,13 @@ from mscam_dask.model.parameters import Parameters
 from mscam_dask.pipeline.again import Place, find_place
 from mscam_dask.pipeline.cluster import smallest_memory_bytes
 from mscam_dask.pipeline.execution import check_execution
-from mscam_dask.pipeline.heritage import (
-    Earlier,
-    WarmStart,
-    earlier_runs,
-    same_clustering,
-    same_store,
-    warm_start_from,
-)
+from mscam_dask.pipeline.heritage import Earlier, earlier_runs, same_clustering, same_store
 from mscam_dask.pipeline.identity import clustering_id, ingest_id
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import ExecutionTable, Settings
 from mscam_dask.pipeline.sources import open_again, open_data
 from mscam_dask.pipeline.steps import validate_data
+from mscam_dask.pipeline.warm_start import WarmStart, warm_start_from
 
 __all__ = [
     "RunPlan",

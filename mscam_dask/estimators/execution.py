@@ -1,0 +1,61 @@
+"""Where a fit runs, and the dashboard that is told of it."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import TYPE_CHECKING
+
+from mscam_dask.data.views import MultiViewData
+from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.fit import Observer
+from mscam_dask.engine.local import SerialExecutor, ThreadExecutor, usable_cores
+from mscam_dask.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["executor_for", "with_dashboard"]
+
+_MOST_THREADS = 8
+
+
+def executor_for(client: Client | None, n_jobs: object, run_id: str | None = None) -> Executor:
+    """The client's workers or, without one, `n_jobs` threads of this process.
+
+    Raises
+    ------
+    ConfigurationError
+        `n_jobs` is not a whole number of threads, None or −1.
+    """
+    if client is not None:
+        from mscam_dask.engine.dask import DaskExecutor
+
+        return DaskExecutor(client, run_id=run_id)
+    if n_jobs is None or n_jobs == -1:
+        n_jobs = min(_MOST_THREADS, usable_cores())
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs < 1:
+        raise ConfigurationError(
+            f"n_jobs={n_jobs!r} is not usable: allowed is a whole number >= 1, or None "
+            "or -1 for all cores."
+        )
+    return SerialExecutor() if n_jobs == 1 else ThreadExecutor(int(n_jobs))
+
+
+def with_dashboard(
+    observers: tuple[Observer, ...],
+    client: Client,
+    *,
+    name: str,
+    data: MultiViewData,
+    n_clusters: int,
+) -> tuple[tuple[Observer, ...], str]:
+    """Observers with one for the cluster's dashboard among them, and the id of the run there."""
+    from mscam_dask.monitor.dashboard.client import ClusterEvents
+
+    given = [one for one in observers if isinstance(one, ClusterEvents)]
+    events = next((one for one in given if one.serves(client)), None)
+    if events is None:
+        events = ClusterEvents(client, name=name)
+        observers = (*observers, events)
+    run_id = events.new_run(views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters)
+    return observers, run_id
