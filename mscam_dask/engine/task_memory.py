@@ -17,7 +17,7 @@ from mscam_dask.solvers.graph import MOST_TIES
 
 __all__ = ["Held", "TaskMemory", "graph_tasks", "held_during", "view_tasks"]
 
-# Rows are streamed in blocks of 8 MiB (see solvers.view_basis): as read, scaled, centred, projected.
+# Rows are streamed in blocks of 8 MiB (see solvers.view_rows): as read, scaled, centred, projected.
 _STREAM_BYTES = 4 * 8 * 2**20
 
 # Products of a block of rows with all samples or a pool, their order, and differences.

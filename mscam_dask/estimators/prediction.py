@@ -14,7 +14,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators.inputs import TakesViews
 from mscam_dask.model.solution import Solution
 from mscam_dask.solvers.assign import assign_by_neighbors
-from mscam_dask.solvers.view_basis import row_blocks
+from mscam_dask.solvers.view_rows import row_blocks
 
 __all__ = ["PredictsByNeighbors"]
 

@@ -23,7 +23,8 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from mscam_dask.kernels.distances import mean_squared_distance
-from mscam_dask.solvers.view_basis import PreparedView, row_blocks
+from mscam_dask.solvers.view_basis import PreparedView
+from mscam_dask.solvers.view_rows import row_blocks
 
 __all__ = ["Discriminants", "discriminants"]
 

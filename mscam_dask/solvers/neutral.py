@@ -27,7 +27,7 @@ from mscam_dask.kernels.scaling import (
     harmless_exponent,
 )
 from mscam_dask.model.parameters import Scale
-from mscam_dask.solvers.view_basis import RowReader, ViewShape, column_moments, row_blocks
+from mscam_dask.solvers.view_rows import RowReader, ViewShape, column_moments, row_blocks
 
 __all__ = ["NeutralView", "neutral_graphs", "view_modularity", "view_score", "view_scores"]
 

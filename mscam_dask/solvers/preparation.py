@@ -20,7 +20,8 @@ from scipy.sparse import csr_array
 from mscam_dask.kernels.agreement import neighbor_counts, shared_neighbors
 from mscam_dask.kernels.neighbors import nearest_neighbors
 from mscam_dask.model.parameters import Preparation
-from mscam_dask.solvers.view_basis import FactoredView, ViewShape, prepare_view
+from mscam_dask.solvers.view_basis import FactoredView, prepare_view
+from mscam_dask.solvers.view_rows import ViewShape
 
 __all__ = ["Choice", "agreed_preparations", "anchor_neighbors", "usual_preparation"]
 

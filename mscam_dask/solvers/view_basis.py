@@ -10,8 +10,8 @@ collections and Zarr stores alike.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,30 +29,30 @@ from mscam_dask.kernels.ridge import (
     ridge_gains,
 )
 from mscam_dask.kernels.scaling import (
-    ColumnMoments,
     RowTransform,
     fit_transform_from_moments,
     harmless_exponent,
 )
 from mscam_dask.model.parameters import Scale
+from mscam_dask.solvers.view_rows import (
+    Blocks,
+    Metric,
+    RowReader,
+    ViewShape,
+    column_moments,
+    mean_and_gram,
+    mean_row,
+    row_blocks,
+)
 
 __all__ = [
     "Encoder",
     "FactoredView",
     "PreparedView",
-    "RowReader",
-    "ViewShape",
-    "column_moments",
     "factor_view",
     "prepare_view",
-    "row_blocks",
     "scaled_gram",
 ]
-
-RowReader = Callable[[int, int], NDArray[np.float64]]
-"""read(start, stop) -> rows start up to, not including, stop of a view, (m, d) float64."""
-
-Metric = Literal["features", "distance", "kernel"]
 
 # A direction with gain f below this share of the largest gain weighs less than 1e-4 of the
 # leading one in squared distances, whatever α.
@@ -60,20 +60,6 @@ GAIN_TOLERANCE = 1e-2
 
 # s²_min / s²_max above which a Gram matrix gives Q to the precision it is kept in.
 _WELL_CONDITIONED: dict[Any, float] = {np.float32: 1e-7, np.float64: 1.0}
-
-# Rows are streamed in blocks of at most this size: a chunk of a store. A quarter of a smaller
-# view, so that the blocks of small data are small beside it.
-_BLOCK_BYTES = 8 * 2**20
-_SMALLEST_BLOCK_BYTES = 2**20
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ViewShape:
-    """What must be known of a view before reading it: rows, columns, kind of numbers."""
-
-    n_samples: int
-    n_features: int
-    metric: Metric
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -174,15 +160,6 @@ class PreparedView:
         """Q (n, r) and the weights ω f² (r,) of its columns: the same distances, no copy."""
         gains = ridge_gains(self.basis.singular_values_squared, self.alpha)
         return self.basis.vectors, self.weight * gains**2
-
-
-def row_blocks(n_samples: int, n_columns: int) -> Iterator[tuple[int, int]]:
-    """Row ranges of at most 8 MiB that depend on the shape alone."""
-    quarter = 8 * n_samples * n_columns // 4
-    block_bytes = min(_BLOCK_BYTES, max(_SMALLEST_BLOCK_BYTES, quarter))
-    size = max(1, block_bytes // (8 * max(1, n_columns)))
-    for start in range(0, n_samples, size):
-        yield start, min(start + size, n_samples)
 
 
 def factor_view(
@@ -308,15 +285,12 @@ class _Kept:
     max_rank: int | None
 
 
-_Blocks = Callable[[], Iterator[tuple[int, int, NDArray[np.float64]]]]
-
-
 def _factor_by_columns(
-    blocks: _Blocks, shape: ViewShape, kept: _Kept
+    blocks: Blocks, shape: ViewShape, kept: _Kept
 ) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Basis, mean row (d,), loadings (d, r) and every s² through XᵀX, for d ≤ n."""
     n, dtype = shape.n_samples, kept.dtype
-    offset, gram = _mean_and_gram(blocks, shape)
+    offset, gram = mean_and_gram(blocks, shape)
     directions, all_s2 = basis_from_gram(gram)
     s2 = all_s2[: kept.max_rank]
     loadings = directions[:, : len(s2)] / np.sqrt(s2)
@@ -335,36 +309,12 @@ def _factor_by_columns(
     return Basis(vectors, s2), offset, loadings * signs, all_s2
 
 
-def _mean_and_gram(
-    blocks: _Blocks, shape: ViewShape
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean row (d,) and Gram matrix (d, d) of the centred rows, in one pass.
-
-    Rows are shifted by the mean of the first block, so that what is left to correct is small.
-    """
-    d = shape.n_features
-    gram, total, shift = np.zeros((d, d)), np.zeros(d), np.zeros(d)
-    for start, _, rows in blocks():
-        if start == 0:
-            shift = rows.mean(axis=0)
-        shifted = rows - shift
-        total += shifted.sum(axis=0)
-        gram += shifted.T @ shifted
-    rest = total / shape.n_samples
-    correction = shape.n_samples * np.outer(rest, rest)
-    if not np.isfinite(gram).all() or not np.isfinite(correction).all():
-        return shift + rest, np.full(
-            (d, d), np.nan
-        )  # refused, with a message, by what decomposes it
-    return shift + rest, gram - correction
-
-
 def _factor_by_rows(
-    blocks: _Blocks, shape: ViewShape, kept: _Kept
+    blocks: Blocks, shape: ViewShape, kept: _Kept
 ) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """The same through X Xᵀ, for d > n."""
     n = shape.n_samples
-    offset = _mean_row(blocks, shape)
+    offset = mean_row(blocks, shape)
     gram = np.empty((n, n))
     for start, stop, rows in blocks():
         for other_start, other_stop, others in blocks():
@@ -402,20 +352,3 @@ def _factor_kernel(read: RowReader, shape: ViewShape) -> tuple[Basis, Encoder]:
     basis = basis_from_kernel(kernel)
     loadings = basis.vectors / basis.singular_values_squared
     return basis, Encoder(shape.metric, None, exponent, unit, means, loadings)
-
-
-def _mean_row(blocks: _Blocks, shape: ViewShape) -> NDArray[np.float64]:
-    total = np.zeros(shape.n_features)
-    for _, _, rows in blocks():
-        total += rows.sum(axis=0)
-    return total / shape.n_samples
-
-
-def column_moments(read: RowReader, shape: ViewShape) -> ColumnMoments:
-    """Moments of the columns of a view, merged block by block in order."""
-    moments: ColumnMoments | None = None
-    for start, stop in row_blocks(shape.n_samples, shape.n_features):
-        block = ColumnMoments.from_rows(read(start, stop))
-        moments = block if moments is None else moments.merge(block)
-    assert moments is not None, "a view without rows passed validation"
-    return moments

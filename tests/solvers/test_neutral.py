@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from mscam_dask.solvers import view_basis
+from mscam_dask.solvers import view_rows
 from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_score
 from mscam_dask.solvers.partition import canonical_labels
-from mscam_dask.solvers.view_basis import Metric, ViewShape
+from mscam_dask.solvers.view_rows import Metric, ViewShape
 from tests.solvers import naive
 from tests.synthetic import gaussian_views
 
@@ -159,7 +159,7 @@ def test_reading_by_blocks_changes_rounding_alone(
 ) -> None:
     rows, _ = blobs(4)
     whole = neutral(rows)
-    monkeypatch.setattr(view_basis, "_BLOCK_BYTES", 8 * rows.shape[1] * n_block_rows)
+    monkeypatch.setattr(view_rows, "_BLOCK_BYTES", 8 * rows.shape[1] * n_block_rows)
     for left, right in zip(neutral(rows).graphs, whole.graphs, strict=True):
         assert_allclose(left.toarray(), right.toarray(), rtol=1e-12)
 

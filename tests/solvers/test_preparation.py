@@ -11,7 +11,8 @@ from mscam_dask.solvers.preparation import (
     anchor_neighbors,
     usual_preparation,
 )
-from mscam_dask.solvers.view_basis import ViewShape, factor_view, prepare_view
+from mscam_dask.solvers.view_basis import factor_view, prepare_view
+from mscam_dask.solvers.view_rows import ViewShape
 
 OPTIONS = [
     Preparation(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0, 0.1)

@@ -15,16 +15,9 @@ from numpy.typing import NDArray
 from mscam_dask.errors import DataError
 from mscam_dask.kernels.stiefel import polar_factor
 from mscam_dask.model.parameters import Scale
-from mscam_dask.solvers import view_basis
-from mscam_dask.solvers.view_basis import (
-    Metric,
-    PreparedView,
-    RowReader,
-    ViewShape,
-    factor_view,
-    prepare_view,
-    row_blocks,
-)
+from mscam_dask.solvers import view_rows
+from mscam_dask.solvers.view_basis import PreparedView, factor_view, prepare_view
+from mscam_dask.solvers.view_rows import Metric, RowReader, ViewShape, row_blocks
 from tests.solvers import naive
 
 Array = NDArray[np.float64]
@@ -94,7 +87,7 @@ def test_streaming_equals_one_block(
 ) -> None:
     rows = random_view(metric)
     whole = prepared(rows)
-    monkeypatch.setattr(view_basis, "_BLOCK_BYTES", 8 * rows.shape[1] * n_block_rows)
+    monkeypatch.setattr(view_rows, "_BLOCK_BYTES", 8 * rows.shape[1] * n_block_rows)
     assert len(list(row_blocks(*rows.shape))) == -(-20 // n_block_rows)
     streamed = prepared(rows)
     assert_allclose(streamed.anchors(), whole.anchors(), atol=1e-9)
@@ -111,7 +104,7 @@ def test_streaming_more_columns_than_samples(
 ) -> None:
     rows = random_view("features", d=50)
     whole = prepared(rows)
-    monkeypatch.setattr(view_basis, "_BLOCK_BYTES", 8 * 50 * n_block_rows)
+    monkeypatch.setattr(view_rows, "_BLOCK_BYTES", 8 * 50 * n_block_rows)
     streamed = prepared(rows)
     assert_allclose(
         naive.pair_distances(streamed.anchors()),

@@ -17,7 +17,8 @@ from mscam_dask.solvers.preparation import (
     anchor_neighbors,
     usual_preparation,
 )
-from mscam_dask.solvers.view_basis import ViewShape, factor_view
+from mscam_dask.solvers.view_basis import factor_view
+from mscam_dask.solvers.view_rows import ViewShape
 
 __all__ = ["choose", "sampled_neighbors"]
 

@@ -35,10 +35,10 @@ from mscam_dask.solvers.view_basis import (
     Encoder,
     FactoredView,
     PreparedView,
-    ViewShape,
     factor_view,
     prepare_view,
 )
+from mscam_dask.solvers.view_rows import ViewShape
 
 __all__ = [
     "TimedView",
