@@ -19,7 +19,8 @@ from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
 from mscam_dask.kernels.ridge import basis_from_rows
 from mscam_dask.kernels.spectrum import Spectrum, bottom_eigenpairs
 from mscam_dask.model.parameters import AdmmSettings
-from mscam_dask.solvers.view_admm import reduced_problem, solve_view
+from mscam_dask.solvers.reduced_problem import reduced_problem
+from mscam_dask.solvers.view_admm import solve_view
 
 N = 1500
 

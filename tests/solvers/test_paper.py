@@ -39,6 +39,7 @@ from mscam_dask.solvers.paper import (
     z_step,
     z_step_mscan,
 )
+from mscam_dask.solvers.reduced_problem import reduced_problem
 from mscam_dask.solvers.self_representation import smooth_self_representation
 
 Matrix = NDArray[np.float64]
@@ -243,7 +244,7 @@ class TestAgainstTheReducedSpace:
         rows = rng.standard_normal((n, n_features))
         L = laplacian(ring_graph(n, 0))
         vectors = scipy.linalg.eigh(L.toarray())[1]
-        problem = view_admm.reduced_problem(
+        problem = reduced_problem(
             basis_from_rows(rows),
             vectors[:, : 2 * c],
             L,

@@ -18,13 +18,12 @@ from mscam_dask.kernels.ridge import Basis, basis_from_rows
 from mscam_dask.kernels.stiefel import polar_factor
 from mscam_dask.model.parameters import AdmmSettings
 from mscam_dask.solvers import view_admm
+from mscam_dask.solvers.reduced_problem import ReducedProblem, reduced_problem
 from mscam_dask.solvers.view_admm import (
-    ReducedProblem,
     ReducedState,
     initial_state,
     is_converged,
     objective,
-    reduced_problem,
     self_representation_core,
     solve_view,
     step,

@@ -29,8 +29,9 @@ from mscam_dask.solvers.graph import (
 )
 from mscam_dask.solvers.limit_step import limit_step
 from mscam_dask.solvers.partition import merge_components
+from mscam_dask.solvers.reduced_problem import reduced_problem
 from mscam_dask.solvers.self_representation import smooth_self_representation
-from mscam_dask.solvers.view_admm import reduced_problem, solve_view
+from mscam_dask.solvers.view_admm import solve_view
 from mscam_dask.solvers.view_basis import (
     Encoder,
     FactoredView,
