@@ -15,7 +15,7 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.engine import anchor_blocks, local, setup
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.estimators import base
+from mscam_dask.estimators import execution
 from mscam_dask.kernels import cells
 from mscam_dask.model.parameters import Parameters
 from tests.synthetic import distances_between, gaussian_views
@@ -59,7 +59,7 @@ class _Watching(local.SerialExecutor):
 
 @pytest.fixture(autouse=True)
 def watching(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "SerialExecutor", _Watching)
+    monkeypatch.setattr(execution, "SerialExecutor", _Watching)
     monkeypatch.setattr(_Watching, "n_tasks", 0)
     monkeypatch.setattr(anchor_blocks, "_SMALLEST_BLOCK", 40)
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
-from mscam_dask.solvers import view_basis
+from mscam_dask.solvers import view_rows
 from tests.estimators.small import integer_views, pair_views, quick
 from tests.synthetic import gaussian_views
 
@@ -52,7 +52,7 @@ def test_prediction_by_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     views, _ = gaussian_views(2, n_samples=90, spread=1.0)
     model = quick().fit(views)
     whole = model.predict(views)
-    monkeypatch.setattr(view_basis, "_BLOCK_BYTES", 8 * 47 * 11)
+    monkeypatch.setattr(view_rows, "_BLOCK_BYTES", 8 * 47 * 11)
     assert_array_equal(model.predict(views), whole)
 
 
