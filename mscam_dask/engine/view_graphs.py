@@ -20,10 +20,11 @@ from mscam_dask.solvers.graph import mean_graph
 
 __all__ = ["have_view_graphs", "view_graphs", "with_view_graphs"]
 
-# The mean has the edges of all views: with hundreds of them it would be a dense matrix, and of a
-# million samples more than all else that a fit holds.
+# The mean has the edges of all views: with hundreds of them it would be a dense matrix, and of many
+# samples more than all else that a fit holds. Lists of neighbours: a sample has one in each view and
+# one by the mean distance.
 _MOST_VIEWS = 16
-_MOST_SAMPLES = 250_000
+_MOST_LISTS = 2**19
 
 # Of the graph of the mean distance and of the mean of the views' own: docs/decisions/0058.
 _WEIGHTS = (2.0, 1.0)
@@ -31,7 +32,7 @@ _WEIGHTS = (2.0, 1.0)
 
 def have_view_graphs(n_views: int, n_samples: int) -> bool:
     """Whether views have graphs of their own to take a mean of, and these are small enough."""
-    return 1 < n_views <= _MOST_VIEWS and n_samples <= _MOST_SAMPLES
+    return 1 < n_views <= _MOST_VIEWS and (n_views + 1) * n_samples <= _MOST_LISTS
 
 
 def view_graphs(

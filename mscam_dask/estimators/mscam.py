@@ -50,10 +50,10 @@ class MSCAM(ConsensusClustering):
         How `scale`, `alpha` and `n_neighbors` are chosen where they are None. "auto": view by
         view, the scaling and α whose nearest neighbours the other views confirm, and 20
         neighbours; with one view a few settings are started and the one whose clusters its
-        neighbour graphs know most about is taken. With 2 to 16 views and up to 250 000 samples
-        two more graphs are tried, unless clusters are clear: neighbours by the mean distance and in
-        each view, to begin with, and by distances learned from the best partition, at the
-        end. No labels. None: "standard", 1 and 9 by the mean distance, as in the paper.
+        neighbour graphs know most about is taken. With 2 to 16 views, and samples × (views + 1)
+        up to 2¹⁹, two more graphs are tried, unless clusters are clear: neighbours by the mean
+        distance and in each view, to begin with, and by distances learned from the best
+        partition, at the end. No labels. None: "standard", 1 and 9 by the mean distance, as in the paper.
     metric : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         What the numbers of a view are; one for all, by view name, or in order.
     max_clusters : int, optional

@@ -129,8 +129,10 @@ def test_one_view_and_many_views_have_no_second_graph(n_views: int) -> None:
 
 
 def test_millions_of_samples_have_no_second_graph() -> None:
-    assert have_view_graphs(2, 250_000)
-    assert not have_view_graphs(2, 250_001)
+    assert have_view_graphs(3, 2**17)
+    assert not have_view_graphs(3, 2**17 + 1)
+    assert have_view_graphs(16, 30_000)
+    assert not have_view_graphs(16, 40_000)
 
 
 def test_nothing_chosen_tries_none() -> None:
