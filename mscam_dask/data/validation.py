@@ -100,12 +100,16 @@ class ValidationReport:
         return counts
 
 
+_Findings = tuple[Finding, ...]
+_Over = Callable[[Callable[[RowSource], _Findings], Sequence[RowSource]], Iterable[_Findings]]
+
+
 def validate(
     data: MultiViewData,
     *,
     n_clusters: int,
     n_neighbors: int,
-    each: Callable[[Sequence[RowSource]], Iterable[tuple[Finding, ...]]] | None = None,
+    over: _Over = map,
 ) -> ValidationReport:
     """Check that data can be clustered as asked; reads every view by row blocks.
 
@@ -117,8 +121,8 @@ def validate(
         c, at least 1 and at most n.
     n_neighbors
         k, at least 1 and at most n - 1.
-    each
-        `validate_view` of several views; by default one after another, here.
+    over
+        Applies a function to each view, in their order; by default one after another, here.
 
     Returns
     -------
@@ -145,8 +149,7 @@ def validate(
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
-    of_views = map(validate_view, data.views) if each is None else each(data.views)
-    findings = tuple(itertools.chain.from_iterable(of_views))
+    findings = tuple(itertools.chain.from_iterable(over(validate_view, data.views)))
     return ValidationReport(data.n_samples, data.view_names, findings)
 
 
@@ -231,7 +234,7 @@ def check_finite(view: RowSource) -> None:
         )
 
 
-def validate_view(view: RowSource) -> tuple[Finding, ...]:
+def validate_view(view: RowSource) -> _Findings:
     """What is odd about one view that is not empty; raises `DataError` as `validate` does."""
     check_view(view.name, view.shape, view.dtype)
     if view.metric != "features":

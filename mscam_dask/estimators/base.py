@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.history import count_dataset, history_dataset
-from mscam_dask.data.validation import validate, validate_view
+from mscam_dask.data.validation import validate
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.paper import run_paper
@@ -114,8 +114,8 @@ class ConsensusClustering(
             data,
             n_clusters=first.n_clusters,
             n_neighbors=first.n_neighbors,
-            each=lambda views: found_in_each(
-                validate_view, views, executor_for(self.client, self.n_jobs), stage="validate"
+            over=lambda look, views: found_in_each(
+                look, views, executor_for(self.client, self.n_jobs), stage="validate"
             ),
         )
         solution = self._solve(data, candidates)

@@ -53,7 +53,8 @@ class MSCAM(ConsensusClustering):
         neighbour graphs know most about is taken. With 2 to 16 views, and samples × (views + 1)
         up to 2¹⁹, two more graphs are tried, unless clusters are clear: neighbours by the mean
         distance and in each view, to begin with, and by distances learned from the best
-        partition, at the end. No labels. None: "standard", 1 and 9 by the mean distance, as in the paper.
+        partition, at the end. No labels. None: "standard", 1 and 9 by the mean distance, as
+        in the paper.
     metric : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         What the numbers of a view are; one for all, by view name, or in order.
     max_clusters : int, optional
