@@ -12,7 +12,7 @@ from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows, Metric, RowSource, check_row_range, row_ranges
 from mscam_dask.errors import DataError
 
-__all__ = ["SampledRows", "read_once", "sample_per_class", "sampled_view"]
+__all__ = ["SampledRows", "sample_per_class", "sampled_view"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -20,7 +20,8 @@ class SampledRows:
     """Some rows of a view, and the same columns of a pairwise one; read when they are asked for.
 
     A task that gets this reads the rows itself: they pass through no other process. Nothing is kept,
-    since a worker keeps the arguments of a task for as long as its result: see `read_once`.
+    since a worker keeps the arguments of a task for as long as its result: see
+    `mscam_dask.data.passes.read_once`.
 
     Parameters
     ----------
@@ -55,12 +56,9 @@ class SampledRows:
         check_row_range(self, start, stop)
         return _taken(self.source, self.rows[start:stop], self.rows).read(0, stop - start)
 
-
-def read_once(view: RowSource) -> RowSource:
-    """Return a sample in memory, for a task that passes over it again and again; others as they are."""
-    if isinstance(view, SampledRows):
-        return _taken(view.source, view.rows)
-    return view
+    def in_memory(self) -> ArrayRows:
+        """Return the rows as an array; the whole view is read for it, once."""
+        return _taken(self.source, self.rows)
 
 
 def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | SampledRows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from mscam_dask.data.passes import KEPT_CHUNK_BYTES
 from mscam_dask.data.sources import BLOCK_BYTES, ArrayRows
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.agreement import COMPARED
@@ -17,7 +18,8 @@ from mscam_dask.solvers.graph import MOST_TIES
 
 __all__ = ["Held", "TaskMemory", "graph_tasks", "held_during", "view_tasks"]
 
-# Rows are streamed in blocks of 8 MiB (see solvers.view_rows): as read, scaled, centred, projected.
+# Rows are streamed in blocks of 8 MiB (see solvers.view_rows): as read, scaled, centred, projected;
+# beside them the chunk they come from.
 _STREAM_BYTES = 4 * 8 * 2**20
 
 # Products of a block of rows with all samples or a pool, their order, and differences.
@@ -187,7 +189,7 @@ def view_tasks(
     n, d = shape
     c = parameters.n_clusters
     judged = SAMPLE if parameters.is_large(n) else n
-    stream = min(_STREAM_BYTES, 4 * 8 * n * d)
+    stream = min(_STREAM_BYTES, 4 * 8 * n * d) + min(KEPT_CHUNK_BYTES, 8 * n * d)
     basis = 4 * n * rank
     # on large data the sample of the rows is factored and judged as well, each begins with drawing it
     drawn = 8 * judged * (d if metric == "features" else judged) if parameters.is_large(n) else 0

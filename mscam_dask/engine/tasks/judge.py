@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.sampling import read_once
+from mscam_dask.data.passes import read_once
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.engine.tasks.views import view_shape

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.sampling import SampledRows, read_once
+from mscam_dask.data.sampling import SampledRows
 from mscam_dask.data.views import RowSource
 from mscam_dask.errors import DataError
 from mscam_dask.model.parameters import Preparation, Scale
@@ -37,7 +37,7 @@ def sampled_neighbors(
     A preparation that makes all rows equal is left out, unless they all do; the scaling makes
     no difference to distance and kernel views, so that it is tried once.
     """
-    rows = read_once(SampledRows(source, sample)).read(0, len(sample))
+    rows = SampledRows(source, sample).in_memory().read(0, len(sample))
     shape = ViewShape(len(rows), rows.shape[1], source.metric)
     positions: dict[Scale, dict[float, int]] = {}
     for position, option in enumerate(options):

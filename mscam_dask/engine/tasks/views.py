@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.sampling import read_once
+from mscam_dask.data.passes import read_once
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum, added
 from mscam_dask.kernels.cells import Cells, find_cells, neighbors_in_cells
