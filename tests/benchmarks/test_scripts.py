@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import from_store, growth, indices, many_views, roofline, two_workers
+from tests.benchmarks import from_store, growth, indices, many_views, roofline, two_workers, unseen
 
 
 @pytest.mark.slow
@@ -58,3 +58,13 @@ def test_judged() -> None:
     rho, share = indices.judged([0.1, 0.4, float("nan"), 0.2], [0.3, 0.6, 0.9, 0.5])
     assert rho == pytest.approx(1.0)
     assert share == pytest.approx(0.6 / 0.9)
+
+
+def test_unseen_draws_samples_of_every_class(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--methods", "mscam", "knn-sc", "--seeds", "1", "--only", "iris", "breast cancer"]
+    (scores,) = unseen.main([*arguments, "--per-class", "12"])
+    assert len(scores) == 2
+    assert min(scores) > 0.3
+    table = capsys.readouterr().out
+    assert "| iris | 36 | 2 | 3 |" in table
+    assert "breast cancer" not in table, "two classes"

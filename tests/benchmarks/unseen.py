@@ -16,7 +16,7 @@ import io
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,9 @@ Array = NDArray[np.float64]
 Data = tuple[str, list[Array], NDArray[np.int64]]
 
 PEERS = ["knn-sc", "mlan", "coreg", "mmsc", "lmvsc", "smvsc", "sc-concat"]
+
+# With fewer, draws of some samples of each are too small to tell methods apart.
+_FEWEST_CLASSES = 3
 
 # Series of one channel, described in four ways.
 _SERIES = ["OSULeaf", "ArrowHead", "ItalyPowerDemand", "GunPoint", "ACSF1"]
@@ -197,6 +200,18 @@ def halves_and_profiles(images: Array) -> list[Array]:
     return [*(part.reshape(n, -1) for part in parts), sums]
 
 
+def drawn(data: Data, per_class: int, seed: int) -> Data:
+    """So many samples of every class that has as many."""
+    name, views, labels = data
+    rng = np.random.default_rng(seed)
+    of_class = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
+    enough = [rows for rows in of_class if len(rows) >= per_class]
+    if not enough:
+        return name, [view[:0] for view in views], labels[:0]
+    rows = np.sort(np.concatenate([rng.choice(one, per_class, replace=False) for one in enough]))
+    return name, [view[rows] for view in views], coded(labels[rows])
+
+
 def score(name: str, data: Data, seed: int, scale: str) -> float:
     """ARI of one fit; the peers scale the columns or rows as told."""
     _, views, labels = data
@@ -211,14 +226,17 @@ def score(name: str, data: Data, seed: int, scale: str) -> float:
         return adjusted_rand_index(labels, model.fit_predict(views))
 
 
-def main() -> None:
-    """Print the table, a line as soon as it is known, and the mean over the sets."""
+def main(arguments: Sequence[str] | None = None) -> list[list[float]]:
+    """Print the table, a line as soon as it is known, and the mean over the sets; return the scores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", nargs="+", default=["mscam", *PEERS])
     parser.add_argument("--scale", default="standard", help="of the peers: standard or unit")
     parser.add_argument("--only", nargs="+", help="names of data sets, as in the table")
-    options = parser.parse_args()
+    parser.add_argument(
+        "--per-class", type=int, help="draw so many samples of each class, of three classes or more"
+    )
+    options = parser.parse_args(arguments)
     write = sys.stdout.write
     write(f"| data set | n | views | c | {' | '.join(options.methods)} |\n")
     write("|---" * (4 + len(options.methods)) + "|\n")
@@ -231,18 +249,27 @@ def main() -> None:
         *from_tables(),
         *texts,
     ):
-        name, views, labels = data
+        name = data[0]
         if options.only and name not in options.only:
             continue
-        scores = [
-            float(np.mean([score(one, data, seed, options.scale) for seed in range(options.seeds)]))
+        draws = [
+            drawn(data, options.per_class, seed) if options.per_class else data
+            for seed in range(options.seeds)
+        ]
+        _, views, labels = draws[0]
+        if options.per_class and len(np.unique(labels)) < _FEWEST_CLASSES:
+            continue
+        by_seed = [
+            [score(one, draw, seed, options.scale) for seed, draw in enumerate(draws)]
             for one in options.methods
         ]
+        scores = [float(np.mean(of_method)) for of_method in by_seed]
         means.append(scores)
         cells = " | ".join(f"{one:.3f}" for one in scores)
         write(f"| {name} | {len(labels)} | {len(views)} | {labels.max() + 1} | {cells} |\n")
         sys.stdout.flush()
     write(f"| mean | | | | {' | '.join(f'{one:.3f}' for one in np.mean(means, axis=0))} |\n")
+    return means
 
 
 if __name__ == "__main__":
