@@ -24,6 +24,10 @@ _SEAL = "seal"
 _METADATA = "zarr.json"
 _RESTORE = "Restore the file from a copy, or ingest the original data again."
 
+# Fields of a group in the Zarr v3 specification, and the one that zarr-python adds. Of others those
+# may be passed over that say so.
+_FIELDS = frozenset({"zarr_format", "node_type", "attributes", "consolidated_metadata"})
+
 # What Zarr 3 raises for metadata that are cut short, altered or of another kind.
 METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 
@@ -82,6 +86,8 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
         metadata = json.loads(content)
         if metadata["zarr_format"] != 3 or metadata["node_type"] != "group":
             raise ValueError("it is of no Zarr v3 group")
+        if unknown := [name for name, value in metadata.items() if not _is_known(name, value)]:
+            raise ValueError(f"fields that no Zarr v3 group has: {unknown}")
         attributes: dict[str, Any] = dict(metadata.get("attributes") or {})
         if _SEAL in attributes and attributes[_SEAL] != _own_digest(content):
             raise ValueError("its content is not what was sealed")
@@ -90,6 +96,12 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
     if _SEAL in attributes:
         _check_nodes(root, attributes[NODES])
     return attributes
+
+
+def _is_known(name: str, value: Any) -> bool:
+    """Whether the specification has a field, or lets readers pass over it."""
+    passed_over = isinstance(value, dict) and value.get("must_understand") is False
+    return name in _FIELDS or passed_over
 
 
 def require_seal(root: Location, attributes: Mapping[str, Any]) -> None:

@@ -76,7 +76,8 @@ def write_store(
         read back against its digests, synced to disk and renamed. Or a URL (s3://, gs://,
         file://): see `mscam_dask.data.publication`.
     chunk_rows
-        Samples per chunk; by default as many as make 8 MiB in each view.
+        Samples per chunk; by default as many as make 8 MiB in each view. A fit decodes larger
+        chunks, of more than 16 MiB as float64, again and again.
     overwrite
         Replace a store that is there; anything else at `output` is never touched.
 

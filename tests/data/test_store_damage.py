@@ -120,6 +120,31 @@ def test_one_altered_byte_of_metadata_is_caught_and_the_file_named(
     assert str(file) in str(caught.value)
 
 
+def test_every_altered_byte_of_the_name_of_the_attributes_is_caught(shared_store: Path) -> None:
+    file = shared_store / "zarr.json"
+    raw = file.read_bytes()
+    first = raw.index(b'"attributes"')
+    for position in range(first, first + len('"attributes"')):
+        for byte in b"x_ ":
+            content = raw[:position] + bytes([byte]) + raw[position + 1 :]
+            with damaged(file, content), pytest.raises(StoreCorruptError, match=r"zarr\.json"):
+                open_store(shared_store)
+
+
+def test_a_field_of_a_group_that_need_not_be_understood_is_passed_over(store: Path) -> None:
+    file = store / "zarr.json"
+    metadata = json.loads(file.read_bytes())
+    file.write_text(json.dumps(metadata | {"colour": {"must_understand": True}}))
+    with pytest.raises(StoreCorruptError, match=r"no Zarr v3 group has: \['colour'\]"):
+        open_store(store)
+    group = store.parent / "another.zarr"
+    group.mkdir()
+    content = {"zarr_format": 3, "node_type": "group", "colour": {"must_understand": False}}
+    (group / "zarr.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match="not a store of this package"):
+        open_store(group)
+
+
 def _says_the_same(first: bytes, second: bytes) -> bool:
     try:
         return bool(json.loads(first) == json.loads(second))
