@@ -8,7 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.sampling import SampledRows
-from mscam_dask.data.sources import Metric, RowSource, as_rows, check_row_range
+from mscam_dask.data.sources import (
+    Metric,
+    RowSource,
+    as_rows,
+    check_row_range,
+    rows_of_chunk,
+)
 
 __all__ = ["KEPT_CHUNK_BYTES", "LastChunk", "read_once"]
 
@@ -35,7 +41,7 @@ class LastChunk:
 
     def __init__(self, source: RowSource) -> None:
         self._source = source
-        self._chunk_rows = _chunk_rows(source)
+        self._chunk_rows = rows_of_chunk(source)
         self._start = -1
         self._rows: NDArray[np.float64] | None = None
 
@@ -86,11 +92,7 @@ def read_once(view: RowSource) -> RowSource:
     """
     if isinstance(view, SampledRows):
         return view.in_memory()
-    chunk_rows = _chunk_rows(view)
+    chunk_rows = rows_of_chunk(view)
     if chunk_rows > 1 and 8 * chunk_rows * view.shape[1] <= KEPT_CHUNK_BYTES:
         return LastChunk(view)
     return view
-
-
-def _chunk_rows(view: RowSource) -> int:
-    return int(getattr(view, "chunk_rows", 0))

@@ -24,8 +24,7 @@ _SEAL = "seal"
 _METADATA = "zarr.json"
 _RESTORE = "Restore the file from a copy, or ingest the original data again."
 
-# Fields of a group in the Zarr v3 specification, and the one that zarr-python adds. Of others those
-# may be passed over that say so.
+# Fields of a group in the Zarr v3 specification, and the one that zarr-python adds.
 _FIELDS = frozenset({"zarr_format", "node_type", "attributes", "consolidated_metadata"})
 
 # What Zarr 3 raises for metadata that are cut short, altered or of another kind.
@@ -98,12 +97,6 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
     return attributes
 
 
-def _is_known(name: str, value: Any) -> bool:
-    """Whether the specification has a field, or lets readers pass over it."""
-    passed_over = isinstance(value, dict) and value.get("must_understand") is False
-    return name in _FIELDS or passed_over
-
-
 def require_seal(root: Location, attributes: Mapping[str, Any]) -> None:
     """Refuse a store whose seal was taken away.
 
@@ -114,6 +107,11 @@ def require_seal(root: Location, attributes: Mapping[str, Any]) -> None:
     """
     if _SEAL not in attributes:
         raise corrupt_store(root / _METADATA, "its seal is missing")
+
+
+def _is_known(name: str, value: Any) -> bool:
+    """Whether the specification has a field, or lets readers pass over it."""
+    return name in _FIELDS or (isinstance(value, dict) and value.get("must_understand") is False)
 
 
 def _check_nodes(root: Location, nodes: Mapping[str, str]) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "check_row_range",
     "check_view",
     "row_ranges",
+    "rows_of_chunk",
     "view_digest",
 ]
 
@@ -256,11 +257,16 @@ def row_ranges(source: RowSource, *, block_bytes: int = BLOCK_BYTES) -> Iterator
     """
     n_samples, n_columns = source.shape
     rows = max(1, block_bytes // max(1, 8 * n_columns))
-    chunk_rows = int(getattr(source, "chunk_rows", 1))
-    if chunk_rows <= rows:
-        rows -= rows % chunk_rows
+    in_chunk = rows_of_chunk(source)
+    if in_chunk <= rows:
+        rows -= rows % in_chunk
     for start in range(0, n_samples, rows):
         yield start, min(start + rows, n_samples)
+
+
+def rows_of_chunk(source: RowSource) -> int:
+    """Rows that a source decodes together; 1 where it has no chunks."""
+    return int(getattr(source, "chunk_rows", 1))
 
 
 class ViewDigest:

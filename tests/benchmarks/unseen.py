@@ -205,10 +205,10 @@ def drawn(data: Data, per_class: int, seed: int) -> Data:
     name, views, labels = data
     rng = np.random.default_rng(seed)
     of_class = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
-    enough = [rows for rows in of_class if len(rows) >= per_class]
-    if not enough:
-        return name, [view[:0] for view in views], labels[:0]
-    rows = np.sort(np.concatenate([rng.choice(one, per_class, replace=False) for one in enough]))
+    chosen = [
+        rng.choice(one, per_class, replace=False) for one in of_class if len(one) >= per_class
+    ]
+    rows = np.sort(np.array(chosen, dtype=np.int64).ravel())
     return name, [view[rows] for view in views], coded(labels[rows])
 
 
