@@ -35,10 +35,11 @@ class Ending:
 
 
 def ended(state: PathState, decision: Decision, course: Course, executor: Executor) -> Ending:
-    """The c components that the path came to, or the limit step around a better partition."""
+    """The c components that the path came to, or the limit step around the partition taken instead."""
     if state.spectrum is None:
         return closed(state.best.labels, Status.MERGED_COMPONENTS, course, executor)
-    if decision is Decision.REACHED:
+    is_learned = course.learned is not None and course.learned.taken > 0
+    if decision is Decision.REACHED and not is_learned:
         reached = _reached(state, course.prepared, course.parameters, executor)
         if reached is not None:
             return reached

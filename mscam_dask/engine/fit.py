@@ -156,7 +156,9 @@ def run_fit(
                 state, decision = journal.restore(saved, executor), Decision[saved.decision]
             state, decision = _walk(state, decision, course, executor, observers, journal)
             if choices.first_graph:
-                state, course = _learn(state, course, executor, observers)
+                state, course = _learn(
+                    state, course, executor, observers, handed_down=known is not None
+                )
             ending = ended(state, decision, course, executor)
         solution = collect(ending, course, executor)
     _notify(
@@ -280,10 +282,17 @@ def _walk(
 
 
 def _learn(
-    state: PathState, course: Course, executor: Executor, observers: Sequence[Observer]
+    state: PathState,
+    course: Course,
+    executor: Executor,
+    observers: Sequence[Observer],
+    *,
+    handed_down: bool,
 ) -> tuple[PathState, Course]:
-    """The state with the best partition by learned distances, if there is a better one."""
-    best, learned = learned_partition(state, course.prepared, course.parameters, executor)
+    """The state with a partition by learned distances in the place of its best, if one is taken."""
+    best, learned = learned_partition(
+        state, course.prepared, course.parameters, executor, handed_down=handed_down
+    )
     if learned is not None:
         _notify(observers, learned)
     return dataclasses.replace(state, best=best), dataclasses.replace(course, learned=learned)

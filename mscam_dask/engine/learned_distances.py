@@ -2,8 +2,9 @@
 
 A partition says in which directions of each view its clusters are far apart: Fisher's
 discriminants. The graph of the data distances and of those in the discriminants, half each, is cut
-and judged like a first graph; where the judge puts it ahead, its partition is learned from in turn:
-docs/decisions/0059.
+and judged like a first graph. The judge's own graphs are of the data distances, so a partition
+by learned ones is taken, and learned from in turn, unless it is clearly behind: docs/decisions/0059
+and 0064.
 """
 
 from __future__ import annotations
@@ -24,14 +25,22 @@ from mscam_dask.solvers.discriminants import discriminants
 
 __all__ = ["learned_partition"]
 
-# A third partition is seldom better than the second.
-_MOST_ROUNDS = 3
+# A sixth partition is seldom better than the fifth.
+_MOST_ROUNDS = 5
+
+# By how much of its score a partition may be behind the one it is learned from: docs/decisions/0064.
+_MOST_BEHIND = 0.015
 
 
 def learned_partition(
-    state: PathState, prepared: Prepared, parameters: Parameters, executor: Executor
+    state: PathState,
+    prepared: Prepared,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    handed_down: bool = False,
 ) -> tuple[Best, LearningEnded | None]:
-    """The best partition of those learned from the best of a path and from one another.
+    """The last partition taken of those learned from the best of a path and from one another.
 
     Parameters
     ----------
@@ -41,11 +50,14 @@ def learned_partition(
     prepared : Prepared
     parameters : Parameters
     executor : Executor
+    handed_down : bool
+        The path began with the partition of an earlier fit, which was learned already: another is
+        taken only where it is ahead by more than `tol`.
 
     Returns
     -------
     Best
-        That of the path where no partition is ahead of it by more than `tol`.
+        That of the path where no partition was taken.
     LearningEnded or None
         None where nothing was tried: no path was walked, a partition is clear, or views have no
         graphs of their own (see `mscam_dask.engine.view_graphs`).
@@ -62,12 +74,19 @@ def learned_partition(
     while taken == len(scores) < _MOST_ROUNDS and not is_clear(best.score, parameters):
         rival = _learned(state, best, own, prepared, parameters, executor, key=f"learned-{taken}")
         scores.append(rival.score)
-        if is_ahead(rival.score, best.score, parameters):
+        is_taken = (
+            is_ahead(rival.score, best.score, parameters) if handed_down else _is_near(rival, best)
+        )
+        if is_taken and rival.view_scores != best.view_scores:  # else the same partition again
             best, rival, taken = rival, best, taken + 1
         executor.release([rival.labels])
     executor.release([own])
     ended = LearningEnded(scores=tuple(scores), taken=taken, seconds=time.perf_counter() - started)
     return best, ended
+
+
+def _is_near(rival: Best, best: Best) -> bool:
+    return rival.score >= best.score - _MOST_BEHIND * abs(best.score)
 
 
 def _learned(

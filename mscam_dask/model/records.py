@@ -196,7 +196,7 @@ class LearningEnded:
     scores : tuple of float
         Cross-view information (nats) of the partition of each round.
     taken : int
-        How many of them were ahead of the best partition before: the first ones.
+        How many of them took the place of the partition before: the first ones.
     seconds : float
     """
 

@@ -16,11 +16,12 @@ class Status(enum.Enum):
 
     CONTINUATION = (
         "the consensus graph reached exactly the requested number of connected components "
-        "along the graph-weight path, and no earlier partition on the path scored better"
+        "along the graph-weight path, and no earlier partition on the path scored better, nor was "
+        "one by learned distances taken"
     )
     LIMIT_STEP = (
-        "the best partition seen, on the graph-weight path or after it by learned distances, was "
-        "an embedding cut; the consensus graph was closed around it by one graph step in the limit "
+        "the best partition on the graph-weight path, or the one taken after it by learned distances, "
+        "was an embedding cut; the consensus graph was closed around it by one graph step in the limit "
         "of infinite graph weight"
     )
     MERGED_COMPONENTS = (

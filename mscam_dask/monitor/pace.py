@@ -171,15 +171,15 @@ def learning_sentence(scores: Sequence[float], taken: int) -> str:
     Examples
     --------
     >>> learning_sentence((1.84, 1.85, 1.85), 2)
-    'distances learned from the best partition: a better one twice, score 1.8500'
+    'distances learned from the best partition: another one taken twice, score 1.8500'
     >>> learning_sentence((1.7,), 0)
-    'distances learned from the best partition: no better one'
+    'distances learned from the best partition: no other taken'
     """
     said = "distances learned from the best partition"
     if not taken:
-        return f"{said}: no better one"
+        return f"{said}: no other taken"
     often = {1: "once", 2: "twice"}.get(taken, f"{taken} times")
-    return f"{said}: a better one {often}, score {scores[taken - 1]:.4f}"
+    return f"{said}: another one taken {often}, score {scores[taken - 1]:.4f}"
 
 
 def end_sentence(event: FitEnded) -> str:

@@ -129,7 +129,7 @@ class LearningEntry(Struct, frozen=True, kw_only=True):
     scores
         Of the partition of each round.
     taken
-        How many of them were ahead of the best partition before: the first ones.
+        How many of them took the place of the partition before: the first ones.
     """
 
     scores: tuple[float, ...]

@@ -53,7 +53,7 @@ def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScor
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
         if not learns:
             stack.enter_context(
-                patch.object(fit, "learned_partition", lambda state, *_: (state.best, None))
+                patch.object(fit, "learned_partition", lambda state, *_, **__: (state.best, None))
             )
         warnings.simplefilter("ignore", ConvergenceWarning)  # one iteration is not enough
         model.fit(data.views)

@@ -144,7 +144,7 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
         (
             LEARNED,
             "1.5 s",
-            "distances learned from the best partition: a better one twice, score 0.6300",
+            "distances learned from the best partition: another one taken twice, score 0.6300",
         ),
     ],
     ids=["number of clusters", "distances"],

@@ -96,7 +96,7 @@ def test_what_was_learned_from_the_best_partition_is_said() -> None:
     send(runs, outer(0))
     assert "learned" not in head_html(runs.by_id["01"], now=5.0)
     send(runs, LEARNED)
-    said = "distances learned from the best partition: a better one twice, score 0.6300"
+    said = "distances learned from the best partition: another one taken twice, score 0.6300"
     assert said in head_html(runs.by_id["01"], now=5.0)
 
 

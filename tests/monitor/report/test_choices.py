@@ -106,6 +106,6 @@ def test_what_was_learned_from_the_best_partition_is_said() -> None:
             LABELS, fit={"learning": {"scores": LEARNED.scores, "taken": LEARNED.taken}}
         )
     )
-    said = "outer iterations; distances learned from the best partition: a better one twice"
+    said = "outer iterations; distances learned from the best partition: another one taken twice"
     assert said in text_of(page, "result")
     assert "learned" not in text_of(run_page(made_up_content(LABELS)), "result")
