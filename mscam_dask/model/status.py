@@ -16,8 +16,7 @@ class Status(enum.Enum):
 
     CONTINUATION = (
         "the consensus graph reached exactly the requested number of connected components "
-        "along the graph-weight path, and no earlier partition on the path scored better, nor was "
-        "one by learned distances taken"
+        "along the graph-weight path, and no earlier partition on the path scored better"
     )
     LIMIT_STEP = (
         "the best partition on the graph-weight path, or the one taken after it by learned distances, "
