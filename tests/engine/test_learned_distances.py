@@ -113,21 +113,38 @@ def test_rounds_end_with_the_first_that_is_not_taken(monkeypatch: pytest.MonkeyP
         assert all(score == taken[-1] or not near(score, taken[-1]) for score in rest)
 
 
-@pytest.mark.parametrize(("behind", "taken"), [(0.0149, 3), (0.0151, 0)])
-def test_one_that_is_little_behind_is_taken(
-    monkeypatch: pytest.MonkeyPatch, behind: float, taken: int
-) -> None:
-    """The judge's graphs are of the data distances, and favour cuts of these."""
+def little_behind(monkeypatch: pytest.MonkeyPatch, behind: float) -> None:
+    """Every round gives a partition that scores so much less."""
 
     def lower(_: Any, best: Best, *rest: Any, **__: Any) -> Best:
         score = best.score * (1 - behind)
         return Best(copied(best.labels, rest[-1]), score, (score,), best.iteration)
 
     monkeypatch.setattr(learned_distances, "_learned", lower)
+
+
+@pytest.mark.parametrize(("behind", "taken"), [(0.0149, 3), (0.0151, 0)])
+def test_one_that_is_little_behind_is_taken(
+    monkeypatch: pytest.MonkeyPatch, behind: float, taken: int
+) -> None:
+    """The judge's graphs are of the data distances, and favour cuts of these."""
+    little_behind(monkeypatch, behind)
     learned = solve(blurred()[0]).learned
     assert learned is not None
     assert learned.taken == taken
     assert len(learned.scores) == max(taken, 1)
+
+
+def test_a_partition_handed_down_stays_unless_one_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    views, labels = blurred()
+    little_behind(monkeypatch, 0.005)
+    learned = solve(views, known=np.asarray(labels)).learned
+    assert learned is not None
+    assert (len(learned.scores), learned.taken) == (1, 0)
+    little_behind(monkeypatch, -0.005)
+    ahead = solve(views, known=np.asarray(labels)).learned
+    assert ahead is not None
+    assert ahead.taken == 3
 
 
 def test_the_same_partition_again_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
