@@ -19,9 +19,9 @@ class Status(enum.Enum):
         "along the graph-weight path, and no earlier partition on the path scored better"
     )
     LIMIT_STEP = (
-        "the best partition on the graph-weight path, or the one taken after it by learned distances, "
-        "was an embedding cut; the consensus graph was closed around it by one graph step in the limit "
-        "of infinite graph weight"
+        "the partition that was kept, from the graph-weight path or by learned distances after it, was "
+        "an embedding cut; the consensus graph was closed around it by one graph step in the limit of "
+        "infinite graph weight"
     )
     MERGED_COMPONENTS = (
         "the data alone fall into more pieces than clusters were asked for, whatever the graph "
