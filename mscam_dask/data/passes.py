@@ -8,13 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.sampling import SampledRows
-from mscam_dask.data.sources import (
-    Metric,
-    RowSource,
-    as_rows,
-    check_row_range,
-    rows_of_chunk,
-)
+from mscam_dask.data.sources import Metric, RowSource, as_rows, check_row_range, rows_of_chunk
 
 __all__ = ["KEPT_CHUNK_BYTES", "LastChunk", "read_once"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import judge, mean_score, spectrum_of
+from mscam_dask.engine.judging import is_behind, judge, mean_score, spectrum_of
 from mscam_dask.engine.path import Course, PathState, embed_views
 from mscam_dask.engine.setup import Prepared
 from mscam_dask.engine.tasks import graph as graph_tasks
@@ -54,7 +54,7 @@ def _reached(
     partitions = executor.submit(judge_tasks.single, labels, key="partitions/reached")
     (view_scores,) = judge(prepared, partitions, executor, key="reached")
     score = mean_score(view_scores)
-    if score < state.best.score - parameters.tol * abs(state.best.score):
+    if is_behind(score, state.best.score, parameters.tol):
         return None
     return Ending(state.graph, labels, Status.CONTINUATION, score, view_scores)
 

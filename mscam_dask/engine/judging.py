@@ -13,7 +13,16 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 
-__all__ = ["Best", "is_ahead", "is_clear", "judge", "mean_score", "n_cut", "spectrum_of"]
+__all__ = [
+    "Best",
+    "is_ahead",
+    "is_behind",
+    "is_clear",
+    "judge",
+    "mean_score",
+    "n_cut",
+    "spectrum_of",
+]
 
 # Enough rows of an embedding with c columns to place c centres.
 _CUT_SAMPLES = 20_000
@@ -49,6 +58,11 @@ class Best:
 def is_ahead(later: float, earlier: float, parameters: Parameters) -> bool:
     """Whether a score is higher by more than `tol`: within noise the earlier partition stays."""
     return later > earlier + parameters.tol * abs(earlier)
+
+
+def is_behind(later: float, earlier: float, share: float) -> bool:
+    """Whether a score is lower by more than a share of the earlier one."""
+    return later < earlier - share * abs(earlier)
 
 
 def is_clear(score: float, parameters: Parameters) -> bool:

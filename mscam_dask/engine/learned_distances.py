@@ -14,7 +14,7 @@ import time
 
 from mscam_dask.engine.anchor_blocks import anchor_blocks
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import Best, is_ahead, is_clear
+from mscam_dask.engine.judging import Best, is_ahead, is_behind, is_clear
 from mscam_dask.engine.path import PathState
 from mscam_dask.engine.setup import FirstGraph, Prepared, build_graph
 from mscam_dask.engine.starts import judged
@@ -75,7 +75,9 @@ def learned_partition(
         rival = _learned(state, best, own, prepared, parameters, executor, key=f"learned-{taken}")
         scores.append(rival.score)
         is_taken = (
-            is_ahead(rival.score, best.score, parameters) if handed_down else _is_near(rival, best)
+            is_ahead(rival.score, best.score, parameters)
+            if handed_down
+            else not is_behind(rival.score, best.score, _MOST_BEHIND)
         )
         if is_taken and rival.view_scores != best.view_scores:  # else the same partition again
             best, rival, taken = rival, best, taken + 1
@@ -83,10 +85,6 @@ def learned_partition(
     executor.release([own])
     ended = LearningEnded(scores=tuple(scores), taken=taken, seconds=time.perf_counter() - started)
     return best, ended
-
-
-def _is_near(rival: Best, best: Best) -> bool:
-    return rival.score >= best.score - _MOST_BEHIND * abs(best.score)
 
 
 def _learned(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.judging import Best, judge, mean_score, n_cut, spectrum_of
+from mscam_dask.engine.judging import Best, is_ahead, judge, mean_score, n_cut, spectrum_of
 from mscam_dask.engine.selection import setting_record
 from mscam_dask.engine.setup import Foundation, first_graph, prepare
 from mscam_dask.engine.starts import Start
@@ -84,7 +84,7 @@ def warm_start(
             key="cut_embedding/warm",
         )
     scores = judge(prepared, partitions, executor, key="warm")
-    index = _best(scores, parameters.tol)
+    index = _best(scores, parameters)
     best = Best(
         executor.submit(judge_tasks.pick, partitions, index, key="best_cut/warm"),
         mean_score(scores[index]),
@@ -98,8 +98,8 @@ def warm_start(
     return start, ended
 
 
-def _best(scores: list[tuple[float, ...]], tolerance: float) -> int:
-    """The first partition, unless another scores better by more than the tolerance."""
+def _best(scores: list[tuple[float, ...]], parameters: Parameters) -> int:
+    """The first partition, unless another is ahead of it."""
     means = [mean_score(one) for one in scores]
     index = max(range(len(means)), key=means.__getitem__)
-    return index if means[index] > means[0] + tolerance * abs(means[0]) else 0
+    return index if is_ahead(means[index], means[0], parameters) else 0
