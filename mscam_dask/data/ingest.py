@@ -200,8 +200,7 @@ def _gather(
             read_source(item if isinstance(item, Source) else Source(item), selection, stack)
             for item in listed
         ]
-    found = tuple(view for item in loaded for view in item.views)
-    chosen = _choose(found, views)
+    chosen = _choose(loaded, views)
     codes, names = _labels(loaded, labels)
     _check_orientation(chosen, codes)
     ids = common_sample_ids(
@@ -223,15 +222,28 @@ def _as_loaded(data: MultiViewData) -> Loaded:
 
 
 def _choose(
-    found: tuple[RowSource, ...], views: Sequence[str] | Mapping[str, str] | None
+    loaded: Sequence[Loaded], views: Sequence[str] | Mapping[str, str] | None
 ) -> tuple[RowSource, ...]:
-    names = [view.name for view in found]
     if views is None:
-        return found
-    missing = [name for name in views if name not in names]
+        return tuple(view for item in loaded for view in item.views)
+    where = {
+        name: [item.where for item in loaded for view in item.views if view.name == name]
+        for name in views
+    }
+    missing = [name for name, holders in where.items() if not holders]
     if missing:
-        raise DataError(f"No view is called {missing}; the sources have {names}.")
-    by_name = dict(zip(names, found, strict=True))
+        listing = "; ".join(
+            f"{item.where} has {[*(view.name for view in item.views), *item.passed_over]}"
+            for item in loaded
+        )
+        raise DataError(f"No view is called {missing}. {listing}: name some of these.")
+    for name, holders in where.items():
+        if len(holders) > 1:
+            raise DataError(
+                f"Several views are called {name!r}, in {' and '.join(holders)}; names must be "
+                "unique. Leave out the source that is not meant, or rename the view in it."
+            )
+    by_name = {view.name: view for item in loaded for view in item.views}
     renamed = views if isinstance(views, Mapping) else {name: name for name in views}
     return tuple(
         cast("RowSource", replace(cast("Any", by_name[old]), name=new))

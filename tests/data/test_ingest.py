@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 from numpy.typing import NDArray
+from scipy.io import savemat
 
 from mscam_dask.data.ingest import IngestReport, Source, ViewRecord, ingest
 from mscam_dask.data.store import open_store, verify_store
@@ -93,8 +95,60 @@ def test_views_select_reorder_and_rename(tmp_path: Path) -> None:
     renamed = ingest(source, tmp_path / "b.zarr", views={"shape": "outline"})
     assert list(stored(renamed)) == ["outline"]
     np.testing.assert_array_equal(stored(renamed)["outline"], SHAPE)
-    with pytest.raises(DataError, match=r"No view is called \['smell'\]"):
+    with pytest.raises(
+        DataError, match=r"No view is called \['smell'\]\. .*a\.npz has \['shape', 'colour'\]"
+    ):
         ingest(source, tmp_path / "c.zarr", views=["shape", "smell"])
+
+
+def write_numbered(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
+    arrays: dict[str, Any] = {f"view_{index}": view for index, view in enumerate(views.values())}
+    np.savez(path.with_suffix(".npz"), view_names=np.array(list(views)), **arrays)
+    return path.with_suffix(".npz")
+
+
+def write_named(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
+    arrays: dict[str, Any] = views
+    np.savez(path.with_suffix(".npz"), **arrays)
+    return path.with_suffix(".npz")
+
+
+def write_mat(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
+    savemat(path.with_suffix(".mat"), views)
+    return path.with_suffix(".mat")
+
+
+def write_xarray(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
+    tables = {name: (("sample", f"of_{name}"), view) for name, view in views.items()}
+    xr.Dataset(tables).to_zarr(path, consolidated=False)
+    return path
+
+
+def write_own_store(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
+    ingest(write_named(path, views), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "write", [write_numbered, write_named, write_mat, write_xarray, write_own_store]
+)
+def test_views_are_chosen_across_sources(
+    tmp_path: Path, write: Callable[[Path, dict[str, NDArray[np.float64]]], Path]
+) -> None:
+    both = write(tmp_path / "both", {"colour": COLOUR, "shape": SHAPE})
+    other = write(tmp_path / "other", {"texture": 2 * SHAPE})
+    clash = write(tmp_path / "clash", {"shape": 3 * SHAPE})
+    report = ingest([other, both], tmp_path / "a.zarr", views=["shape"])
+    np.testing.assert_array_equal(stored(report)["shape"], SHAPE)
+    with pytest.raises(DataError) as wrong:
+        ingest([both, other], tmp_path / "b.zarr", views=["shap"])
+    for name in ("shap", "colour", "shape", "texture", "both", "other"):
+        assert name in str(wrong.value)
+    with pytest.raises(
+        DataError, match=r"Several views are called 'shape', in .*both.* and .*clash"
+    ):
+        ingest([both, clash], tmp_path / "b.zarr", views=["shape"])
+    assert not (tmp_path / "b.zarr").exists()
 
 
 def test_metric_of_the_source_stands_unless_told(tmp_path: Path) -> None:

@@ -102,7 +102,9 @@ class Loaded:
     where
         The source, for messages.
     views
-        Its views; files stay open as long as the reader's stack.
+        Its views that were asked for; files stay open as long as the reader's stack.
+    passed_over
+        Names of what may be its other views, left untouched.
     labels, label_names, sample_ids
         What else it says of the samples, None where nothing.
     labels_are_chosen
@@ -118,6 +120,7 @@ class Loaded:
     sample_ids: tuple[str, ...] | None = None
     labels_are_chosen: bool = False
     notes: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
 
 
 def is_label_vector(values: NDArray[Any]) -> bool:

@@ -50,12 +50,13 @@ def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Select
     labels: NDArray[Any] | None = None
     notes: list[str] = []
     ignored: list[str] = []
+    passed_over: list[str] = []
     for name, values in found:
         if selection.is_labels(name) and labels is None and _is_labels(values):
             labels = _in_memory(values).ravel()
             notes.append(f"{source.path}: {name!r} taken as labels.")
-        elif selection.views is not None and not selection.wants(name):
-            continue
+        elif not selection.wants(name):
+            passed_over.append(name)
         elif _is_matrix(values, single_column=selection.views is not None):
             views.append(rows_of(oriented(values, source), name=name))
         elif selection.views is not None:
@@ -67,7 +68,7 @@ def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Select
             ignored.append(f"{name} ({_describe(values)})")
     if ignored:
         notes.append(f"{source.path}: left out {', '.join(ignored)}: not numeric matrices.")
-    if not views:
+    if not views and not passed_over:
         raise DataError(
             f"{source.path} has no view: {', '.join(ignored) or 'no variables'}; allowed are numeric "
             "matrices, and cell arrays of them. In MATLAB, save each view as a matrix of its own."
@@ -78,6 +79,7 @@ def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Select
         labels=labels,
         labels_are_chosen=labels is not None and selection.labels is not None,
         notes=tuple(notes),
+        passed_over=tuple(passed_over),
     )
 
 

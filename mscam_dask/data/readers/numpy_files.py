@@ -87,6 +87,7 @@ def _read_numbered(archive: Any, source: Source, selection: Selection) -> Loaded
         sample_ids=None if ids is None else tuple(str(item) for item in ids.tolist()),
         labels_are_chosen=labels_key is not None and selection.labels is not None,
         notes=(f"{source.path}: left out {ignored}.",) if ignored else (),
+        passed_over=tuple(name for name in names if not selection.wants(name)),
     )
 
 
@@ -94,10 +95,12 @@ def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
     views: list[RowSource] = []
     labels: NDArray[Any] | None = None
     ignored: list[str] = []
+    passed_over: list[str] = []
     notes: list[str] = []
     for key in archive.files:
         is_labels = selection.is_labels(key) and labels is None
         if not is_labels and not selection.wants(key):
+            passed_over.append(key)
             continue
         values = _array(archive, key, source)
         if is_labels and is_label_vector(values):
@@ -109,7 +112,7 @@ def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
             ignored.append(f"{key} {values.shape}")
     if ignored:
         notes.append(f"{source.path}: left out {ignored}, which are not (n, d).")
-    if not views:
+    if not views and not passed_over:
         raise DataError(
             f"{source.path} has no view: its keys are {list(archive.files)}; allowed are view_0, "
             "view_1, ..., or two-dimensional arrays under any name."
@@ -120,6 +123,7 @@ def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
         labels=labels,
         labels_are_chosen=labels is not None and selection.labels is not None,
         notes=tuple(notes),
+        passed_over=tuple(passed_over),
     )
 
 

@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mscam_dask.data.conversion import dataset_views, rows_of
 from mscam_dask.data.readers.base import (
     Loaded,
@@ -47,6 +49,7 @@ def read_store(source: Source, selection: Selection) -> Loaded:
         label_names=data.label_names,
         sample_ids=data.sample_ids,
         labels_are_chosen=selection.labels == "labels" and data.labels is not None,
+        passed_over=tuple(name for name in data.view_names if not selection.wants(name)),
     )
 
 
@@ -77,15 +80,18 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> Loaded:
         are_chosen = True
     else:
         kept, are_chosen = dataset, False
-    if selection.views is not None:
-        unwanted = [
-            name for name in kept.data_vars if name != "labels" and not selection.wants(str(name))
-        ]
-        kept = kept.drop_vars(unwanted)
-    if not kept.data_vars:
-        raise DataError(
-            f"{source.path} has none of the views asked for; its variables are "
-            f"{[str(name) for name in dataset.data_vars]}."
+    passed_over = [
+        name for name in kept.data_vars if name != "labels" and not selection.wants(str(name))
+    ]
+    kept = kept.drop_vars(passed_over)
+    if passed_over and set(kept.data_vars) <= {"labels"}:
+        labels = kept.get("labels")
+        return Loaded(
+            where=str(source.path),
+            views=(),
+            labels=None if labels is None else np.asarray(labels),
+            labels_are_chosen=are_chosen,
+            passed_over=tuple(map(str, passed_over)),
         )
     tables, ids, labels = dataset_views(kept)
     views = tuple(
@@ -102,6 +108,7 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> Loaded:
         labels=labels,
         sample_ids=ids,
         labels_are_chosen=are_chosen,
+        passed_over=tuple(map(str, passed_over)),
     )
 
 

@@ -105,10 +105,21 @@ def test_other_vectors_are_refused(save: Any, stack: ExitStack, tmp_path: Path) 
         read(save(tmp_path / "a", dataset()), stack)
 
 
-def test_unknown_views_and_metrics(save: Any, stack: ExitStack, tmp_path: Path) -> None:
+def test_views_that_are_not_asked_for_are_passed_over(
+    save: Any, stack: ExitStack, tmp_path: Path
+) -> None:
+    path = save(tmp_path / "a", dataset().drop_vars("grade"))
+    some = read(path, stack, views=("gaps",))
+    assert ([view.name for view in some.views], some.passed_over) == (["gaps"], ("colour",))
+    none = read(path, stack, views=("smell",))
+    assert none.views == ()
+    assert set(none.passed_over) == {"colour", "gaps"}
+    assert none.labels is not None
+    assert none.labels.tolist() == [0, 1, 1, 2, 0]
+
+
+def test_unknown_metrics_are_refused(save: Any, stack: ExitStack, tmp_path: Path) -> None:
     data = dataset().drop_vars(["grade", "labels"])
-    with pytest.raises(DataError, match=r"none of the views asked for; its variables are"):
-        read(save(tmp_path / "a", data), stack, views=("smell",))
     data["gaps"].attrs["metric"] = "cosine"
     with pytest.raises(DataError, match=r"says 'cosine' for view 'gaps'; allowed are"):
         read(save(tmp_path / "b", data), stack)
