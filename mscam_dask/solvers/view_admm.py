@@ -11,7 +11,7 @@ so one inner iteration costs O(h² c) and never sees n.
 
 Deviations from the paper: α, not λ, in the Z-step (Eq. 16); no splitting variable M and no
 multiplier Y⁽²⁾, which vanish identically; the W-step is solved on the Stiefel manifold instead
-of by Eq. (22); the metric ridge τ bounds P.
+of by Eq. (22); the metric ridge τ bounds P; μ has a largest value.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ __all__ = [
 
 # A few descent steps per inner iteration: the W-step need not be exact for ADMM to converge.
 _STIEFEL_ITERATIONS = 5
+
+# μ grows no further. W = F is met to 1e-8 by then, and rounding, multiplied by μ in Y, would
+# undo it: without a limit the residuals grow again, beyond all bounds at 1e15.
+_LARGEST_PENALTY = 1e7
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ def step(problem: ReducedProblem, state: ReducedState, penalty_growth: float) ->
         f=f,
         y=state.y + mu * gap,
         core=(left, right),
-        penalty=mu * penalty_growth,
+        penalty=min(mu * penalty_growth, max(mu, _LARGEST_PENALTY)),
         iteration=state.iteration + 1,
         primal_residual=_root_mean_square(gap),
         dual_residual=_root_mean_square(f - state.f),

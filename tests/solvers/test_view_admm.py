@@ -232,10 +232,11 @@ def test_embedding_is_the_projected_self_representation() -> None:
 def test_residuals_vanish_as_the_penalty_grows(name: str) -> None:
     given_case = case(**CASES[name])
     state = initial_state(given_case.reduced, given_case.start, 10.0)
-    for _ in range(150):
+    for iteration in range(400):
         state = step(given_case.reduced, state, 1.15)
-    assert state.primal_residual < 1e-5
-    assert state.dual_residual < 1e-5
+        if iteration >= 150:  # and stay so: the penalty does not outgrow what rounding leaves
+            assert state.primal_residual < 1e-6
+            assert state.dual_residual < 1e-6
     # W = F at the end: F is orthonormal, as the constraint of Eq. (11) asks
     c = state.f.shape[1]
     assert_allclose(state.f.T @ state.f, np.eye(c), atol=1e-4)
