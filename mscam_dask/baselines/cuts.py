@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 from mscam_dask.errors import DataError
 from mscam_dask.kernels.distances import squared_distances
 from mscam_dask.kernels.neighbors import nearest_neighbors
-from mscam_dask.kernels.ridge import orient_columns
+from mscam_dask.kernels.orthonormal import orient_columns
 
 __all__ = [
     "AFFINITIES",

@@ -15,6 +15,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.kernels.orthonormal import orient_columns, orthonormalize_nearby
 
 __all__ = [
     "Basis",
@@ -22,21 +23,12 @@ __all__ = [
     "basis_from_gram",
     "basis_from_kernel",
     "basis_from_rows",
-    "column_signs",
-    "inverse_root",
-    "orient_columns",
-    "orthonormalize_nearby",
     "ridge_gains",
 ]
 
 # Relative to the largest squared singular value. A Gram matrix knows s^2 to about
 # 1e-15 s_max^2, so directions above this have at least five digits.
 _RANK_TOLERANCE = 1e-10
-
-# ||Q^T Q - I||_F from which Newton-Schulz is used, and at which it is done.
-_NEARLY, _ROUNDING = 1e-2, 1e-14
-
-_BLOCK_ENTRIES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,88 +197,6 @@ def anchor_coordinates(basis: Basis, alpha: float) -> NDArray[np.float64]:
         Q * f; ||row_i - row_j|| = ||z_i - z_j|| for Z = Q diag(f) Q^T.
     """
     return basis.vectors * ridge_gains(basis.singular_values_squared, alpha)
-
-
-def orthonormalize_nearby(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solve argmin_Q ||Q - vectors||_F over Q^T Q = I, for columns already nearly so.
-
-    Parameters
-    ----------
-    vectors : array of shape (n, r)
-        Columns orthonormal to a few digits, full rank.
-
-    Returns
-    -------
-    array of shape (n, r)
-        vectors (vectors^T vectors)^{-1/2}.
-
-    Notes
-    -----
-    Newton-Schulz, Q <- Q (3 I - Q^T Q) / 2, squares the error of columns that are nearly
-    orthonormal: one or two steps of 4 n r^2 flops. Columns that are not take the inverse
-    square root through the eigenvectors of their Gram matrix.
-    """
-    identity = np.eye(vectors.shape[1])
-    gram = vectors.T @ vectors
-    error = float(np.linalg.norm(gram - identity))
-    while _ROUNDING < error <= _NEARLY:
-        vectors = 1.5 * vectors - 0.5 * (vectors @ gram)
-        error *= error  # an upper bound, so the last Gram matrix need not be formed
-        if error > _ROUNDING:
-            gram = vectors.T @ vectors
-            error = float(np.linalg.norm(gram - identity))
-    if error <= _NEARLY:
-        return vectors
-    return np.asarray(vectors @ inverse_root(gram), dtype=np.float64)
-
-
-def inverse_root(gram: NDArray[np.float64]) -> NDArray[np.float64]:
-    """G^{-1/2} of a symmetric positive definite matrix (r, r)."""
-    values, rotation = scipy.linalg.eigh(gram)
-    return np.asarray((rotation / np.sqrt(values)) @ rotation.T, dtype=np.float64)
-
-
-def orient_columns(vectors: NDArray[np.floating[Any]]) -> NDArray[Any]:
-    """Flip columns so that the first entry of (nearly) largest magnitude is positive.
-
-    Parameters
-    ----------
-    vectors : array of shape (n, m)
-
-    Returns
-    -------
-    array of shape (n, m)
-        A new array. Entries within 1e-8 of the largest count as largest, so rounding
-        does not decide between two entries of opposite sign.
-    """
-    return vectors * column_signs(vectors).astype(vectors.dtype, copy=False)
-
-
-def column_signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """The signs (m,), 1 or -1, by which `orient_columns` multiplies the columns.
-
-    Notes
-    -----
-    One pass over the rows for the largest entries, a second until each is met.
-    """
-    n, m = vectors.shape
-    signs = np.ones(m)
-    if vectors.size == 0:
-        return signs
-    tolerance = max(1e-8, 8 * float(np.finfo(vectors.dtype).eps))
-    largest = np.maximum(vectors.max(axis=0), -vectors.min(axis=0))
-    wanted = np.arange(m)
-    step = max(1, _BLOCK_ENTRIES // m)
-    for start in range(0, n, step):
-        block = vectors[start : start + step, wanted]
-        reached = np.abs(block) >= (1 - tolerance) * largest[wanted]
-        met = reached.any(axis=0)
-        first = block[np.argmax(reached, axis=0), np.arange(len(wanted))]
-        signs[wanted[met & (first < 0)]] = -1.0
-        wanted = wanted[~met]
-        if not wanted.size:
-            break
-    return signs
 
 
 def _leading_eigenpairs(

@@ -19,7 +19,7 @@ from mscam_dask.kernels.chebyshev import (
     start_block,
 )
 from mscam_dask.kernels.laplacian import connected_components
-from mscam_dask.kernels.ridge import orient_columns
+from mscam_dask.kernels.orthonormal import orient_columns
 
 __all__ = ["Spectrum", "bottom_eigenpairs"]
 

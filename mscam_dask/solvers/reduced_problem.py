@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.kernels.ridge import Basis, inverse_root
+from mscam_dask.kernels.orthonormal import inverse_root
+from mscam_dask.kernels.ridge import Basis
 
 __all__ = ["ReducedProblem", "reduced_problem"]
 

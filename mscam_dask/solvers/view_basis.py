@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from mscam_dask.errors import DataError
 from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import mean_squared_distance
+from mscam_dask.kernels.orthonormal import column_signs, inverse_root
 from mscam_dask.kernels.ridge import (
     Basis,
     anchor_coordinates,
     basis_from_gram,
     basis_from_kernel,
-    column_signs,
-    inverse_root,
     ridge_gains,
 )
 from mscam_dask.kernels.scaling import (

@@ -1,27 +1,23 @@
-"""How well a partition agrees with a reference: accuracy, NMI, ARI, purity, pairwise F.
-
-Every score takes two label vectors of the same length. Labels are names: integers, booleans
-or strings, of any value (a negative label is a cluster like any other), and neither their order
-nor their values matter. Every score is 1 when the two partitions are the same.
-"""
+"""The scores; see `mscam_dask.metrics`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from mscam_dask.errors import DataError
+from mscam_dask.metrics.contingency import (
+    Agreement,
+    agreement_of,
+    best_assignment,
+)
 
 __all__ = [
     "PartitionScores",
     "adjusted_rand_index",
     "clustering_accuracy",
-    "matched_labels",
     "normalized_mutual_information",
     "pairwise_f_score",
     "purity",
@@ -51,26 +47,6 @@ class PartitionScores:
     n_samples: int
     n_classes: int
     n_clusters: int
-
-
-@dataclass(frozen=True)
-class _Agreement:
-    """Two partitions of the same samples, renumbered from 0 in the order of their labels.
-
-    Attributes
-    ----------
-    true_codes, pred_codes : arrays of shape (n_samples,)
-    classes, clusters : arrays of shape (n_classes,), (n_clusters,)
-        The labels behind the codes, ascending.
-    counts : array of shape (n_classes, n_clusters)
-        Samples of each class in each cluster; rows and columns are never all zero.
-    """
-
-    true_codes: NDArray[np.int64]
-    pred_codes: NDArray[np.int64]
-    classes: NDArray[Any]
-    clusters: NDArray[Any]
-    counts: NDArray[np.int64]
 
 
 def clustering_accuracy(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -107,7 +83,7 @@ def clustering_accuracy(labels_true: ArrayLike, labels_pred: ArrayLike) -> float
     >>> clustering_accuracy([0, 0, 1, 1], [5, 5, 5, 3])
     0.75
     """
-    return _accuracy(_agreement(labels_true, labels_pred))
+    return _accuracy(agreement_of(labels_true, labels_pred))
 
 
 def normalized_mutual_information(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -143,7 +119,7 @@ def normalized_mutual_information(labels_true: ArrayLike, labels_pred: ArrayLike
     >>> normalized_mutual_information([0, 0, 1, 1], [1, 1, 0, 0])
     1.0
     """
-    return _normalized_mutual_information(_agreement(labels_true, labels_pred))
+    return _normalized_mutual_information(agreement_of(labels_true, labels_pred))
 
 
 def adjusted_rand_index(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -174,7 +150,7 @@ def adjusted_rand_index(labels_true: ArrayLike, labels_pred: ArrayLike) -> float
     >>> adjusted_rand_index([0, 0, 1, 1], [0, 1, 0, 1])
     -0.5
     """
-    return _adjusted_rand_index(_agreement(labels_true, labels_pred))
+    return _adjusted_rand_index(agreement_of(labels_true, labels_pred))
 
 
 def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -201,7 +177,7 @@ def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     >>> purity([0, 0, 1, 1], [0, 0, 0, 1])
     0.75
     """
-    return _purity(_agreement(labels_true, labels_pred))
+    return _purity(agreement_of(labels_true, labels_pred))
 
 
 def pairwise_f_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -232,7 +208,7 @@ def pairwise_f_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     >>> pairwise_f_score([0, 0, 1, 1], [0, 0, 1, 2])
     0.6666666666666666
     """
-    return _pairwise_f_score(_agreement(labels_true, labels_pred))
+    return _pairwise_f_score(agreement_of(labels_true, labels_pred))
 
 
 def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> PartitionScores:
@@ -258,7 +234,7 @@ def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> Partition
     >>> score_partition([0, 0, 1, 1], [0, 0, 0, 1]).accuracy
     0.75
     """
-    agreement = _agreement(labels_true, labels_pred)
+    agreement = agreement_of(labels_true, labels_pred)
     return PartitionScores(
         accuracy=_accuracy(agreement),
         normalized_mutual_information=_normalized_mutual_information(agreement),
@@ -271,124 +247,26 @@ def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> Partition
     )
 
 
-def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
-    """The same partition as `labels`, its clusters named after the classes they match best.
-
-    Parameters
-    ----------
-    reference, labels : array-like of shape (n_samples,), integer
-        Reference labels and the labels to rename.
-
-    Returns
-    -------
-    array of shape (n_samples,), int64
-        Clusters beyond the number of classes are named max(reference) + 1, + 2, ... in
-        ascending order of their old label. New array; the share of entries equal to
-        `reference` is the clustering accuracy.
-
-    Raises
-    ------
-    DataError
-        As for the scores, and when a label is not an integer that fits int64.
-
-    Examples
-    --------
-    >>> matched_labels([0, 0, 1, 1], [5, 5, 3, 4])
-    array([0, 0, 1, 2])
-    """
-    agreement = _agreement(
-        _integer_labels(reference, "the first label vector"),
-        _integer_labels(labels, "the second label vector"),
-    )
-    class_codes, cluster_codes = _assignment(agreement)
-    n_clusters = agreement.clusters.size
-    unmatched = np.setdiff1d(np.arange(n_clusters), cluster_codes)
-    largest = int(agreement.classes[-1])
-    if largest > np.iinfo(np.int64).max - unmatched.size:
-        raise DataError(
-            f"the first label vector has the label {largest}, which leaves no int64 to name the "
-            f"{unmatched.size} clusters without a class; number the classes from 0."
-        )
-    names = np.empty(n_clusters, dtype=np.int64)
-    names[cluster_codes] = agreement.classes[class_codes]
-    names[unmatched] = largest + 1 + np.arange(unmatched.size)
-    return names[agreement.pred_codes]
+def _accuracy(agreement: Agreement) -> float:
+    return float(agreement.counts[best_assignment(agreement)].sum() / agreement.true_codes.size)
 
 
-def _labels(values: ArrayLike, where: str) -> NDArray[Any]:
-    labels = np.asarray(values)
-    if labels.ndim != 1:
-        raise DataError(
-            f"{where} has shape {labels.shape}; one label a sample is needed, shape (n_samples,)."
-        )
-    if labels.size == 0:
-        raise DataError(f"{where} is empty; at least one sample is needed.")
-    if labels.dtype.kind not in "biuU":
-        raise DataError(
-            f"{where} has dtype {labels.dtype}; labels are integers, booleans or strings. "
-            "Convert with numpy.asarray(labels, dtype=int) or dtype=str."
-        )
-    return labels
-
-
-def _integer_labels(values: ArrayLike, where: str) -> NDArray[np.int64]:
-    labels = _labels(values, where)
-    if labels.dtype.kind == "U":
-        raise DataError(
-            f"{where} holds strings; matching names clusters by integers. "
-            "Number the classes first, e.g. numpy.unique(labels, return_inverse=True)[1]."
-        )
-    if int(labels.max()) > np.iinfo(np.int64).max:
-        raise DataError(
-            f"{where} has the label {labels.max()}, above the int64 range; "
-            "number the classes from 0."
-        )
-    return labels.astype(np.int64)
-
-
-def _agreement(labels_true: ArrayLike, labels_pred: ArrayLike) -> _Agreement:
-    true = _labels(labels_true, "the first label vector")
-    pred = _labels(labels_pred, "the second label vector")
-    if true.size != pred.size:
-        raise DataError(
-            f"the first label vector has {true.size} entries and the second {pred.size}; "
-            "both must describe the same samples in the same order."
-        )
-    classes, true_codes = np.unique(true, return_inverse=True)
-    clusters, pred_codes = np.unique(pred, return_inverse=True)
-    cells = np.bincount(
-        true_codes * clusters.size + pred_codes, minlength=classes.size * clusters.size
-    )
-    counts = cells.reshape(classes.size, clusters.size).astype(np.int64)
-    return _Agreement(true_codes, pred_codes, classes, clusters, counts)
-
-
-def _assignment(agreement: _Agreement) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Classes and clusters, pairwise, that share the most samples in total."""
-    class_codes, cluster_codes = linear_sum_assignment(agreement.counts, maximize=True)
-    return class_codes.astype(np.int64), cluster_codes.astype(np.int64)
-
-
-def _accuracy(agreement: _Agreement) -> float:
-    return float(agreement.counts[_assignment(agreement)].sum() / agreement.true_codes.size)
-
-
-def _normalized_mutual_information(agreement: _Agreement) -> float:
+def _normalized_mutual_information(agreement: Agreement) -> float:
     score = normalized_mutual_info_score(
         agreement.true_codes, agreement.pred_codes, average_method="arithmetic"
     )
     return float(score)
 
 
-def _adjusted_rand_index(agreement: _Agreement) -> float:
+def _adjusted_rand_index(agreement: Agreement) -> float:
     return float(adjusted_rand_score(agreement.true_codes, agreement.pred_codes))
 
 
-def _purity(agreement: _Agreement) -> float:
+def _purity(agreement: Agreement) -> float:
     return float(agreement.counts.max(axis=0).sum() / agreement.true_codes.size)
 
 
-def _pairwise_f_score(agreement: _Agreement) -> float:
+def _pairwise_f_score(agreement: Agreement) -> float:
     together_in_both = _n_pairs(agreement.counts)
     together_in_either = _n_pairs(agreement.counts.sum(axis=1)) + _n_pairs(
         agreement.counts.sum(axis=0)
