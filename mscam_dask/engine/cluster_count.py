@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine.executor import Executor, Handle
+from mscam_dask.engine.foundation import Foundation
 from mscam_dask.engine.judging import mean_score
-from mscam_dask.engine.setup import Foundation, Prepared, first_graph, prepare
+from mscam_dask.engine.setup import Prepared, first_graph, prepare
 from mscam_dask.engine.tasks import count as count_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks

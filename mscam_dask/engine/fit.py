@@ -17,10 +17,11 @@ from mscam_dask.engine.checkpointing import Checkpointer, Journal, PathRecord
 from mscam_dask.engine.cluster_count import choose_count, with_count
 from mscam_dask.engine.ending import closed, collect, ended
 from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.foundation import Foundation, lay_foundation
 from mscam_dask.engine.learned_distances import learned_partition
 from mscam_dask.engine.path import Course, PathState, outer_iteration
 from mscam_dask.engine.selection import choose_setting
-from mscam_dask.engine.setup import Foundation, lay_foundation, prepare
+from mscam_dask.engine.setup import prepare
 from mscam_dask.engine.starts import among_minima
 from mscam_dask.engine.warm import warm_start
 from mscam_dask.errors import ConfigurationError, redacted

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData, RowSource
-from mscam_dask.engine.setup import NEUTRAL_NEIGHBORS
+from mscam_dask.engine.foundation import NEUTRAL_NEIGHBORS
 from mscam_dask.engine.tasks.judge import neutral_view
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.errors import MemoryPlanError

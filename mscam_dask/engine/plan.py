@@ -10,7 +10,7 @@ import dataclasses
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.allocator import KEPT_BYTES
 from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.setup import LARGE_RANK
+from mscam_dask.engine.foundation import LARGE_RANK
 from mscam_dask.engine.task_memory import TaskMemory, graph_tasks, held_during, view_tasks
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.model.parameters import Parameters

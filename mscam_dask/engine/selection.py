@@ -10,8 +10,9 @@ import time
 from collections.abc import Sequence
 
 from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.foundation import Foundation
 from mscam_dask.engine.judging import is_ahead, is_clear
-from mscam_dask.engine.setup import Foundation, prepare
+from mscam_dask.engine.setup import prepare
 from mscam_dask.engine.starts import Start, begin, forget, forget_beside, judged
 from mscam_dask.engine.view_graphs import have_view_graphs, view_graphs, with_view_graphs
 from mscam_dask.model.candidates import Choices

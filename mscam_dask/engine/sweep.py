@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.foundation import lay_foundation
 from mscam_dask.engine.local import SerialExecutor
-from mscam_dask.engine.setup import lay_foundation
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.kernels.laplacian import laplacian
 from mscam_dask.kernels.modularity import modularity

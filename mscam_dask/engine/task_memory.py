@@ -10,7 +10,7 @@ from mscam_dask.data.sources import BLOCK_BYTES, ArrayRows
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.agreement import COMPARED
 from mscam_dask.engine.anchor_blocks import row_ranges
-from mscam_dask.engine.setup import SAMPLE
+from mscam_dask.engine.foundation import SAMPLE
 from mscam_dask.engine.sizes import n_bytes
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.model.parameters import Parameters

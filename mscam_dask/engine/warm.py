@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.foundation import Foundation
 from mscam_dask.engine.judging import Best, is_ahead, judge, mean_score, n_cut, spectrum_of
 from mscam_dask.engine.selection import setting_record
-from mscam_dask.engine.setup import Foundation, first_graph, prepare
+from mscam_dask.engine.setup import first_graph, prepare
 from mscam_dask.engine.starts import Start
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters

@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from mscam_dask import MSCAM
 from mscam_dask.baselines.registry import method
 from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine.setup import NEUTRAL_NEIGHBORS
+from mscam_dask.engine.foundation import NEUTRAL_NEIGHBORS
 from mscam_dask.engine.tasks.judge import neutral_view
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import adjusted_rand_index

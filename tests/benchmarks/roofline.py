@@ -22,7 +22,7 @@ from mscam_dask import MSCAM
 from mscam_dask.data.store import open_store
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine.setup import LARGE_RANK
+from mscam_dask.engine.foundation import LARGE_RANK
 from tests.benchmarks.growth import DIMS
 from tests.benchmarks.measured import subspace_views
 

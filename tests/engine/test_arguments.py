@@ -13,7 +13,7 @@ import pytest
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine import anchor_blocks, local, setup
+from mscam_dask.engine import anchor_blocks, foundation, local
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.estimators import execution
 from mscam_dask.kernels import cells
@@ -83,7 +83,7 @@ def test_no_task_changes_what_it_was_given(estimator: Any) -> None:
 
 
 def test_nor_on_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "SAMPLE", 250)
+    monkeypatch.setattr(foundation, "SAMPLE", 250)
     monkeypatch.setattr(cells, "_CELL_POINTS", 50)
     views, _ = gaussian_views(1, n_samples=600)
     parameters = [

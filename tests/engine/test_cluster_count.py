@@ -14,9 +14,10 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.history import count_dataset
 from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine import cluster_count, setup
+from mscam_dask.engine import cluster_count, foundation, setup
 from mscam_dask.engine.cluster_count import widest_gap_near_peak
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.foundation import Foundation, lay_foundation
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.tasks import count as count_tasks
 from mscam_dask.errors import ConfigurationError
@@ -91,7 +92,7 @@ def test_curves_are_what_they_are_said_to_be() -> None:
     assert counted.stability[at] == 1.0
     assert counted.information[at] == pytest.approx(np.log(3))
     same = labels[:, None] == labels
-    everything = setup.lay_foundation(as_multi_view(views), [("unit", "unit")], SerialExecutor())
+    everything = lay_foundation(as_multi_view(views), [("unit", "unit")], SerialExecutor())
     by_view = []
     for view in everything.neutral:
         (neutral,) = SerialExecutor().gather([view])
@@ -159,14 +160,14 @@ def test_a_continued_fit_does_not_choose_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_large_data_are_counted_on_their_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "SAMPLE", 150)
+    monkeypatch.setattr(foundation, "SAMPLE", 150)
     monkeypatch.setattr(count_tasks, "_CUT_SAMPLES", 60)
     seen: list[int] = []
     prepare = setup.prepare
 
-    def spied(foundation: setup.Foundation, *args: Any, **named: Any) -> setup.Prepared:
-        seen.append(foundation.n_samples)
-        return prepare(foundation, *args, **named)
+    def spied(everything: Foundation, *args: Any, **named: Any) -> setup.Prepared:
+        seen.append(everything.n_samples)
+        return prepare(everything, *args, **named)
 
     monkeypatch.setattr(cluster_count, "prepare", spied)
     views, labels = gaussian_views(6, n_samples=400, n_clusters=4, spread=4.0, dims=(6, 12))

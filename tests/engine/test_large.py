@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask.data.sampling import SampledRows
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine import anchor_blocks, setup
+from mscam_dask.engine import anchor_blocks, foundation
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.fit import run_fit
@@ -36,7 +36,7 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 @pytest.fixture(autouse=True)
 def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "SAMPLE", 250)
+    monkeypatch.setattr(foundation, "SAMPLE", 250)
     monkeypatch.setattr(anchor_blocks, "_SMALLEST_BLOCK", 200)
 
 

@@ -1,0 +1,149 @@
+"""What a fit stands on: the views, read and factored, and the judge's neutral graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from mscam_dask.data.sampling import sampled_view
+from mscam_dask.data.views import MultiViewData
+from mscam_dask.engine.executor import Executor, Handle
+from mscam_dask.engine.tasks import judge as judge_tasks
+from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.model.parameters import Scale
+from mscam_dask.model.records import PreparedRecord
+from mscam_dask.solvers.partition import sampled_rows
+
+__all__ = ["LARGE_RANK", "NEUTRAL_NEIGHBORS", "SAMPLE", "Foundation", "lay_foundation"]
+
+# k of the neutral graphs: the same whatever k is tried, so that no setting is favoured.
+NEUTRAL_NEIGHBORS = 9
+
+# Samples of large data on which settings are tried and partitions judged.
+SAMPLE = 4000
+
+# Directions of a view of large data that are kept: see docs/decisions/0038.
+LARGE_RANK = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Foundation:
+    """What does not depend on α or k: handles that live as long as the fit.
+
+    Attributes
+    ----------
+    names : tuple of str
+    n_samples : int
+    factored : dict of tuple of str to tuple of handles
+        The factored views, by the scalings of the views; usable ones only.
+    neutral : tuple of handles, one per view
+        Neutral graphs.
+    records : tuple of PreparedRecord
+        Of the views under the first usable scaling (of the sample, of large data).
+    data : MultiViewData or None
+        Large data: factored when the setting is known, by `prepare`.
+    sample : Foundation or None
+        Of a sample of large data, on which the setting is chosen.
+    n_judged : int
+        Samples of the neutral graphs, where these are not all.
+    """
+
+    names: tuple[str, ...]
+    n_samples: int
+    factored: dict[tuple[Scale, ...], tuple[Handle, ...]]
+    neutral: tuple[Handle, ...]
+    records: tuple[PreparedRecord, ...]
+    data: MultiViewData | None = None
+    sample: Foundation | None = None
+    n_judged: int = 0
+
+
+def lay_foundation(
+    data: MultiViewData,
+    scales: Sequence[tuple[Scale, ...]],
+    executor: Executor,
+    *,
+    exact_samples: int | None = None,
+) -> Foundation:
+    """Read every view, factor it under each scaling asked for and build its neutral graphs.
+
+    `scales` holds the scalings of all views, once for each setting. Scalings that make all rows
+    of a view equal (unit length, of a positive column) are left out, unless they are the only
+    ones. With more than `exact_samples` samples all this is done for
+    a seeded sample of them.
+    """
+    if exact_samples is not None and data.n_samples > exact_samples:
+        rows = sampled_rows(data.n_samples, SAMPLE)
+        drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
+        sample = _foundation(drawn, scales, executor, max_rank=LARGE_RANK)
+        return dataclasses.replace(
+            sample,
+            n_samples=data.n_samples,
+            data=data,
+            sample=sample,
+            n_judged=sample.n_samples,
+        )
+    return _foundation(data, scales, executor)
+
+
+def _foundation(
+    data: MultiViewData,
+    scales: Sequence[tuple[Scale, ...]],
+    executor: Executor,
+    *,
+    max_rank: int | None = None,
+) -> Foundation:
+    names = data.view_names
+    single: dict[tuple[int, Scale], Handle] = {}
+    factored: dict[tuple[Scale, ...], tuple[Handle, ...]] = {}
+    refusals: list[DataError] = []
+    for by_view in dict.fromkeys(scales):
+        with _collected(refusals):  # an executor may raise here or when gathering
+            for view in enumerate(by_view):
+                if view not in single:
+                    index, scale = view
+                    source = data.views[index]
+                    single[view] = executor.submit(
+                        view_tasks.factor,
+                        source,
+                        scale,
+                        max_rank,
+                        key=f"factor/{scale}/{source.name}",
+                    )
+            factored[by_view] = tuple(single[view] for view in enumerate(by_view))
+    records: dict[tuple[Scale, ...], tuple[PreparedRecord, ...]] = {}
+    for setting, (by_view, views) in enumerate(factored.items()):
+        handles = [
+            executor.submit(
+                view_tasks.prepared_record,
+                view,
+                source.name,
+                source.shape[1],
+                key=f"prepared_record/{setting}/{source.name}",
+            )
+            for view, source in zip(views, data.views, strict=True)
+        ]
+        with _collected(refusals):
+            records[by_view] = tuple(executor.gather(handles))
+    if not records:
+        raise refusals[0]
+    # last, so that what the driver waits for above is not behind them
+    k = min(NEUTRAL_NEIGHBORS, data.n_samples - 1)
+    neutral = [
+        executor.submit(judge_tasks.neutral_view, source, k, key=f"neutral_graphs/{source.name}")
+        for source in data.views
+    ]
+    usable = {by_view: views for by_view, views in factored.items() if by_view in records}
+    return Foundation(names, data.n_samples, usable, tuple(neutral), records[next(iter(records))])
+
+
+@contextlib.contextmanager
+def _collected(refusals: list[DataError]) -> Iterator[None]:
+    try:
+        yield
+    except StoreCorruptError:
+        raise
+    except DataError as error:
+        refusals.append(error)
