@@ -87,7 +87,7 @@ def find_cells(points: Coordinates, *, n_candidates: int, rng: np.random.Generat
         sums[filled] = np.add.reduceat(sample[order], starts, axis=0)
         centers[filled] = sums[filled] / counts[filled, None]
     assigned = np.empty(n, dtype=np.int64)
-    step = max(1, _BLOCK_BYTES // (4 * n_cells))
+    step = max(1, _BLOCK_BYTES // (4 * max(n_cells, points.rank)))
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
         assigned[rows] = _nearest_center(points.stacked(rows, np.float32), centers)
