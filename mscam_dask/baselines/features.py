@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views import RowSource, row_ranges
 from mscam_dask.kernels.scaling import ColumnMoments, fit_transform_from_moments
 from mscam_dask.model.parameters import Scale
-from mscam_dask.solvers.view_basis import factor_view
+from mscam_dask.solvers.factoring import factor_view
 from mscam_dask.solvers.view_rows import ViewShape
 
 __all__ = ["scaled_features"]

@@ -16,9 +16,9 @@ from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import OuterRecord
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
+from mscam_dask.solvers.factoring import scaled_gram
 from mscam_dask.solvers.neutral import view_score
 from mscam_dask.solvers.paper import PaperSettings, PaperSolution, solve_mscam, solve_mscan
-from mscam_dask.solvers.view_basis import scaled_gram
 
 __all__ = ["run_paper"]
 

@@ -9,25 +9,24 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import msgspec
 import numpy as np
 
 from mscam_dask.model.records import (
     ClusterCountEnded,
     FitEnded,
-    FitEvent,
     FitFailed,
     FitStarted,
     LearningEnded,
     OuterRecord,
     SelectionEnded,
 )
-from mscam_dask.monitor.events import Event, event_name
+from mscam_dask.monitor.events import Event
+from mscam_dask.monitor.messages import RunAnnounced, decode
 from mscam_dask.monitor.pace import Pace
 
-__all__ = ["Run", "RunAnnounced", "Runs", "ViewTask", "Work", "encode", "view_shares"]
+__all__ = ["Run", "Runs", "ViewTask", "Work", "view_shares"]
 
 MAX_RUNS = 16
 MAX_ITERATIONS = 400
@@ -37,40 +36,6 @@ MAX_KINDS = 32  # of errors and stages that are counted apart
 MAX_NAME = 120
 
 State = Literal["preparing", "running", "ended", "failed", "lost"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class RunAnnounced:
-    """First message of a run, before any of its tasks.
-
-    Attributes
-    ----------
-    name : str
-        For people; need not be unique.
-    client : str
-        Id of the Dask client whose tasks they are.
-    views : tuple of str
-    n_samples : int
-    n_clusters : int
-        Where it is chosen, the most there can be until `FitStarted` tells the number.
-    """
-
-    name: str
-    client: str
-    views: tuple[str, ...]
-    n_samples: int
-    n_clusters: int
-
-
-_KINDS = {event_name(kind): kind for kind in (RunAnnounced, *get_args(FitEvent))}
-
-
-def encode(event: Event | RunAnnounced) -> dict[str, Any] | None:
-    """Return an event as a message of plain values, None for one that is not shown."""
-    kind = event_name(type(event))
-    if kind not in _KINDS:
-        return None
-    return {"event": kind, **msgspec.to_builtins(event)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -280,7 +245,7 @@ class Runs:
         dropped = message.get("dropped", 0)
         self.n_dropped += dropped if isinstance(dropped, int) and dropped > 0 else 0
         for payload in message["events"]:
-            run_id, event = _decode(payload)
+            run_id, event = decode(payload)
             if event is None:
                 self.n_refused += 1
             elif isinstance(event, RunAnnounced):
@@ -320,20 +285,6 @@ class Runs:
         run.n_failed_tasks += 1
         run.version += 1
         count(self.task_failures, stage)
-
-
-def _decode(payload: object) -> tuple[str, Any]:
-    """Return the run and the event in a message, None when it is none of this version's."""
-    if not isinstance(payload, Mapping):
-        return "", None
-    kind = _KINDS.get(str(payload.get("event")))
-    if kind is None:
-        return "", None
-    fields = {name: value for name, value in payload.items() if name not in ("event", "run")}
-    try:
-        return str(payload.get("run")), msgspec.convert(fields, type=kind)
-    except msgspec.ValidationError:
-        return "", None
 
 
 def count(counter: Counter[str], kind: str) -> None:

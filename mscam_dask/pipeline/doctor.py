@@ -14,8 +14,8 @@ from typing import Literal
 
 from mscam_dask.errors import MscamError
 from mscam_dask.pipeline.cluster import open_cluster, smallest_memory_bytes
-from mscam_dask.pipeline.record import blas_libraries, software_versions
 from mscam_dask.pipeline.settings import ExecutionTable
+from mscam_dask.pipeline.software import blas_libraries, software_versions
 
 __all__ = ["CHECKS", "Check"]
 

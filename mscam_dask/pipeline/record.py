@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from mscam_dask import __version__
 from mscam_dask.errors import DataError
 from mscam_dask.pipeline.drift import DriftRecord
 
@@ -25,16 +22,12 @@ __all__ = [
     "SettingEntry",
     "SourceRecord",
     "ViewEntry",
-    "blas_libraries",
     "decode_record",
     "encode_record",
-    "software_versions",
 ]
 
 RUN_FORMAT = "mscam_dask.run"
 RUN_FORMAT_VERSION = 1
-
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "xarray")
 
 
 class ViewEntry(Struct, frozen=True, kw_only=True):
@@ -293,34 +286,3 @@ def decode_record(content: bytes, where: str) -> RunRecord:
             f"{RUN_FORMAT_VERSION}. Upgrade mscam_dask."
         )
     return record
-
-
-def software_versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
-    versions = {
-        "mscam_dask": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "unknown"
-    return versions
-
-
-def blas_libraries() -> tuple[dict[str, Any], ...]:
-    """Linear algebra libraries loaded in this process, without their paths.
-
-    A fit limits each to one thread, whatever this says.
-    """
-    from threadpoolctl import threadpool_info
-
-    return tuple(
-        {
-            key: library.get(key)
-            for key in ("user_api", "internal_api", "version", "architecture", "num_threads")
-        }
-        for library in threadpool_info()
-    )

@@ -13,17 +13,12 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import Override
 from mscam_dask.pipeline.execution import check_execution
-from mscam_dask.pipeline.record import (
-    ResumeEntry,
-    RunRecord,
-    SourceRecord,
-    blas_libraries,
-    software_versions,
-)
+from mscam_dask.pipeline.record import ResumeEntry, RunRecord, SourceRecord
 from mscam_dask.pipeline.run import RunOutcome, carry_out
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.running import Observer, now
 from mscam_dask.pipeline.settings import ExecutionTable, OutputTable, Settings
+from mscam_dask.pipeline.software import blas_libraries, software_versions
 from mscam_dask.pipeline.sources import OpenData, open_again, source_records
 from mscam_dask.pipeline.toml_text import settings_text
 

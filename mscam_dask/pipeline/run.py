@@ -10,11 +10,12 @@ import msgspec
 
 from mscam_dask.monitor.events import JsonLines
 from mscam_dask.pipeline.execution import check_execution
-from mscam_dask.pipeline.record import RunRecord, blas_libraries, software_versions
+from mscam_dask.pipeline.record import RunRecord
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.running import Observer, Run, now
 from mscam_dask.pipeline.settings import Settings
 from mscam_dask.pipeline.signals import Interruption
+from mscam_dask.pipeline.software import blas_libraries, software_versions
 from mscam_dask.pipeline.sources import OpenData, check_sources_outside
 from mscam_dask.pipeline.toml_text import settings_text
 

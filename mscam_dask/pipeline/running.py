@@ -21,7 +21,7 @@ from mscam_dask.pipeline.cluster import check_workers, observers_of, open_cluste
 from mscam_dask.pipeline.heritage import Clusters, earlier_runs, same_clustering
 from mscam_dask.pipeline.identity import clustering_id
 from mscam_dask.pipeline.ingestion import ingest_data
-from mscam_dask.pipeline.record import ErrorRecord, ResumeEntry, RunRecord, blas_libraries
+from mscam_dask.pipeline.record import ErrorRecord, ResumeEntry, RunRecord
 from mscam_dask.pipeline.redaction import without_credentials
 from mscam_dask.pipeline.report import report_step
 from mscam_dask.pipeline.retention import retain_step
@@ -29,6 +29,7 @@ from mscam_dask.pipeline.run_checkpoints import RunCheckpoints, check_reach, pla
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
 from mscam_dask.pipeline.signals import Interruption
+from mscam_dask.pipeline.software import blas_libraries
 from mscam_dask.pipeline.sources import OpenData
 from mscam_dask.pipeline.warm_start import WarmStart, drift_of, named_as_before, warm_start_from
 

@@ -1,64 +1,42 @@
-"""From the rows of one view to its ridge self-representation, block of rows by block.
+"""The ridge self-representation of one view, by its singular directions.
 
 Z = Q diag(f) Qᵀ with X = Q S Vᵀ and f = s²/(s²+α) solves min ‖X − XZ‖² + α‖Z‖² (samples in
-the rows of X here); ‖z_i − z_j‖ = ‖f∘(q_i − q_j)‖, so n×n is never needed. Every view is
-centred after scaling: what all samples share tells none apart, yet would be the largest
-singular direction. The rows arrive through a callable, so this code serves arrays, Dask
-collections and Zarr stores alike.
+the rows of X here); ‖z_i − z_j‖ = ‖f∘(q_i − q_j)‖, so n×n is never needed.
+`mscam_dask.solvers.factoring` finds these directions.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.errors import DataError
 from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import mean_squared_distance
-from mscam_dask.kernels.orthonormal import column_signs, inverse_root
 from mscam_dask.kernels.ridge import (
     Basis,
     anchor_coordinates,
-    basis_from_gram,
-    basis_from_kernel,
     ridge_gains,
 )
 from mscam_dask.kernels.scaling import (
     RowTransform,
-    fit_transform_from_moments,
-    harmless_exponent,
 )
-from mscam_dask.model.parameters import Scale
 from mscam_dask.solvers.view_rows import (
-    Blocks,
     Metric,
-    RowReader,
-    ViewShape,
-    column_moments,
-    mean_and_gram,
-    mean_row,
-    row_blocks,
 )
 
 __all__ = [
     "Encoder",
     "FactoredView",
     "PreparedView",
-    "factor_view",
     "prepare_view",
-    "scaled_gram",
 ]
 
 # A direction with gain f below this share of the largest gain weighs less than 1e-4 of the
 # leading one in squared distances, whatever α.
 GAIN_TOLERANCE = 1e-2
-
-# s²_min / s²_max above which a Gram matrix gives Q to the precision it is kept in.
-_WELL_CONDITIONED: dict[Any, float] = {np.float32: 1e-7, np.float64: 1.0}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,81 +139,6 @@ class PreparedView:
         return self.basis.vectors, self.weight * gains**2
 
 
-def factor_view(
-    read: RowReader,
-    shape: ViewShape,
-    *,
-    scale: Scale,
-    name: str,
-    dtype: type[np.floating[Any]] = np.float64,
-    max_rank: int | None = None,
-) -> FactoredView:
-    """Scale and centre a view and find its singular directions.
-
-    Parameters
-    ----------
-    read : RowReader
-    shape : ViewShape
-    scale : {"standard", "unit", "minmax", "none"}
-        For feature views; distance views become the kernel exp(−D / mean D), kernel views
-        are used as they are, both centred in feature space.
-    name : str
-        For messages.
-    dtype : {numpy.float64, numpy.float32}
-        Of Q as it is kept; all that leads to it is float64.
-    max_rank : int, optional
-        Most directions kept, those of largest s². The unit of s² stays its mean over all.
-
-    Returns
-    -------
-    FactoredView
-
-    Raises
-    ------
-    DataError
-        When all rows are equal after scaling.
-
-    Notes
-    -----
-    Three passes over the rows (moments, Gram matrix, basis), a fourth where small directions
-    need correction: 2 n d r + n d² flops, peak memory n·r + d² floats and a few blocks; the n×n
-    side is used when d > n.
-    """
-    if shape.metric != "features":
-        basis, encoder = _factor_kernel(read, shape)
-        all_s2 = basis.singular_values_squared
-    else:
-        transform = fit_transform_from_moments(scale, column_moments(read, shape))
-
-        def blocks() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-            for start, stop in row_blocks(shape.n_samples, shape.n_features):
-                yield start, stop, transform.apply(read(start, stop))
-
-        tall = shape.n_features <= shape.n_samples
-        factor = _factor_by_columns if tall else _factor_by_rows
-        basis, offset, loadings, all_s2 = factor(blocks, shape, _Kept(dtype, max_rank))
-        encoder = Encoder("features", transform, 0, 1.0, offset, loadings)
-    rank = int(np.count_nonzero(all_s2 > _rounding_floor(encoder.offset, shape)))
-    if rank == 0:
-        raise DataError(
-            f"all rows of view {name!r} are equal after scale={scale!r}: it cannot tell samples "
-            "apart. Leave it out or choose another scale"
-        )
-    unit = float(all_s2[:rank].mean())
-    rank = min(rank, max_rank or rank)
-    encoder = dataclasses.replace(encoder, loadings=encoder.loadings[:, :rank])
-    vectors = basis.vectors[:, :rank].astype(dtype, copy=False)
-    return FactoredView(Basis(vectors, all_s2[:rank] / unit), encoder)
-
-
-def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:
-    """s² that centring may leave of what all rows share: no direction, but rounding."""
-    precision = 16 * float(np.finfo(np.float64).eps)
-    if shape.metric == "features":
-        return shape.n_samples * precision**2 * float(offset @ offset)
-    return shape.n_samples * precision * float(np.abs(offset).max())
-
-
 def prepare_view(view: FactoredView, *, alpha: float) -> PreparedView:
     """Keep the directions that the self-representation with this α uses.
 
@@ -259,95 +162,3 @@ def prepare_view(view: FactoredView, *, alpha: float) -> PreparedView:
     loadings = view.encoder.loadings[:, :rank] * (np.sqrt(weight) * gains)
     encoder = dataclasses.replace(view.encoder, loadings=np.ascontiguousarray(loadings))
     return PreparedView(kept, alpha, weight, view.effective_rank, encoder)
-
-
-def scaled_gram(
-    read: RowReader, shape: ViewShape, *, scale: Scale, name: str
-) -> NDArray[np.float64]:
-    """X Xᵀ (n, n) of the scaled view, mean s² over its directions one: for the dense oracle.
-
-    Raises
-    ------
-    DataError
-        As `factor_view`.
-    """
-    basis = factor_view(read, shape, scale=scale, name=name).basis
-    gram = (basis.vectors * basis.singular_values_squared) @ basis.vectors.T
-    return np.asarray(gram, dtype=np.float64)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Kept:
-    """What is kept of a basis: its type, and at most how many directions."""
-
-    dtype: type[np.floating[Any]]
-    max_rank: int | None
-
-
-def _factor_by_columns(
-    blocks: Blocks, shape: ViewShape, kept: _Kept
-) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Basis, mean row (d,), loadings (d, r) and every s² through XᵀX, for d ≤ n."""
-    n, dtype = shape.n_samples, kept.dtype
-    offset, gram = mean_and_gram(blocks, shape)
-    directions, all_s2 = basis_from_gram(gram)
-    s2 = all_s2[: kept.max_rank]
-    loadings = directions[:, : len(s2)] / np.sqrt(s2)
-    if s2.size and s2[-1] < _WELL_CONDITIONED[dtype] * s2[0]:
-        # a Gram matrix knows small directions least: the last digits of orthonormality
-        overlap = np.zeros((len(s2), len(s2)))
-        for _, _, rows in blocks():
-            part = (rows - offset) @ loadings
-            overlap += part.T @ part
-        loadings = loadings @ inverse_root(overlap)
-    vectors = np.empty((n, len(s2)), dtype=dtype)
-    for start, stop, rows in blocks():
-        vectors[start:stop] = (rows - offset) @ loadings
-    signs = column_signs(vectors)
-    vectors *= signs.astype(dtype)
-    return Basis(vectors, s2), offset, loadings * signs, all_s2
-
-
-def _factor_by_rows(
-    blocks: Blocks, shape: ViewShape, kept: _Kept
-) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """The same through X Xᵀ, for d > n."""
-    n = shape.n_samples
-    offset = mean_row(blocks, shape)
-    gram = np.empty((n, n))
-    for start, stop, rows in blocks():
-        for other_start, other_stop, others in blocks():
-            if other_start > start:
-                break
-            gram[start:stop, other_start:other_stop] = (rows - offset) @ (others - offset).T
-            gram[other_start:other_stop, start:stop] = gram[start:stop, other_start:other_stop].T
-    basis = basis_from_kernel(gram)
-    loadings = np.zeros((shape.n_features, basis.rank))
-    for start, stop, rows in blocks():
-        loadings += (rows - offset).T @ basis.vectors[start:stop]
-    loadings /= basis.singular_values_squared
-    vectors = basis.vectors.astype(kept.dtype, copy=False)
-    s2 = basis.singular_values_squared
-    return Basis(vectors, s2), offset, loadings, s2
-
-
-def _factor_kernel(read: RowReader, shape: ViewShape) -> tuple[Basis, Encoder]:
-    """Basis and encoder of a distance or kernel view."""
-    n = shape.n_samples
-    kernel = np.empty((n, n))
-    for start, stop in row_blocks(n, n):
-        kernel[start:stop] = read(start, stop)
-    exponent = int(harmless_exponent(np.abs(kernel).max()))
-    if exponent:
-        kernel = np.ldexp(kernel, -exponent)
-    unit = 1.0
-    if shape.metric == "distance":
-        unit = float(kernel.sum() / max(1, n * (n - 1))) or 1.0  # mean over i ≠ j
-        kernel = np.exp(-kernel / unit)
-    means = kernel.mean(axis=0)
-    # HKH with H = I − 11ᵀ/n; new rows need the column means alone, since Qᵀ1 = 0
-    kernel -= means
-    kernel -= kernel.mean(axis=1, keepdims=True)
-    basis = basis_from_kernel(kernel)
-    loadings = basis.vectors / basis.singular_values_squared
-    return basis, Encoder(shape.metric, None, exponent, unit, means, loadings)

@@ -29,7 +29,8 @@ from mscam_dask.model.records import FitEnded, LearningEnded
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from mscam_dask.solvers.discriminants import discriminants
-from mscam_dask.solvers.view_basis import PreparedView, factor_view, prepare_view
+from mscam_dask.solvers.factoring import factor_view
+from mscam_dask.solvers.view_basis import PreparedView, prepare_view
 from mscam_dask.solvers.view_rows import ViewShape
 from tests.clusters import local_client
 from tests.snapshots import Memory

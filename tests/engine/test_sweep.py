@@ -17,7 +17,7 @@ from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.sweep import sweep_fits
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.model.parameters import Parameters
-from mscam_dask.solvers.view_basis import factor_view
+from mscam_dask.solvers.factoring import factor_view
 from tests.clusters import local_client
 from tests.synthetic import gaussian_views
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from mscam_dask.monitor import runs as module
 from mscam_dask.monitor.events import StepStarted
-from mscam_dask.monitor.runs import RunAnnounced, Runs, ViewTask, encode, view_shares
+from mscam_dask.monitor.messages import RunAnnounced, encode
+from mscam_dask.monitor.runs import Runs, ViewTask, view_shares
 from tests.monitor.records import ENDED, FAILED, SELECTED, VIEWS, outer, started
 
 

@@ -12,7 +12,8 @@ from scipy.linalg import solve
 
 from mscam_dask.solvers import discriminants as module
 from mscam_dask.solvers.discriminants import Discriminants, discriminants
-from mscam_dask.solvers.view_basis import PreparedView, factor_view, prepare_view
+from mscam_dask.solvers.factoring import factor_view
+from mscam_dask.solvers.view_basis import PreparedView, prepare_view
 from mscam_dask.solvers.view_rows import ViewShape
 from tests.solvers import naive
 

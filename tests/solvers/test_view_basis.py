@@ -16,7 +16,8 @@ from mscam_dask.errors import DataError
 from mscam_dask.kernels.stiefel import polar_factor
 from mscam_dask.model.parameters import Scale
 from mscam_dask.solvers import view_rows
-from mscam_dask.solvers.view_basis import PreparedView, factor_view, prepare_view
+from mscam_dask.solvers.factoring import factor_view
+from mscam_dask.solvers.view_basis import PreparedView, prepare_view
 from mscam_dask.solvers.view_rows import Metric, RowReader, ViewShape, row_blocks
 from tests.solvers import naive
 

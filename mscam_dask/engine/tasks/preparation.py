@@ -11,13 +11,13 @@ from mscam_dask.data.sampling import SampledRows
 from mscam_dask.data.views import RowSource
 from mscam_dask.errors import DataError
 from mscam_dask.model.parameters import Preparation, Scale
+from mscam_dask.solvers.factoring import factor_view
 from mscam_dask.solvers.preparation import (
     Choice,
     agreed_preparations,
     anchor_neighbors,
     usual_preparation,
 )
-from mscam_dask.solvers.view_basis import factor_view
 from mscam_dask.solvers.view_rows import ViewShape
 
 __all__ = ["choose", "sampled_neighbors"]

@@ -19,6 +19,7 @@ from mscam_dask.kernels.distances import mean_squared_distance
 from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import PreparedRecord, ViewRecord
 from mscam_dask.solvers.discriminants import Discriminants
+from mscam_dask.solvers.factoring import factor_view
 from mscam_dask.solvers.graph import (
     Candidates,
     Graph,
@@ -32,13 +33,7 @@ from mscam_dask.solvers.partition import merge_components
 from mscam_dask.solvers.reduced_problem import reduced_problem
 from mscam_dask.solvers.self_representation import smooth_self_representation
 from mscam_dask.solvers.view_admm import solve_view
-from mscam_dask.solvers.view_basis import (
-    Encoder,
-    FactoredView,
-    PreparedView,
-    factor_view,
-    prepare_view,
-)
+from mscam_dask.solvers.view_basis import Encoder, FactoredView, PreparedView, prepare_view
 from mscam_dask.solvers.view_rows import ViewShape
 
 __all__ = [

@@ -16,7 +16,7 @@ from distributed.comm.core import CommClosedError
 from mscam_dask.model.records import FitEnded, FitFailed
 from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD, TOPIC, install
 from mscam_dask.monitor.events import Event
-from mscam_dask.monitor.runs import RunAnnounced, encode
+from mscam_dask.monitor.messages import RunAnnounced, encode
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -23,8 +23,8 @@ from mscam_dask.pipeline.experiments.results import (
 )
 from mscam_dask.pipeline.experiments.settings import ExperimentSettings
 from mscam_dask.pipeline.experiments.tables import csv_text, markdown_text
-from mscam_dask.pipeline.record import blas_libraries, software_versions
 from mscam_dask.pipeline.signals import Interruption
+from mscam_dask.pipeline.software import blas_libraries, software_versions
 from mscam_dask.pipeline.toml_text import toml_text
 
 __all__ = ["Course", "Observer", "Progress", "default_output"]

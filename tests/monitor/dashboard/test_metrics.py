@@ -19,7 +19,8 @@ from mscam_dask.model.records import OuterRecord
 from mscam_dask.monitor.dashboard.client import ClusterEvents
 from mscam_dask.monitor.dashboard.metrics import RunMetrics
 from mscam_dask.monitor.events import Event
-from mscam_dask.monitor.runs import RunAnnounced, Runs, encode
+from mscam_dask.monitor.messages import RunAnnounced, encode
+from mscam_dask.monitor.runs import Runs
 from tests.clusters import local_client
 from tests.monitor.records import outer
 

@@ -12,7 +12,8 @@ pytest.importorskip("bokeh", reason="bokeh is an extra")
 from mscam_dask.monitor.dashboard import page as module
 from mscam_dask.monitor.dashboard.page import Page, head_html
 from mscam_dask.monitor.events import Event
-from mscam_dask.monitor.runs import RunAnnounced, Runs, ViewTask, encode
+from mscam_dask.monitor.messages import RunAnnounced, encode
+from mscam_dask.monitor.runs import Runs, ViewTask
 from tests.monitor.records import BY_VIEW, COUNTED, ENDED, FAILED, LEARNED, VIEWS, outer, started
 
 
