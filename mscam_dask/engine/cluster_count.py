@@ -140,7 +140,7 @@ def _judged(
     cuts = [executor.submit(count_tasks.cuts_of, spectrum, c, key=f"cuts/{c}") for c in counts]
     handles = [
         executor.submit(count_tasks.judged_counts, neutral, cuts, key=f"judged_counts/{name}")
-        for neutral, name in zip(prepared.neutral, prepared.names, strict=True)
+        for neutral, name in zip(prepared.neutral.handles(executor), prepared.names, strict=True)
     ]
     by_view = executor.gather(handles)
     executor.release([*cuts, *handles])

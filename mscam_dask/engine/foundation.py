@@ -16,7 +16,7 @@ from mscam_dask.model.parameters import Scale
 from mscam_dask.model.records import PreparedRecord
 from mscam_dask.solvers.partition import sampled_rows
 
-__all__ = ["LARGE_RANK", "NEUTRAL_NEIGHBORS", "SAMPLE", "Foundation", "lay_foundation"]
+__all__ = ["LARGE_RANK", "NEUTRAL_NEIGHBORS", "SAMPLE", "Foundation", "Neutral", "lay_foundation"]
 
 # k of the neutral graphs: the same whatever k is tried, so that no setting is favoured.
 NEUTRAL_NEIGHBORS = 9
@@ -26,6 +26,39 @@ SAMPLE = 4000
 
 # Directions of a view of large data that are kept: see docs/decisions/0038.
 LARGE_RANK = 64
+
+
+class Neutral:
+    """The judge's neutral graphs, made when they are first asked for.
+
+    Parameters
+    ----------
+    data : MultiViewData
+        Of large data the sample that is judged.
+
+    Notes
+    -----
+    They depend on the views alone, and nothing waits for them before a first partition is there to
+    be judged. By then the spectrum of the first graph is under way, which is one task: all workers
+    but one would stand idle beside it.
+    """
+
+    def __init__(self, data: MultiViewData) -> None:
+        self._data: MultiViewData | None = data
+        self._handles: tuple[Handle, ...] = ()
+
+    def handles(self, executor: Executor) -> tuple[Handle, ...]:
+        """One for each view; the same each time."""
+        if self._data is not None:
+            k = min(NEUTRAL_NEIGHBORS, self._data.n_samples - 1)
+            self._handles = tuple(
+                executor.submit(
+                    judge_tasks.neutral_view, source, k, key=f"neutral_graphs/{source.name}"
+                )
+                for source in self._data.views
+            )
+            self._data = None  # a sample of views in memory is a copy
+        return self._handles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +71,7 @@ class Foundation:
     n_samples : int
     factored : dict of tuple of str to tuple of handles
         The factored views, by the scalings of the views; usable ones only.
-    neutral : tuple of handles, one per view
-        Neutral graphs.
+    neutral : Neutral
     records : tuple of PreparedRecord
         Of the views under the first usable scaling (of the sample, of large data).
     data : MultiViewData or None
@@ -53,7 +85,7 @@ class Foundation:
     names: tuple[str, ...]
     n_samples: int
     factored: dict[tuple[Scale, ...], tuple[Handle, ...]]
-    neutral: tuple[Handle, ...]
+    neutral: Neutral
     records: tuple[PreparedRecord, ...]
     data: MultiViewData | None = None
     sample: Foundation | None = None
@@ -67,7 +99,7 @@ def lay_foundation(
     *,
     exact_samples: int | None = None,
 ) -> Foundation:
-    """Read every view, factor it under each scaling asked for and build its neutral graphs.
+    """Read every view and factor it under each scaling asked for.
 
     `scales` holds the scalings of all views, once for each setting. Scalings that make all rows
     of a view equal (unit length, of a positive column) are left out, unless they are the only
@@ -129,14 +161,8 @@ def _foundation(
             records[by_view] = tuple(executor.gather(handles))
     if not records:
         raise refusals[0]
-    # last, so that what the driver waits for above is not behind them
-    k = min(NEUTRAL_NEIGHBORS, data.n_samples - 1)
-    neutral = [
-        executor.submit(judge_tasks.neutral_view, source, k, key=f"neutral_graphs/{source.name}")
-        for source in data.views
-    ]
     usable = {by_view: views for by_view, views in factored.items() if by_view in records}
-    return Foundation(names, data.n_samples, usable, tuple(neutral), records[next(iter(records))])
+    return Foundation(names, data.n_samples, usable, Neutral(data), records[next(iter(records))])
 
 
 @contextlib.contextmanager

@@ -74,16 +74,17 @@ def judge(
     prepared: Prepared, partitions: Handle, executor: Executor, *, key: str
 ) -> list[tuple[float, ...]]:
     """Scores of each partition of a list, one per view, computed where the graphs are."""
-    together = -(-len(prepared.neutral) // _MOST_SCORE_TASKS)
+    neutral = prepared.neutral.handles(executor)
+    together = -(-len(neutral) // _MOST_SCORE_TASKS)
     handles = [
         executor.submit(
             judge_tasks.score_partitions,
-            list(prepared.neutral[first : first + together]),
+            list(neutral[first : first + together]),
             partitions,
             prepared.n_judged,
             key=f"score/{key}/{prepared.names[first]}",
         )
-        for first in range(0, len(prepared.neutral), together)
+        for first in range(0, len(neutral), together)
     ]
     by_view = itertools.chain.from_iterable(executor.gather(handles))
     executor.release(handles)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.anchor_blocks import anchor_blocks
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.foundation import LARGE_RANK, Foundation
+from mscam_dask.engine.foundation import LARGE_RANK, Foundation, Neutral
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters, Scale
@@ -32,8 +32,8 @@ class Prepared:
     ----------
     names : tuple of str
     n_samples : int
-    views, neutral : tuple of handles, one per view
-        Prepared views and neutral graphs.
+    views : tuple of handles, one per view
+    neutral : Neutral
     blocks : tuple of handles
         Anchor candidates, one per block of rows.
     n_judged : int
@@ -43,7 +43,7 @@ class Prepared:
     names: tuple[str, ...]
     n_samples: int
     views: tuple[Handle, ...]
-    neutral: tuple[Handle, ...]
+    neutral: Neutral
     blocks: tuple[Handle, ...]
     n_judged: int = 0
 

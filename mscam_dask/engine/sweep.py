@@ -103,7 +103,9 @@ def sweep_fits(
     with executor:
         recording = _Recording(executor)
         scalings = [settings[0].scales(len(data.views))]
-        lay_foundation(data, scalings, recording, exact_samples=settings[0].exact_samples)
+        exact = settings[0].exact_samples
+        foundation = lay_foundation(data, scalings, recording, exact_samples=exact)
+        foundation.neutral.handles(recording)
         keys, handles = list(recording.handles), list(recording.handles.values())
         fits = [
             executor.submit(_fit, data, parameters, keys, handles, key=f"sweep_fit/{index}")

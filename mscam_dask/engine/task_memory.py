@@ -207,7 +207,7 @@ def view_tasks(
         TaskMemory("validate {view}", blocks * min(BLOCK_BYTES, 8 * n * d)),
         TaskMemory("prepare {view}", factor, held.always),
         TaskMemory("comparing preparations of {view}", _comparison(shape, metric), held.always),
-        TaskMemory("neutral graphs of {view}", neutral, held.always),
+        TaskMemory("neutral graphs of {view}", neutral, held.choosing + held.start),
         TaskMemory("sub-solve {view}", held.laplacian + held.vectors + solve, held.walking),
     ]
 

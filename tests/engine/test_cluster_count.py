@@ -92,10 +92,11 @@ def test_curves_are_what_they_are_said_to_be() -> None:
     assert counted.stability[at] == 1.0
     assert counted.information[at] == pytest.approx(np.log(3))
     same = labels[:, None] == labels
-    everything = lay_foundation(as_multi_view(views), [("unit", "unit")], SerialExecutor())
+    executor = SerialExecutor()
+    everything = lay_foundation(as_multi_view(views), [("unit", "unit")], executor)
     by_view = []
-    for view in everything.neutral:
-        (neutral,) = SerialExecutor().gather([view])
+    for view in everything.neutral.handles(executor):
+        (neutral,) = executor.gather([view])
         assert all(not np.any(graph.toarray()[~same]) for graph in neutral.graphs)
         by_view.append(max(modularity(graph, labels) for graph in neutral.graphs))
     assert counted.modularity[at] == pytest.approx(np.mean(by_view), rel=1e-6)
