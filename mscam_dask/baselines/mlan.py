@@ -20,9 +20,9 @@ from scipy.sparse import csr_array
 from mscam_dask.baselines.base import Baseline, View, require_count
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.errors import ConvergenceWarning, DataError
+from mscam_dask.kernels.adaptive_neighbors import adaptive_neighbor_weights_global, neighbor_widths
 from mscam_dask.kernels.distances import squared_distances, squared_distances_on_edges
 from mscam_dask.kernels.laplacian import connected_components, graph_from_neighbors, laplacian
-from mscam_dask.kernels.simplex import adaptive_neighbor_weights_global, neighbor_widths
 from mscam_dask.kernels.spectrum import bottom_eigenpairs
 from mscam_dask.model.parameters import Scale
 from mscam_dask.solvers.rank_control import Decision, RankControl

@@ -1,4 +1,4 @@
-"""Nearest neighbours, candidate edges and the adaptive-neighbour choice among them."""
+"""Nearest neighbours of every sample, exhaustively, and candidates for edges."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from mscam_dask.kernels.distances import (
     squared_distances,
     subtract_twice_products,
 )
-from mscam_dask.kernels.simplex import adaptive_neighbor_weights
 from mscam_dask.kernels.smallest import smallest_columns
 
-__all__ = ["nearest_candidates", "nearest_neighbors", "select_neighbors"]
+__all__ = ["nearest_candidates", "nearest_neighbors"]
 
 # Neighbours asked for beyond K + K/4 + self, so that rounding and ties at the boundary can
 # be seen; rows where they still decide are searched again without approximation.
@@ -289,64 +288,6 @@ def _by_exact_differences(
     is_self[~is_self.any(axis=1), -1] = True
     others: NDArray[np.int64] = mine_all[~is_self].reshape(len(samples), n_candidates)
     return others
-
-
-def select_neighbors(
-    indices: NDArray[np.int64], squared_distances: NDArray[np.float64], n_neighbors: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The k nearest candidates of each row and their adaptive-neighbour weights, Eq. (29)-(30).
-
-    Parameters
-    ----------
-    indices : array of shape (m, K)
-        Candidates, distinct within a row; -1 marks an absent one.
-    squared_distances : array of shape (m, K)
-        Their squared distances; ignored where absent.
-    n_neighbors : int
-        k >= 1.
-
-    Returns
-    -------
-    indices : array of shape (m, k), int64
-        Ordered by (distance, index).
-    weights : array of shape (m, k)
-        On the simplex; see `mscam_dask.kernels.simplex.adaptive_neighbor_weights`.
-
-    Raises
-    ------
-    ConfigurationError
-        `n_neighbors` is below 1.
-    DataError
-        A row has fewer than k + 1 candidates, or one without a finite distance.
-
-    Notes
-    -----
-    The formula needs d_{k+1}. When K = k and every candidate is present (k = n - 1:
-    there is no (k + 1)-th sample) d_{k+1} = d_k is used, the smallest width for which
-    the row stays within its k candidates: the farthest then has weight 0, and k equal
-    distances (so also k = 1) give uniform weights.
-    """
-    if n_neighbors < 1:
-        raise ConfigurationError(
-            f"n_neighbors is {n_neighbors}; allowed is at least 1. Set n_neighbors, usually 9."
-        )
-    absent = indices < 0
-    n_present = indices.shape[1] - np.count_nonzero(absent, axis=1)
-    all_taken = indices.shape[1] == n_neighbors and not absent.any()
-    short = np.flatnonzero(n_present < n_neighbors + (not all_taken))
-    if short.size:
-        raise DataError(
-            f"{short.size} of {len(indices)} rows have fewer than n_neighbors + 1 = "
-            f"{n_neighbors + 1} candidates (first rows: {short[:5].tolist()}, the first has "
-            f"{n_present[short[0]]}). Propose more candidates or lower n_neighbors."
-        )
-    distances = np.where(absent, np.inf, squared_distances)
-    order = np.lexsort((indices, distances), axis=-1)[:, : n_neighbors + 1]
-    nearest = np.take_along_axis(distances, order, axis=1)
-    if all_taken:
-        nearest = np.concatenate((nearest, nearest[:, -1:]), axis=1)
-    chosen = np.take_along_axis(indices, order[:, :n_neighbors], axis=1)
-    return chosen.astype(np.int64, copy=False), adaptive_neighbor_weights(nearest)
 
 
 def _check_search(points: Coordinates, n_candidates: int, start: int, stop: int) -> None:

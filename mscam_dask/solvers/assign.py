@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.kernels.adaptive_neighbors import adaptive_neighbor_weights
 from mscam_dask.kernels.distances import squared_distances
-from mscam_dask.kernels.simplex import adaptive_neighbor_weights
 
 __all__ = ["assign_by_neighbors", "extend_labels"]
 

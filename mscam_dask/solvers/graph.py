@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.kernels.adaptive_neighbors import select_neighbors, tied_neighbor_weights
 from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import squared_distances_on_edges
 from mscam_dask.kernels.laplacian import connected_components, graph_from_blocks
-from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
-from mscam_dask.kernels.simplex import tied_neighbor_weights
+from mscam_dask.kernels.neighbors import nearest_neighbors
 
 __all__ = [
     "MOST_TIES",

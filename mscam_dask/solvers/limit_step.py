@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, get_index_dtype
 
+from mscam_dask.kernels.adaptive_neighbors import select_neighbors
 from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
 from mscam_dask.kernels.distances import distances_to, squared_distances
 from mscam_dask.kernels.laplacian import connected_components, graph_from_neighbors
-from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
+from mscam_dask.kernels.neighbors import nearest_neighbors
 from mscam_dask.kernels.smallest import smallest_columns
 from mscam_dask.solvers.graph import Candidates, Graph
 

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.kernels.adaptive_neighbors import select_neighbors
 from mscam_dask.kernels.label_information import informations
 from mscam_dask.kernels.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.kernels.modularity import modularity
-from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
+from mscam_dask.kernels.neighbors import nearest_neighbors
 from mscam_dask.kernels.scaling import (
     RowTransform,
     fit_transform_from_moments,

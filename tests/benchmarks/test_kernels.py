@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mscam_dask.kernels.adaptive_neighbors import select_neighbors
 from mscam_dask.kernels.cells import find_cells, neighbors_in_cells
 from mscam_dask.kernels.coordinates import as_coordinates
 from mscam_dask.kernels.distances import squared_distances_on_edges
 from mscam_dask.kernels.laplacian import graph_from_neighbors, laplacian
-from mscam_dask.kernels.neighbors import nearest_neighbors, select_neighbors
+from mscam_dask.kernels.neighbors import nearest_neighbors
 from mscam_dask.kernels.ridge import basis_from_rows
 from mscam_dask.kernels.spectrum import Spectrum, bottom_eigenpairs
 from mscam_dask.model.parameters import AdmmSettings

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels import neighbors
-from mscam_dask.kernels.neighbors import nearest_candidates, select_neighbors
-from mscam_dask.kernels.simplex import adaptive_neighbor_weights
+from mscam_dask.kernels.neighbors import nearest_candidates
 
 
 def by_enumeration(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
@@ -107,41 +106,3 @@ def test_not_finite_is_refused_with_the_row() -> None:
         nearest_candidates(points, 2)
     with pytest.raises(DataError, match="drop it"):
         nearest_candidates(np.zeros((5, 0)), 2)
-
-
-@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 3), st.integers(0, 999))
-def test_select_takes_the_k_nearest_present(m: int, k: int, absent: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    width = k + 1 + absent + 2
-    indices = np.stack([rng.permutation(50)[:width] for _ in range(m)])
-    indices[:, :absent] = -1
-    distances = rng.integers(0, 4, size=(m, width)).astype(np.float64)
-    distances[:, :absent] = np.nan  # ignored where absent
-    order = rng.permutation(width)
-    chosen, weights = select_neighbors(indices[:, order], distances[:, order], k)
-    for row in range(m):
-        pairs = sorted(zip(distances[row, absent:], indices[row, absent:], strict=True))
-        assert chosen[row].tolist() == [index for _, index in pairs[:k]]
-        nearest = np.array([[distance for distance, _ in pairs[: k + 1]]])
-        assert_array_equal(weights[row], adaptive_neighbor_weights(nearest)[0])
-
-
-def test_all_other_samples_as_neighbours() -> None:
-    # k = n - 1: there is no (k + 1)-th distance, d_{k+1} = d_k
-    indices, weights = select_neighbors(np.array([[2, 1, 3]]), np.array([[2.0, 1.0, 4.0]]), 3)
-    assert_array_equal(indices, [[1, 2, 3]])
-    assert_allclose(weights, [[0.6, 0.4, 0.0]])
-    assert_array_equal(select_neighbors(np.array([[1]]), np.array([[5.0]]), 1)[1], [[1.0]])
-
-
-def test_too_few_candidates_are_refused() -> None:
-    indices = np.array([[1, 2, 3], [0, -1, 2]])
-    with pytest.raises(DataError, match=r"1 of 2 rows have fewer than .* 3 .*\[1\].* has 2"):
-        select_neighbors(indices, np.ones((2, 3)), 2)
-    with pytest.raises(ConfigurationError, match="at least 1"):
-        select_neighbors(indices, np.ones((2, 3)), 0)
-
-
-def test_a_present_candidate_needs_a_distance() -> None:
-    with pytest.raises(DataError, match="finite"):
-        select_neighbors(np.array([[1, 2]]), np.array([[0.0, np.nan]]), 1)

@@ -13,6 +13,7 @@ from scipy.sparse import block_diag, csr_array, random_array
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels import spectrum
+from mscam_dask.kernels.adaptive_neighbors import select_neighbors
 from mscam_dask.kernels.distances import squared_distances_on_edges
 from mscam_dask.kernels.laplacian import (
     connected_components,
@@ -20,7 +21,7 @@ from mscam_dask.kernels.laplacian import (
     laplacian,
     normalized_laplacian,
 )
-from mscam_dask.kernels.neighbors import nearest_candidates, select_neighbors
+from mscam_dask.kernels.neighbors import nearest_candidates
 from mscam_dask.kernels.spectrum import Spectrum, bottom_eigenpairs
 
 

@@ -16,8 +16,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.kernels.adaptive_neighbors import adaptive_neighbor_weights
 from mscam_dask.kernels.laplacian import graph_from_neighbors
-from mscam_dask.kernels.simplex import adaptive_neighbor_weights
 from mscam_dask.kernels.stiefel import polar_factor, stiefel_quadratic
 from mscam_dask.solvers.paper.settings import PaperCorrections, PaperSettings
 
