@@ -86,17 +86,20 @@ STYLE = """text { font: 12px sans-serif; fill: #333 } .title { font-weight: 600;
 .linear { stroke: #888; stroke-dasharray: 5 4; fill: none }"""
 
 
-def main() -> None:
-    """Read the table and write the picture."""
-    runs = table()
-    picture = (
+def picture(runs: dict[str, list[dict[str, float]]]) -> str:
+    """Both charts, as SVG."""
+    return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {HEIGHT}" '
         f'width="{2 * WIDTH}" height="{HEIGHT}" role="img">\n<style>{STYLE}</style>\n'
         f'<rect width="100%" height="100%" fill="#fff"/>\n'
         f"{panel(runs, 'cpu', 'CPU seconds of a fit, one thread', 0)}\n"
         f"{panel(runs, 'peak', 'peak MiB of the process, data included', WIDTH)}\n</svg>\n"
     )
-    (HERE / "growth.svg").write_text(picture, encoding="utf-8")
+
+
+def main() -> None:
+    """Read the table and write the picture."""
+    (HERE / "growth.svg").write_text(picture(table()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.solvers.neutral import neutral_graphs
-from mscam_dask.solvers.view_basis import ViewShape
+from mscam_dask.solvers.view_rows import ViewShape
 
 SIZE, GAP, TOP = 225, 18, 46
 INK, PAPER, TEXT, SOFT = (0, 63, 122), (255, 255, 255), (20, 20, 20), (110, 110, 110)

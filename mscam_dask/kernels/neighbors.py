@@ -7,11 +7,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
-from mscam_dask.kernels.distances import (
-    distances_to,
-    squared_distances,
-    subtract_twice_products,
-)
+from mscam_dask.kernels.distances import distances_to, squared_distances, subtract_twice_products
 from mscam_dask.kernels.smallest import smallest_columns
 
 __all__ = ["nearest_candidates", "nearest_neighbors"]

@@ -8,11 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from mscam_dask.metrics.contingency import (
-    Agreement,
-    agreement_of,
-    best_assignment,
-)
+from mscam_dask.metrics.contingency import Agreement, agreement_of, best_assignment
 
 __all__ = [
     "PartitionScores",

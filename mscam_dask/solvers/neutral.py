@@ -22,11 +22,7 @@ from mscam_dask.kernels.label_information import informations
 from mscam_dask.kernels.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.kernels.modularity import modularity
 from mscam_dask.kernels.neighbors import nearest_neighbors
-from mscam_dask.kernels.scaling import (
-    RowTransform,
-    fit_transform_from_moments,
-    harmless_exponent,
-)
+from mscam_dask.kernels.scaling import RowTransform, fit_transform_from_moments, harmless_exponent
 from mscam_dask.model.parameters import Scale
 from mscam_dask.solvers.view_rows import RowReader, ViewShape, column_moments, row_blocks
 

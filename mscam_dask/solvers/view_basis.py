@@ -15,17 +15,9 @@ from numpy.typing import NDArray
 
 from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import mean_squared_distance
-from mscam_dask.kernels.ridge import (
-    Basis,
-    anchor_coordinates,
-    ridge_gains,
-)
-from mscam_dask.kernels.scaling import (
-    RowTransform,
-)
-from mscam_dask.solvers.view_rows import (
-    Metric,
-)
+from mscam_dask.kernels.ridge import Basis, anchor_coordinates, ridge_gains
+from mscam_dask.kernels.scaling import RowTransform
+from mscam_dask.solvers.view_rows import Metric
 
 __all__ = [
     "Encoder",

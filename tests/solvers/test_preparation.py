@@ -7,11 +7,7 @@ from numpy.typing import NDArray
 from mscam_dask.kernels.neighbors import nearest_neighbors
 from mscam_dask.model.parameters import Preparation
 from mscam_dask.solvers.factoring import factor_view
-from mscam_dask.solvers.preparation import (
-    agreed_preparations,
-    anchor_neighbors,
-    usual_preparation,
-)
+from mscam_dask.solvers.preparation import agreed_preparations, anchor_neighbors, usual_preparation
 from mscam_dask.solvers.view_basis import prepare_view
 from mscam_dask.solvers.view_rows import ViewShape
 

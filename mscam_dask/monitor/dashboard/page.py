@@ -15,11 +15,7 @@ from bokeh.models.widgets import Div, Select
 from mscam_dask.model.records import FitEnded, FitFailed
 from mscam_dask.monitor.dashboard.curves import curve_plots
 from mscam_dask.monitor.dashboard.plots import Cell, Line, LinePlot, WorkPlot
-from mscam_dask.monitor.dashboard.style import (
-    GRID_CSS,
-    legend_html,
-    page_css,
-)
+from mscam_dask.monitor.dashboard.style import GRID_CSS, legend_html, page_css
 from mscam_dask.monitor.pace import (
     count_sentence,
     duration,

@@ -24,11 +24,7 @@ from mscam_dask.pipeline.experiments.planning import (
 )
 from mscam_dask.pipeline.experiments.results import PROTOCOLS, CellEntry, ExperimentRecord
 from mscam_dask.pipeline.experiments.running import run_cells
-from mscam_dask.pipeline.experiments.settings import (
-    ExperimentSettings,
-    RobustnessTable,
-    RunsTable,
-)
+from mscam_dask.pipeline.experiments.settings import ExperimentSettings, RobustnessTable, RunsTable
 from mscam_dask.pipeline.experiments.summary import curves_of, method_entry, row_of
 
 __all__ = ["run_comparison"]

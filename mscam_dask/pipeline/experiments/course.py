@@ -16,11 +16,7 @@ import msgspec
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 from mscam_dask.pipeline.experiment_report import write_experiment_report
 from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
-from mscam_dask.pipeline.experiments.results import (
-    CellEntry,
-    ExperimentRecord,
-    encode_experiment,
-)
+from mscam_dask.pipeline.experiments.results import CellEntry, ExperimentRecord, encode_experiment
 from mscam_dask.pipeline.experiments.settings import ExperimentSettings
 from mscam_dask.pipeline.experiments.tables import csv_text, markdown_text
 from mscam_dask.pipeline.signals import Interruption

@@ -1,0 +1,40 @@
+"""The scripts that draw the figures of the documentation still run, and what they drew is of today."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from scipy.sparse import eye_array
+
+FIGURES = Path(__file__).resolve().parents[2] / "docs" / "figures"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FIGURES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_picture_of_growth_is_that_of_the_table() -> None:
+    growth = script("growth")
+    runs = growth.table()
+    assert set(runs) == {"MSCAM", "SMVSC"}
+    assert [row["n"] for row in runs["MSCAM"]] == [row["n"] for row in runs["SMVSC"]]
+    assert growth.picture(runs) == (FIGURES / "growth.svg").read_text(encoding="utf-8")
+
+
+def test_a_panel_of_the_overview_shows_the_blocks_of_its_graph() -> None:
+    pytest.importorskip("PIL", reason="pip install pillow")
+    overview = script("overview")
+    shown = np.asarray(overview.panel(eye_array(450, format="csr"), np.arange(450), overview.INK))
+    assert shown.shape == (overview.SIZE, overview.SIZE, 3)
+    on_the_diagonal = np.eye(overview.SIZE, dtype=bool)
+    assert (shown[~on_the_diagonal] == overview.PAPER).all()
+    assert (shown[on_the_diagonal] != overview.PAPER).any(axis=1).all()
