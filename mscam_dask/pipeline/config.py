@@ -11,6 +11,7 @@ import msgspec
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.document import Document, Override, read_document
+from mscam_dask.pipeline.file_names import name_of_pipeline
 from mscam_dask.pipeline.problems import nearest, shown, type_problem
 from mscam_dask.pipeline.redaction import credential_problems
 from mscam_dask.pipeline.rules import (
@@ -87,7 +88,7 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
     ------
     ConfigurationError
         Listing every unknown or misplaced key, wrong type and wrong value, with file, line,
-        table and key.
+        table and key. When no directory of a run can be called by the file's name.
     """
     document = read_document(path, overrides)
     problems: list[str] = [
@@ -118,7 +119,7 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
     assert incremental is not None
     assert output is not None
     return Settings(
-        name=Path(path).stem,
+        name=name_of_pipeline(path),
         data=_with_paths(document, "data", data, ("path", "cache")),
         cluster=cluster,
         execution=_with_paths(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),

@@ -13,6 +13,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import Override
 from mscam_dask.pipeline.execution import check_execution
+from mscam_dask.pipeline.file_names import check_name
 from mscam_dask.pipeline.record import ResumeEntry, RunRecord, SourceRecord
 from mscam_dask.pipeline.run import RunOutcome, carry_out
 from mscam_dask.pipeline.run_directory import RunDirectory
@@ -121,6 +122,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:
             f"{directory.record} holds no settings of this version ({error}). Run the pipeline "
             "again with --overwrite, or continue with the version that began it."
         ) from error
+    check_name(settings.name, f"{directory.record}: the pipeline's name", "Run the pipeline again.")
     return record, settings
 
 

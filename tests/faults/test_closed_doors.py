@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from click.testing import CliRunner
 
 import mscam_dask
+from mscam_dask.cli import main
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, redacted
 from mscam_dask.pipeline import steps
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import parse_override
+from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
 from mscam_dask.pipeline.run import RunOutcome, run_pipeline
 
 pytestmark = pytest.mark.faults
@@ -228,6 +231,30 @@ def test_view_names_are_never_paths(tmp_path: Path) -> None:
     assert outcome.record.data is not None
     assert {view.name for view in outcome.record.data.views} == set(views)
     assert set(read_result(outcome.directory.result).view_embeddings) == set(views)
+
+
+@pytest.mark.parametrize("options", [["--in-process"], ["--dry-run"]])
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_names_of_data_sets_are_never_paths(
+    command: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "deep" / "work"
+    victim = tmp_path / "victim.zarr" / "precious"
+    victim.mkdir(parents=True)
+    work.mkdir(parents=True)
+    monkeypatch.chdir(work)
+    for name in (f"{'../' * 5}victim", str(tmp_path / "victim")):
+        (work / "e.toml").write_text(
+            f"[compare]\ndatasets = ['{name}']\nmethods = ['sc-bsv']\nruns = 1\n"
+            f"[dataset.'{name}']\nsource = 'digits'\n"
+        )
+        before = files_below(tmp_path)
+        done = CliRunner().invoke(main, [command, "e.toml", *options])
+        assert (done.exit_code, files_below(tmp_path)) == (2, before)
+        assert "e.toml, line 5" in done.output
+        assert "allowed is one plain name" in done.output
+        with pytest.raises(ConfigurationError, match="allowed is one plain name"):
+            ExperimentDirectory(work / "out").store(name)
 
 
 @pytest.mark.parametrize("key", ["data.source", "output.directory", "data.labels"])

@@ -20,6 +20,8 @@ from mscam_dask.pipeline.experiments.settings import (
     RobustnessTable,
     SweepTable,
 )
+from mscam_dask.pipeline.file_names import name_of_pipeline, name_problem
+from mscam_dask.pipeline.problems import shown
 from mscam_dask.pipeline.redaction import credential_problems
 from mscam_dask.pipeline.rules import execution_problems, text_problems
 from mscam_dask.pipeline.settings import ExecutionTable, OutputTable
@@ -111,7 +113,7 @@ def read_experiment(
     assert execution is not None
     assert output is not None
     return ExperimentSettings(
-        name="comparison" if path is None else Path(path).stem,
+        name="comparison" if path is None else name_of_pipeline(path),
         file=None if path is None else str(path),
         kind=KIND_TABLES[name],
         table=table,
@@ -172,6 +174,11 @@ def _datasets(
     declared = sub_tables(document, "dataset", problems)
     read: dict[str, DatasetTable] = {}
     for key in declared:
+        if (problem := name_problem(key)) is not None:
+            problems.append(
+                f"{document.where('dataset', key)}: the name {shown(key)} of a data set {problem}; "
+                "its store is called by it. Choose another NAME for [dataset.NAME]."
+            )
         given = read_table(document, ("dataset", key), DatasetTable, problems)
         if given is not None:
             read[key] = _source_paths(document, key, given)
@@ -199,6 +206,11 @@ def _datasets(
             problems.append(f"{where}: [{name}] datasets has {asked!r}: {one}")
         elif key in found:
             problems.append(f"{where}: [{name}] datasets has {key!r} twice; keep one of them.")
+        elif key not in declared and (problem := name_problem(key)) is not None:
+            problems.append(
+                f"{where}: [{name}] datasets has {asked!r}, and the name {shown(key)} {problem}; the "
+                "data set's store is called by it. Choose a name for it in a table [dataset.NAME]."
+            )
         elif one is not None:
             found[key] = one
     return found

@@ -130,7 +130,7 @@ def _made(
         opened = open_data(plain, store)
         data, used = opened.data, opened.store
     else:
-        whole = store.with_name(f"{store.stem}.whole.zarr")
+        whole = store.with_name(f".{store.stem}.whole.zarr")  # no data set's name has that dot
         if whole.exists():
             _remove_store(whole)
         drawn = sample_per_class(

@@ -29,6 +29,7 @@ from mscam_dask.pipeline.experiments.results import (
     decode_experiment,
     encode_experiment,
 )
+from mscam_dask.pipeline.file_names import check_name
 
 __all__ = ["ExperimentDirectory"]
 
@@ -75,7 +76,14 @@ class ExperimentDirectory:
         return self.path / "pipeline.toml"
 
     def store(self, name: str) -> Path:
-        """Where the data set of this name is kept."""
+        """Where the data set of this name is kept.
+
+        Raises
+        ------
+        ConfigurationError
+            When no file can be called by that name.
+        """
+        check_name(name, "the name of a data set", "Its store is called by it; choose another.")
         return self.path / "data" / f"{name}.zarr"
 
     def cell(self, key: str) -> Path:

@@ -65,7 +65,9 @@ def dataset_table(
     path = base / Path(asked).expanduser()
     if path.exists():
         return path.stem, DatasetTable(source=str(path))
-    return asked, _kept(asked, base, directory or os.environ.get(DATA_VARIABLE), declared)
+    return Path(asked).name, _kept(
+        asked, base, directory or os.environ.get(DATA_VARIABLE), declared
+    )
 
 
 def _kept(

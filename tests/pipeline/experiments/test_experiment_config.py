@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,46 @@ def test_declared_data(write: Write) -> None:
     text = "[compare]\ndatasets = ['mine']\n[dataset.mine]\nsource = ['tiny.npz']\nn_clusters = 4"
     settings = read_experiment(write(text))
     assert settings.datasets["mine"].n_clusters == 4
+
+
+BAD_NAMES = (
+    *("../out", "/absolute", "a/b", "..", ".hidden", "", "back\\slash", "C:", "nul", "com1.x"),
+    *("new\nline", "nul\0name", "ends.", "ends ", "x" * 201, "ü" * 101),
+)
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_name_is_no_path(write: Write, name: str) -> None:
+    quoted = json.dumps(name)
+    text = f"[compare]\ndatasets = ['tiny.npz']\n[dataset.{quoted}]\nsource = 'digits'"
+    with pytest.raises(ConfigurationError, match=r"experiment.toml.*allowed is one plain name"):
+        read_experiment(write(text))
+
+
+@pytest.mark.parametrize("name", ["MSRC-v1 (5 views)", "ziffern_ä", "v1.2", "x" * 200, "console"])
+def test_a_name_need_not_be_a_word(write: Write, name: str) -> None:
+    text = f'[compare]\ndatasets = ["{name}"]\n[dataset."{name}"]\nsource = "digits"'
+    assert list(read_experiment(write(text)).datasets) == [name]
+
+
+def test_data_found_by_a_path_are_called_by_its_end(write: Write, here: Path) -> None:
+    for place in (here / "kept" / "more", here / "outside"):
+        place.mkdir(parents=True)
+        shutil.copy(here / "tiny.npz", place / "set.npz")
+    directory = "\ndirectory = 'kept'"
+    for asked in ("more/set", "../outside/set"):
+        settings = read_experiment(write(f"[compare]\ndatasets = ['{asked}']{directory}"))
+        assert list(settings.datasets) == ["set"]
+    shutil.copy(here / "tiny.npz", here / "aux.npz")
+    with pytest.raises(ConfigurationError, match=r"line 2.*device.*name for it in a table"):
+        read_experiment(write("[compare]\ndatasets = ['aux.npz']"))
+
+
+def test_directories_are_called_by_the_files_name(here: Path) -> None:
+    file = here / "...toml"
+    file.write_text("[compare]\ndatasets = ['tiny.npz']")
+    with pytest.raises(ConfigurationError, match=r"name '\.\.' begins with.*rename the file"):
+        read_experiment(file)
 
 
 def test_kinds(write: Write) -> None:
