@@ -8,10 +8,13 @@ from the data, to the same bits.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor
@@ -20,7 +23,7 @@ from mscam_dask.engine.path import Course, PathState
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
 from mscam_dask.model.candidates import Choices
-from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import (
     ClusterCountEnded,
     OuterRecord,
@@ -78,6 +81,11 @@ class PathRecord:
         None when the number of clusters was given.
     either_graph : bool or None
         Whether the first graph was chosen too; None in states of versions that did not say.
+    preparations : tuple of Preparation or None
+        Those that were tried on every view; None in states of versions that did not say.
+    known : str or None
+        SHA-256 (hexadecimal) of the clusters handed down, "" where there were none; None in
+        states of versions that did not say.
     """
 
     data: str
@@ -95,6 +103,8 @@ class PathRecord:
     history: tuple[OuterRecord, ...]
     counted: ClusterCountEnded | None = None
     either_graph: bool | None = None
+    preparations: tuple[Preparation, ...] | None = None
+    known: str | None = None
 
 
 class Journal:
@@ -105,9 +115,11 @@ class Journal:
     checkpointer : Checkpointer or None
     data : MultiViewData
     candidates : sequence of Parameters
-        Both as the fit was called with: a checkpoint of another fit is refused.
     choices : Choices
         What is chosen beside the candidates.
+    known : (n,) int64, optional
+        Clusters handed down. All four as the fit was called with: a checkpoint of another fit is
+        refused.
 
     Notes
     -----
@@ -122,11 +134,13 @@ class Journal:
         data: MultiViewData,
         candidates: Sequence[Parameters],
         choices: Choices,
+        known: NDArray[np.int64] | None = None,
     ) -> None:
         self._checkpointer = checkpointer
         self._data = data
         self._candidates = tuple(candidates)
         self._choices = choices
+        self._known = "" if known is None else hashlib.sha256(known.tobytes()).hexdigest()
         self._arrays: dict[str, Any] = {}
 
     def load(self) -> PathRecord | None:
@@ -150,6 +164,17 @@ class Journal:
                 f"the checkpoint holds no state of a path ({error}): it was written by another "
                 "version of mscam_dask. Continue with that version, or start the run again."
             ) from error
+        differs = self._differences(record)
+        if differs:
+            raise ConfigurationError(
+                f"the checkpoint is of another fit: {' and '.join(differs)} changed. Give the "
+                "data and settings of the first run, or start without its checkpoints."
+            )
+        self._arrays = dict(snapshot.arrays)
+        return record
+
+    def _differences(self, record: PathRecord) -> list[str]:
+        """What a checkpoint was taken of that is not what this fit was called with."""
         differs = []
         if record.data != self._data.digest():
             differs.append("the data (their digest is not the recorded one)")
@@ -160,13 +185,14 @@ class Journal:
             differs.append(f"whether the number of clusters is chosen (it was {was})")
         if record.either_graph not in (None, self._choices.first_graph):
             differs.append("whether the first graph is chosen (selection)")
-        if differs:
-            raise ConfigurationError(
-                f"the checkpoint is of another fit: {' and '.join(differs)} changed. Give the "
-                "data and settings of the first run, or start without its checkpoints."
-            )
-        self._arrays = dict(snapshot.arrays)
-        return record
+        tried = record.preparations
+        if tried is not None and tried != self._choices.preparations:
+            names = ", ".join(f"{one.scale} with {one.alpha:g}" for one in tried)
+            differs.append(f"the choice of scale and alpha (recorded was {names or 'none'})")
+        if record.known is not None and record.known != self._known:
+            was = "others" if record.known else "none"
+            differs.append(f"the clusters handed down (initial_labels; there were {was})")
+        return differs
 
     def restore(self, record: PathRecord, executor: Executor) -> PathState:
         """Bring the arrays that came with `record` to where the tasks run."""
@@ -226,6 +252,8 @@ class Journal:
             history=tuple(course.history),
             counted=course.counted,
             either_graph=self._choices.first_graph,
+            preparations=self._choices.preparations,
+            known=self._known,
         )
         arrays = dict(zip(_GRAPH, graph, strict=True))
         arrays[_LABELS] = labels

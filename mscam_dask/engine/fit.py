@@ -104,7 +104,7 @@ def run_fit(
             f"the most clusters to choose from are {candidates[0].n_clusters}; allowed are 2 to "
             f"{data.n_samples - 1}, one less than samples."
         )
-    journal = Journal(checkpointer if trivial is None else None, data, candidates, choices)
+    journal = Journal(checkpointer if trivial is None else None, data, candidates, choices, known)
     started = time.perf_counter()
     with _failure_told(observers, started), contextlib.ExitStack() as stack:
         stack.enter_context(executor)

@@ -15,7 +15,9 @@ from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
-from mscam_dask.model.parameters import Parameters
+from mscam_dask.estimators import MSCAM
+from mscam_dask.model.candidates import Choices
+from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import FitEnded, FitEvent, FitStarted, OuterRecord, SelectionEnded
 from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.model.solution import Solution
@@ -157,6 +159,61 @@ def test_the_state_of_another_fit_is_refused() -> None:
         run_fit(data(spread=0.8), asked, SerialExecutor(), checkpointer=memory)
     with pytest.raises(ConfigurationError, match=r"the settings .* changed"):
         run_fit(views, asked[:1], SerialExecutor(), checkpointer=memory)
+
+
+def test_the_state_of_a_fit_that_chose_among_other_preparations_is_refused() -> None:
+    """Candidates stand for what is chosen later: they may be the same where choices differ."""
+    tried = tuple(Preparation("unit", alpha) for alpha in (10.0, 1.0))
+    views, asked = data(), candidates(max_outer_iter=1)[:1]
+    memory = Memory()
+    run_fit(views, asked, SerialExecutor(), checkpointer=memory, choices=Choices(tried))
+    state = memory.saved[-1]
+    for others in ((), tried[:1], (*tried, Preparation("standard", 1.0))):
+        with pytest.raises(ConfigurationError, match=r"scale and alpha .*unit with 10, unit"):
+            run_fit(
+                views,
+                asked,
+                SerialExecutor(),
+                checkpointer=Memory(state),
+                choices=Choices(others),
+            )
+    run_fit(views, asked, SerialExecutor(), checkpointer=Memory(state), choices=Choices(tried))
+    chosen, fixed = (MSCAM(3, alpha=alpha, n_jobs=1, max_outer_iter=1) for alpha in (None, 10.0))
+    memory = Memory()
+    chosen.set_params(checkpointer=memory).fit(views)
+    assert chosen.settings_tried(views) == fixed.settings_tried(views)
+    with pytest.raises(ConfigurationError, match="choice of scale and alpha"):
+        fixed.set_params(checkpointer=Memory(memory.saved[-1])).fit(views)
+
+
+def test_the_state_of_a_fit_that_began_with_other_clusters_is_refused() -> None:
+    views, asked = data(), candidates(max_outer_iter=1)[:1]
+    known = np.arange(150) % 3
+    memory = Memory()
+    run_fit(views, asked, SerialExecutor(), checkpointer=memory, known=known)
+    state = memory.saved[-1]
+    for other in (None, known[::-1]):
+        with pytest.raises(
+            ConfigurationError, match=r"initial_labels; there were others\) changed"
+        ):
+            run_fit(views, asked, SerialExecutor(), checkpointer=Memory(state), known=other)
+    run_fit(views, asked, SerialExecutor(), checkpointer=Memory(state), known=known)
+    cold = Memory(first_state(views, asked))
+    with pytest.raises(ConfigurationError, match="there were none"):
+        run_fit(views, asked, SerialExecutor(), checkpointer=cold, known=known)
+
+
+def test_the_state_of_a_version_that_did_not_say_what_was_chosen_is_gone_on_from() -> None:
+    views, asked = data(), candidates(max_outer_iter=2)
+    memory = Memory()
+    whole = run_fit(views, asked, SerialExecutor(), checkpointer=memory)
+    state = memory.saved[1]
+    said = ("either_graph", "preparations", "known")
+    record = {key: value for key, value in state.record.items() if key not in said}
+    older = Memory(Snapshot(state.arrays, record))
+    assert signature(run_fit(views, asked, SerialExecutor(), checkpointer=older)) == signature(
+        whole
+    )
 
 
 def without_labels(snapshot: Snapshot) -> Snapshot:
