@@ -8,6 +8,7 @@ from the data, to the same bits.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -143,6 +144,11 @@ class Journal:
         self._known = "" if known is None else hashlib.sha256(known.tobytes()).hexdigest()
         self._arrays: dict[str, Any] = {}
 
+    @functools.cached_property
+    def _digest(self) -> str:
+        """Of the data, which may have to be read whole for it."""
+        return self._data.digest()
+
     def load(self) -> PathRecord | None:
         """What was saved last; its arrays wait for `restore`.
 
@@ -176,7 +182,7 @@ class Journal:
     def _differences(self, record: PathRecord) -> list[str]:
         """What a checkpoint was taken of that is not what this fit was called with."""
         differs = []
-        if record.data != self._data.digest():
+        if record.data != self._digest:
             differs.append("the data (their digest is not the recorded one)")
         if record.candidates != self._candidates:
             differs.append(f"the settings (recorded were {record.candidates})")
@@ -237,7 +243,7 @@ class Journal:
         graph, labels, *vectors = executor.gather([handles[0], state.best.labels, *handles[1:]])
         executor.release(handles)
         record = PathRecord(
-            data=self._data.digest(),
+            data=self._digest,
             candidates=self._candidates,
             parameters=course.parameters,
             selection=course.selection,

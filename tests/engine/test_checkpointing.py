@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mscam_dask.data import multiview
+from mscam_dask.data.sources import RowSource, view_digest
 from mscam_dask.data.views import MultiViewData, as_multi_view
 from mscam_dask.engine import anchor_blocks
 from mscam_dask.engine.dask import DaskExecutor
@@ -138,6 +140,24 @@ def test_data_in_more_pieces_than_clusters_restart_too() -> None:
     (snapshot,) = memory.saved
     again = run_fit(views, asked, SerialExecutor(), checkpointer=Memory(snapshot))
     assert signature(again) == signature(whole)
+
+
+def test_the_data_are_digested_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    digested: list[str] = []
+
+    def counted(source: RowSource) -> str:
+        digested.append(source.name)
+        return view_digest(source)
+
+    monkeypatch.setattr(multiview, "view_digest", counted)
+    views, asked, memory = data(), candidates(max_outer_iter=3)[:1], Memory()
+    run_fit(views, asked, SerialExecutor())
+    assert digested == []
+    run_fit(views, asked, SerialExecutor(), checkpointer=memory)
+    assert len(memory.saved) > 2
+    assert digested == ["a", "b", "c"]
+    run_fit(views, asked, SerialExecutor(), checkpointer=Memory(memory.saved[0]))
+    assert digested == 2 * ["a", "b", "c"]
 
 
 def test_one_cluster_needs_no_checkpoint() -> None:
