@@ -18,8 +18,8 @@ from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.foundation import Foundation
 from mscam_dask.engine.judging import Best, is_ahead, judge, mean_score, n_cut, spectrum_of
 from mscam_dask.engine.selection import setting_record
-from mscam_dask.engine.setup import first_graph, prepare
-from mscam_dask.engine.starts import Start
+from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph, prepare
+from mscam_dask.engine.starts import Start, judged
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded
@@ -61,20 +61,41 @@ def warm_start(
     Notes
     -----
     A cluster of which no sample is left cannot be handed down: then only cuts of the new graph
-    are candidates, with c clusters each.
+    are candidates, with c clusters each, or its components merged to c where it has more.
     """
     began = time.perf_counter()
     parameters = dataclasses.replace(parameters, patience=min(parameters.patience, _PATIENCE))
     prepared = prepare(foundation, parameters, executor, key="warm")
     first = first_graph(prepared, parameters, executor, key="warm")
+    is_whole = len(np.unique(known[known != UNKNOWN])) == parameters.n_clusters
+    if is_whole or first.n_components <= parameters.n_clusters:
+        start = _handed_down(prepared, parameters, first, executor, known=known, is_whole=is_whole)
+    else:
+        start = judged(prepared, parameters, first, executor, key="warm")
+    ended = SelectionEnded(
+        settings=(setting_record(start),), chosen=0, seconds=time.perf_counter() - began
+    )
+    return start, ended
+
+
+def _handed_down(
+    prepared: Prepared,
+    parameters: Parameters,
+    first: FirstGraph,
+    executor: Executor,
+    *,
+    known: NDArray[np.int64],
+    is_whole: bool,
+) -> Start:
+    """The start with the clusters handed down, where these are whole, or a cut that is ahead."""
     extended = executor.submit(
         judge_tasks.extended, first.graph, known, parameters.n_clusters, key="extend_labels/warm"
     )
-    handed_down = executor.submit(judge_tasks.single, extended, key="partitions/warm")
-    spectrum, partitions = None, handed_down
-    if first.n_components <= parameters.n_clusters:
+    spectrum = None
+    if first.n_components > parameters.n_clusters:
+        partitions = executor.submit(judge_tasks.single, extended, key="partitions/warm")
+    else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key="warm")
-        is_whole = len(np.unique(known[known != UNKNOWN])) == parameters.n_clusters
         partitions = executor.submit(
             judge_tasks.handed_down_or_cut,
             spectrum,
@@ -92,11 +113,7 @@ def warm_start(
         scores[index],
         iteration=_BEFORE,
     )
-    start = Start(parameters, prepared, first, spectrum, best)
-    ended = SelectionEnded(
-        settings=(setting_record(start),), chosen=0, seconds=time.perf_counter() - began
-    )
-    return start, ended
+    return Start(parameters, prepared, first, spectrum, best)
 
 
 def _best(scores: list[tuple[float, ...]], parameters: Parameters) -> int:

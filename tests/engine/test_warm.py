@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
@@ -14,6 +15,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators import MSCAM
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.model.records import SelectionEnded
+from mscam_dask.model.status import Status
 from mscam_dask.solvers.assign import extend_labels
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
@@ -56,6 +58,19 @@ def test_a_cluster_that_is_gone_is_found_anew() -> None:
     warm = fitted(views, initial_labels=known)
     assert_partition_and_graph_agree(warm.solution_, n_clusters=3)
     assert adjusted_rand_index(truth, warm.labels_) == 1.0
+
+
+def test_a_cluster_that_is_gone_is_no_hole_where_the_data_fall_into_more_pieces() -> None:
+    blob = np.repeat(np.arange(5), 60)  # more than candidate neighbours
+    rng = np.random.default_rng(0)
+    view = 1000.0 * np.eye(5)[blob] + rng.standard_normal((300, 5))
+    whole = np.minimum(blob, 2)
+    gone = fitted([view], initial_labels=np.where(whole == 2, UNKNOWN, whole))
+    assert gone.status_ is Status.MERGED_COMPONENTS
+    assert_partition_and_graph_agree(gone.solution_, n_clusters=3)
+    assert len(np.unique(blob + 5 * gone.labels_)) == 5  # no blob is torn
+    handed = fitted([view], initial_labels=whole)
+    assert_array_equal(handed.labels_, whole)
 
 
 def test_the_same_data_and_their_own_clusters_keep_these() -> None:
