@@ -16,6 +16,7 @@ from mscam_dask.cli.terminal import (
     setting_text,
     share_text,
     show,
+    sizes_text,
     table,
 )
 from mscam_dask.data.multiview import MultiViewData
@@ -143,7 +144,7 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
             ("Clusters", components_text(fit)),
             ("Setting", f"{setting_text(fit.setting)}; {fit.n_outer_iterations} outer iterations"),
             ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
-            ("Sizes", ", ".join(map(str, fit.cluster_sizes))),
+            ("Sizes", sizes_text(fit)),
             ("Views", share_text(fit.view_contributions)),
         ]
     if record.metrics is not None:

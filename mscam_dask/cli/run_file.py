@@ -16,6 +16,7 @@ from mscam_dask.cli.terminal import (
     setting_text,
     share_text,
     show,
+    sizes_text,
 )
 from mscam_dask.monitor.progress import PlainProgress, progress_on
 from mscam_dask.pipeline.again import run_again
@@ -142,7 +143,7 @@ def _summarise(outcome: RunOutcome) -> None:
         ("Clusters", f"{count}{components_text(fit)}"),
         ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
         ("Setting", setting_text(fit.setting)),
-        ("Sizes", ", ".join(map(str, fit.cluster_sizes))),
+        ("Sizes", sizes_text(fit)),
         ("Views", share_text(fit.view_contributions)),
     ]
     if record.metrics is not None:

@@ -23,6 +23,7 @@ __all__ = [
     "setting_text",
     "share_text",
     "show",
+    "sizes_text",
     "table",
 ]
 
@@ -110,6 +111,14 @@ def components_text(fit: FitRecord) -> str:
         else f"chosen from {counts['counts'][0]} to {counts['counts'][-1]}"
     )
     return f"{fit.n_connected_components} connected {noun}, {fit.n_clusters} {asked}"
+
+
+def sizes_text(fit: FitRecord) -> str:
+    """Return the samples of each cluster, with its number where numbers are left out."""
+    sizes = fit.sizes
+    if list(sizes) == list(range(len(sizes))):
+        return ", ".join(map(str, sizes.values()))
+    return ", ".join(f"{size} in cluster {name}" for name, size in sizes.items())
 
 
 def setting_text(setting: SettingEntry) -> str:

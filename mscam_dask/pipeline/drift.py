@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,9 +39,11 @@ class DriftRecord(Struct, frozen=True, kw_only=True):
     n_moved
         Common samples in another cluster than before, after matching.
     sizes_before, sizes_after
-        Samples of cluster 0, 1, ...
+        Samples of each cluster of either run; 0 where it is not there.
     score_before, score_after
         Label-free scores; None when not finite.
+    cluster_names
+        Numbers of these clusters; None in records of versions that did not say: 0, 1, ...
     """
 
     earlier: str
@@ -56,6 +58,7 @@ class DriftRecord(Struct, frozen=True, kw_only=True):
     sizes_after: tuple[int, ...]
     score_before: float | None
     score_after: float | None
+    cluster_names: tuple[int, ...] | None = None
 
     @property
     def share_moved(self) -> float:
@@ -75,12 +78,12 @@ def renamed_clusters(
     labels : (n,) int64
         Clusters 0..c-1.
     n_clusters : int
-        c.
+        c; more where more names may be given.
 
     Returns
     -------
     (n,) int64
-        0..c-1 again: clusters without a counterpart take the names that are left, in order.
+        Of 0..c-1 again: clusters without a counterpart take the names that are left, in order.
     """
     common = known >= 0
     names = np.full(n_clusters, -1, dtype=np.int64)
@@ -97,18 +100,22 @@ def renamed_clusters(
 def drift_between(
     known: NDArray[np.int64],
     labels: NDArray[np.int64],
-    sizes_before: tuple[int, ...],
+    sizes_before: Mapping[int, int],
 ) -> dict[str, Any]:
-    """Counts of a `DriftRecord`; `labels` have their final names."""
+    """Counts of a `DriftRecord`; `labels` have their final names, as those of `sizes_before`."""
+    present, sizes = np.unique(labels, return_counts=True)
+    sizes_after = dict(zip(present.tolist(), sizes.tolist(), strict=True))
+    names = tuple(sorted(sizes_before.keys() | sizes_after.keys()))
     common = known >= 0
     n_common = int(np.count_nonzero(common))
     return {
         "n_common": n_common,
         "n_new": len(labels) - n_common,
-        "n_gone": sum(sizes_before) - n_common,
+        "n_gone": sum(sizes_before.values()) - n_common,
         "n_moved": int(np.count_nonzero(known[common] != labels[common])),
-        "sizes_before": sizes_before,
-        "sizes_after": tuple(int(size) for size in np.bincount(labels)),
+        "cluster_names": names,
+        "sizes_before": tuple(sizes_before.get(name, 0) for name in names),
+        "sizes_after": tuple(sizes_after.get(name, 0) for name in names),
     }
 
 

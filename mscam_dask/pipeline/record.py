@@ -148,7 +148,11 @@ class FitRecord(Struct, frozen=True, kw_only=True):
         Position of the setting there; -1 where none was tried, None in records of versions that
         did not say.
     cluster_sizes
-        Samples of cluster 0, 1, ...
+        Samples of each cluster.
+    cluster_names
+        Number by which each cluster goes in labels.csv, ascending. A cluster keeps that of the run
+        before, so that numbers are left out where the number of clusters was chosen and has fallen.
+        None in records of versions that did not say: 0, 1, ...
     cluster_counts
         The `mscam_dask.model.records.ClusterCountEnded` of a number of clusters that was chosen;
         None when it was given.
@@ -171,6 +175,14 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     cluster_counts: dict[str, Any] | None = None
     learning: LearningEntry | None = None
     setting_taken: int | None = None
+    cluster_names: tuple[int, ...] | None = None
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """Samples of each cluster, by the number it goes by in labels.csv."""
+        names = self.cluster_names or range(len(self.cluster_sizes))
+        pairs = zip(names, self.cluster_sizes, strict=True)
+        return {name: size for name, size in pairs if size}  # versions before told missing ones
 
 
 class ErrorRecord(Struct, frozen=True, kw_only=True):

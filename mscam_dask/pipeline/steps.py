@@ -164,6 +164,7 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
 def fit_record(solution: Solution) -> FitRecord:
     """Return what run.json says of a fit."""
     by_view = solution.parameters.preparations is not None
+    names, sizes = np.unique(solution.labels, return_counts=True)
     agreed = {record.view: record for record in solution.agreed}
     return FitRecord(
         status=solution.status.name,
@@ -193,7 +194,8 @@ def fit_record(solution: Solution) -> FitRecord:
         view_contributions={
             name: float(share) for name, share in solution.view_contributions.items()
         },
-        cluster_sizes=tuple(np.bincount(solution.labels).tolist()),
+        cluster_sizes=tuple(sizes.tolist()),
+        cluster_names=tuple(names.tolist()),
     )
 
 

@@ -37,9 +37,10 @@ class WarmStart:
     ----------
     earlier
     known : (n,) int64
-        Earlier cluster of each sample, −1 where it was not there.
+        Name of the earlier cluster of each sample, −1 where it was not there.
     arguments : dict
-        Of the estimator: the setting handed down. Empty for a start afresh.
+        Of the estimator: the setting handed down, and the clusters, numbered from 0. Empty for a
+        start afresh.
     reason : str
         Why the run starts afresh although there is an earlier one; empty otherwise.
     """
@@ -90,7 +91,10 @@ def warm_start_from(
         known,
         {}
         if reason
-        else {**_handed_down(earlier.record, result, settings), "initial_labels": known},
+        else {
+            **_handed_down(earlier.record, result, settings),
+            "initial_labels": _numbered(known, np.unique(labels)),
+        },
         reason,
     )
 
@@ -144,6 +148,11 @@ def _known(
     return known, ""
 
 
+def _numbered(known: NDArray[np.int64], names: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Clusters as a fit takes them, 0 to c − 1: names stay when clusters vanish, and so have gaps."""
+    return np.where(known == UNKNOWN, UNKNOWN, np.searchsorted(names, known)).astype(np.int64)
+
+
 def _first_rows(data: MultiViewData, n_rows: int) -> Iterator[tuple[str, str]]:
     """Digest of the first rows of each view, as of a view of its own."""
     for view in data.views:
@@ -181,7 +190,10 @@ def _handed_down(record: RunRecord, result: StoredResult, settings: Settings) ->
 
 
 def named_as_before(start: WarmStart | None, solution: Solution) -> Solution:
-    """The solution, its clusters named after those of the run it started from."""
+    """The solution, its clusters named after those of the run it started from.
+
+    A cluster keeps its name also when there are fewer now, so that names may have gaps.
+    """
     if start is None or not (start.known != UNKNOWN).any():
         return solution
     n_clusters = int(max(solution.labels.max(), start.known.max())) + 1
@@ -197,7 +209,7 @@ def drift_of(
         return None, None
     before = start.earlier.record
     assert before.fit is not None
-    counts = drift_between(start.known, solution.labels, before.fit.cluster_sizes)
+    counts = drift_between(start.known, solution.labels, before.fit.sizes)
     warm_runs = 0 if before.drift is None else before.drift.warm_runs
     names = data.sample_ids or [str(index) for index in range(data.n_samples)]
     drift = DriftRecord(

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mscam_dask.cli.terminal import sizes_text
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.metrics import score_partition
 from mscam_dask.model.records import OuterRecord
 from mscam_dask.pipeline import steps
 from mscam_dask.pipeline.again import find_place, run_again
@@ -215,6 +217,11 @@ class Growing:
         write_store(data, self.store, overwrite=True)
 
 
+def again_on(grown: Growing, rows: NDArray[np.bool_], n_samples: int) -> RunOutcome:
+    grown.write(np.flatnonzero(rows[:n_samples]))
+    return again(grown.file)
+
+
 @pytest.fixture
 def growing(tmp_path: Path) -> Growing:
     return Growing(tmp_path)
@@ -261,6 +268,62 @@ def test_a_number_of_clusters_that_was_chosen_is_taken_over_until_a_fresh_start(
     # a number that is given by now is not what was chosen then
     growing.file.write_text(text)
     assert again(growing.file).record.drift is None
+
+
+def six_groups(directory: Path) -> Growing:
+    """Samples of six groups far apart, their number to be chosen; group 0, 1, ... in row % 6."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(150) % 6
+    centres = 8.0 * np.eye(6)
+    grown = Growing(directory)
+    grown.labels = labels.astype(np.int64)
+    grown.views = [centres[labels] + rng.normal(size=(150, 6)) for _ in range(2)]
+    grown.file.write_text(
+        "[data]\nsource = 'grown.zarr'\n[cluster]\nn_clusters = 'auto'\nmax_clusters = 8\n"
+        "selection = 'none'\nalpha = 1.0\nmax_outer_iter = 2\n"
+        f"{HERE}[incremental]\nenabled = true\nfresh_after = 1\nleast_common = 0.3\n"
+    )
+    return grown
+
+
+def test_clusters_keep_their_names_over_nights_whatever_their_number(
+    tmp_path: Path, fits: list[dict[str, Any]]
+) -> None:
+    grown = six_groups(tmp_path)
+    every = grown.labels < 6
+    first = again_on(grown, every, 120)
+    group = {int(name): int(grown.labels[row]) for row, name in enumerate(labels_of(first))}
+    assert sorted(group) == list(range(6))
+    kept = sorted(group)[3:]  # the clusters of the highest numbers stay, the others are gone
+    stay = np.isin(grown.labels, [group[name] for name in kept])
+    nights = [  # samples, start, number of clusters
+        *((every, 126, "warm", 6), (stay, 129, "cold", 3), (stay, 132, "warm", 3)),
+        *((every, 135, "cold", 6), (every, 138, "warm", 6), (stay, 144, "cold", 3)),
+    ]
+    for rows, n_samples, start, n_clusters in nights:
+        outcome = again_on(grown, rows, n_samples)
+        fit, drift = outcome.record.fit, outcome.record.drift
+        assert fit is not None
+        assert drift is not None
+        assert (drift.start, fit.n_clusters, drift.n_moved) == (start, n_clusters, 0)
+        labels = labels_of(outcome)
+        names, sizes = np.unique(labels, return_counts=True)
+        assert (fit.cluster_names, fit.cluster_sizes) == (tuple(names), tuple(sizes))
+        assert drift.cluster_names is not None
+        assert dict(zip(drift.cluster_names, drift.sizes_after, strict=True)) == {
+            **dict.fromkeys(drift.cluster_names, 0),
+            **fit.sizes,
+        }
+        truth = grown.labels[:n_samples][rows[:n_samples]]
+        of_kept = np.isin(truth, [group[name] for name in kept])
+        np.testing.assert_array_equal([group[name] for name in labels[of_kept]], truth[of_kept])
+        if fit.n_clusters == 3:
+            assert sorted(fit.sizes) == kept
+            assert "3 clusters of" in outcome.directory.report.read_text()
+            assert " in cluster 5" in sizes_text(fit)
+        handed = fits[-1].get("initial_labels")
+        assert handed is None or handed.max() < fit.n_clusters
+        assert score_partition(truth, labels).accuracy == 1.0
 
 
 def test_samples_without_ids_are_known_by_rows_that_did_not_change(

@@ -24,6 +24,8 @@ class BlockMatrix:
     ----------
     levels : (p, p) uint8
         0 without an entry, 255 the densest.
+    clusters, sizes : (c,)
+        Names of the clusters, ascending, and how many samples each has.
     edges : (c + 1,)
         Where clusters begin and end, as shares of the side from 0 to 1.
     samples_per_pixel : float
@@ -32,6 +34,8 @@ class BlockMatrix:
     """
 
     levels: NDArray[np.uint8]
+    clusters: NDArray[np.int64]
+    sizes: NDArray[np.int64]
     edges: NDArray[np.float64]
     samples_per_pixel: float
     between: NDArray[np.float64]
@@ -70,7 +74,8 @@ def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> Blo
 
     symmetric: csr_array[np.float64] = csr_array(0.5 * graph + 0.5 * graph.T)
     n_samples = len(labels)
-    n_clusters = int(labels.max()) + 1
+    clusters, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    n_clusters = len(clusters)
     side = min(n_samples, _PIXELS)
     place = np.empty(n_samples, dtype=np.int64)
     place[cluster_order(symmetric, labels)] = np.arange(n_samples)
@@ -82,13 +87,14 @@ def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> Blo
     seen = density[density > 0]
     top = float(np.quantile(seen, 0.995)) if len(seen) else 1.0
     levels = np.ceil(255 * np.sqrt(np.minimum(density / top, 1.0))).astype(np.uint8)
-    first, second = (labels[index] for index in entries.coords)
+    first, second = (codes[index] for index in entries.coords)
     between = np.bincount(
         first * n_clusters + second, weights=entries.data, minlength=n_clusters**2
     )
-    sizes = np.bincount(labels, minlength=n_clusters)
     return BlockMatrix(
         levels=levels,
+        clusters=clusters,
+        sizes=sizes,
         edges=np.concatenate(([0.0], np.cumsum(sizes) / n_samples)),
         samples_per_pixel=n_samples / side,
         between=between.reshape(n_clusters, n_clusters).astype(np.float64),

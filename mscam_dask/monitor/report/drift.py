@@ -83,8 +83,7 @@ def drift_section(
     if drift is None:
         return None
     n_common, n_moved = drift["n_common"], drift["n_moved"]
-    before, after = drift["sizes_before"], drift["sizes_after"]
-    sizes, cut = _sizes(before, after)
+    sizes, cut = _sizes(drift)
     ways = Counter((old, new) for _, old, new in moved).most_common(_LISTED_WAYS)
     return DriftSection(
         earlier=drift["earlier"],
@@ -113,22 +112,22 @@ def _how(drift: Mapping[str, Any]) -> str:
     return "Same views and settings: its clusters as they are."
 
 
-def _sizes(before: Sequence[int], after: Sequence[int]) -> tuple[tuple[SizeRow, ...], str]:
-    pairs = list(enumerate(zip_longest(before, after)))
-    shown = pairs
+def _sizes(drift: Mapping[str, Any]) -> tuple[tuple[SizeRow, ...], str]:
+    pairs = list(zip_longest(drift["sizes_before"], drift["sizes_after"], fillvalue=0))
+    names = drift.get("cluster_names") or range(len(pairs))
+    rows = list(zip(names, pairs, strict=True))
     cut = ""
-    if len(pairs) > _LARGEST_TABLE:
-        by_change = sorted(pairs, key=lambda pair: -abs((pair[1][1] or 0) - (pair[1][0] or 0)))
-        shown = by_change[:_LARGEST_TABLE]
-        cut = f"The {_LARGEST_TABLE} of {count(len(pairs))} clusters that changed most."
-    return tuple(SizeRow(cluster, *_texts(*sizes)) for cluster, sizes in shown), cut
+    if len(rows) > _LARGEST_TABLE:
+        cut = f"The {_LARGEST_TABLE} of {count(len(rows))} clusters that changed most."
+        rows.sort(key=lambda row: -abs(row[1][1] - row[1][0]))
+    return tuple(SizeRow(name, *_texts(*sizes)) for name, sizes in rows[:_LARGEST_TABLE]), cut
 
 
-def _texts(before: int | None, after: int | None) -> tuple[str, str, str]:
-    change = (after or 0) - (before or 0)
+def _texts(before: int, after: int) -> tuple[str, str, str]:
+    change = after - before
     sign = "+" if change > 0 else "\u2212" if change < 0 else "\u00b1"
     return (
-        "\u2013" if before is None else count(before),
-        "\u2013" if after is None else count(after),
+        count(before) if before else "\u2013",
+        count(after) if after else "\u2013",
         f"{sign}{count(abs(change))}",
     )

@@ -67,9 +67,9 @@ def matrix_figure(result: StoredResult) -> MatrixFigure:
     n_clusters = len(edges) - 1
     widths = np.diff(edges)
     middles = [
-        (cluster, float(edges[cluster] + widths[cluster] / 2))
-        for cluster in range(n_clusters)
-        if widths[cluster] > 0.025 and n_clusters <= _NAMED_BLOCKS
+        (int(cluster), float(edge + width / 2))
+        for cluster, edge, width in zip(matrix.clusters, edges, widths, strict=False)
+        if width > 0.025 and n_clusters <= _NAMED_BLOCKS
     ]
     few = n_clusters <= _TIP_BLOCKS
     return MatrixFigure(

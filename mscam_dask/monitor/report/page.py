@@ -93,6 +93,7 @@ def run_page(content: RunContent) -> str:
             "fit": content.record["fit"],
             "result": result,
             "n_samples": len(result.labels),
+            "n_found": len(np.unique(result.labels)),
             "drawing": drawing,
             "draw_seed": DRAW_SEED,
             "matrix": matrix,
@@ -124,7 +125,8 @@ def run_page(content: RunContent) -> str:
             "payload": {
                 **_payload(plots, drawing, facts, certainty),
                 "between": matrix.between,
-                "sizes": np.bincount(result.labels).tolist() if matrix.between else [],
+                "blocks": matrix.matrix.clusters.tolist() if matrix.between else [],
+                "sizes": matrix.matrix.sizes.tolist() if matrix.between else [],
             },
         },
     )

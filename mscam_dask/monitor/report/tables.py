@@ -60,10 +60,12 @@ def confusion(
     from scipy.optimize import linear_sum_assignment
 
     classes, truth = np.unique(labels_true, return_inverse=True)
-    shape = (len(classes), int(labels.max()) + 1)
-    table = np.bincount(truth * shape[1] + labels, minlength=shape[0] * shape[1]).reshape(shape)
+    clusters, found = np.unique(labels, return_inverse=True)
+    shape = (len(classes), len(clusters))
+    table = np.bincount(truth * shape[1] + found, minlength=shape[0] * shape[1]).reshape(shape)
     kept_rows = np.sort(np.argsort(-table.sum(axis=1), kind="stable")[:_LARGEST_TABLE])
     kept_columns = np.sort(np.argsort(-table.sum(axis=0), kind="stable")[:_LARGEST_TABLE])
+    kept_names = clusters[kept_columns]
     part = table[np.ix_(kept_rows, kept_columns)]
     first, second = linear_sum_assignment(-part)
     rest = np.setdiff1d(np.arange(part.shape[1]), second)
@@ -73,7 +75,7 @@ def confusion(
         (
             _class_name(int(classes[row]), names),
             int(table[row].sum()),
-            [(int(kept_columns[j]), int(part[index, j]), matched.get(index) == j) for j in order],
+            [(int(kept_names[j]), int(part[index, j]), matched.get(index) == j) for j in order],
         )
         for index, row in enumerate(kept_rows)
     ]
@@ -85,7 +87,7 @@ def confusion(
         else ""
     )
     return Confusion(
-        clusters=tuple(int(kept_columns[j]) for j in order),
+        clusters=tuple(int(kept_names[j]) for j in order),
         rows=tuple(
             (
                 name,
@@ -216,18 +218,17 @@ class Bar:
 
 def size_bars(labels: NDArray[np.int64]) -> tuple[tuple[Bar, ...], str]:
     """Return bars of cluster sizes, largest first, and what was left out."""
-    sizes = np.bincount(labels)
+    names, sizes = np.unique(labels, return_counts=True)
     order = np.argsort(-sizes, kind="stable")
-    shown = order[:_LARGEST_BARS]
     bars = tuple(
         Bar(
-            int(cluster),
-            count(int(sizes[cluster])),
-            float(sizes[cluster] / sizes.max()),
-            f"cluster {cluster}: {count(int(sizes[cluster]))} samples, "
-            f"{percent(sizes[cluster] / len(labels))} of all",
+            int(names[position]),
+            count(int(sizes[position])),
+            float(sizes[position] / sizes.max()),
+            f"cluster {names[position]}: {count(int(sizes[position]))} samples, "
+            f"{percent(sizes[position] / len(labels))} of all",
         )
-        for cluster in shown
+        for position in order[:_LARGEST_BARS]
     )
     rest = order[_LARGEST_BARS:]
     cut = (

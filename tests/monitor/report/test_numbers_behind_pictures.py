@@ -150,11 +150,31 @@ def test_weight_between_clusters_is_said() -> None:
     assert matrix.weight_across == pytest.approx(8 / 12)
 
 
+def test_numbers_that_no_cluster_goes_by_are_left_out() -> None:
+    graph = csr_array(np.ones((4, 4)) - np.eye(4))
+    labels = np.array([5, 5, 3, 5])
+    matrix = block_matrix(graph, labels)
+    assert (matrix.clusters.tolist(), matrix.sizes.tolist()) == ([3, 5], [1, 3])
+    np.testing.assert_allclose(matrix.edges, [0, 0.25, 1])
+    np.testing.assert_allclose(matrix.between, [[0, 3], [3, 6]])
+    bars, cut = size_bars(labels)
+    assert ([(bar.cluster, bar.samples) for bar in bars], cut) == ([(5, "3"), (3, "1")], "")
+    table = confusion(np.array([0, 0, 1, 0]), labels, None)
+    assert (table.clusters, table.cut) == ((5, 3), "")
+
+
 def test_no_weight_between_clusters_is_none_whatever_rounding_makes_of_the_sums() -> None:
     between = np.diag([0.1, 0.2, 0.3, 0.7, 0.11])
     assert between.sum() != np.trace(between), "this says nothing"
     nothing = np.zeros(0)
-    matrix = BlockMatrix(nothing.astype(np.uint8), nothing, 1.0, between)
+    matrix = BlockMatrix(
+        levels=nothing.astype(np.uint8),
+        clusters=np.arange(5),
+        sizes=np.ones(5, dtype=np.int64),
+        edges=nothing,
+        samples_per_pixel=1.0,
+        between=between,
+    )
     assert matrix.weight_across == 0
 
 

@@ -185,6 +185,10 @@ def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
     assert "80 from 0 to 1. The first 40 of 80 are listed." in text
     assert "s39 0 1" in text
     assert "s40 0 1" not in text
+    text = section(
+        page_after(drift(cluster_names=[1, 4, 6], sizes_before=[9, 0, 2], sizes_after=[8, 3, 0]))
+    )
+    assert "1 9 8 \u22121 4 \u2013 3 +3 6 2 \u2013 \u22122" in text
     text = section(page_after(drift(sizes_before=[5] * 99, sizes_after=[5] * 98 + [7, 2])))
     assert "The 60 of 100 clusters that changed most." in text
     assert "98 5 7 +2 99 \u2013 2 +2" in text or "99 \u2013 2 +2 98 5 7 +2" in text

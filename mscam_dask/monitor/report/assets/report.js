@@ -178,7 +178,7 @@
   // ---- blocks of the matrix --------------------------------------------------------------------
   const matrix = document.querySelector("svg.matrix");
   if (matrix && data.between.length) {
-    const sizes = data.sizes, total = sizes.reduce((a, b) => a + b, 0);
+    const sizes = data.sizes, names = data.blocks, total = sizes.reduce((a, b) => a + b, 0);
     const edges = [0];
     for (const size of sizes) edges.push(edges[edges.length - 1] + (1000 * size) / total);
     const block = matrix.querySelector(".block");
@@ -189,7 +189,7 @@
       block.setAttribute("width", edges[column + 1] - edges[column]);
       block.setAttribute("height", edges[row + 1] - edges[row]);
       const weight = data.between[row][column];
-      const text = row === column ? `within cluster ${row} (${sizes[row]} samples): weight ${weight}` : `between clusters ${row} and ${column}: weight ${weight}`;
+      const text = row === column ? `within cluster ${names[row]} (${sizes[row]} samples): weight ${weight}` : `between clusters ${names[row]} and ${names[column]}: weight ${weight}`;
       say(text, ...(x === undefined ? middle(block) : [x, y]));
     };
     const found = (value) => edges.findIndex((edge) => edge > value) - 1;
