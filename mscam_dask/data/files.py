@@ -6,18 +6,35 @@ for real, and in tests one whose n-th operation fails or that loses what was not
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from mscam_dask.errors import TemporaryFailure
 
-__all__ = ["LOCAL", "Files", "LocalFiles", "failures_are_typed", "remove_tree", "write_durably"]
+__all__ = [
+    "LOCAL",
+    "Files",
+    "LocalFiles",
+    "discard",
+    "failures_are_typed",
+    "full_disk_is_temporary",
+    "remove_tree",
+    "rename_durably",
+    "sync_tree",
+    "write_durably",
+]
 
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+
+# Of Linux's renameat2(2): paths are relative to the working directory; swap both names.
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 
 
 class Files(Protocol):
@@ -37,6 +54,10 @@ class Files(Protocol):
 
     def rename(self, source: Path, target: Path) -> None:
         """Give a file or directory a new name; a file of that name is replaced."""
+        ...
+
+    def exchange(self, first: Path, second: Path) -> bool:
+        """Swap two names in one step; False, and nothing is done, where that cannot be."""
         ...
 
     def unlink(self, path: Path) -> None:
@@ -83,6 +104,19 @@ class LocalFiles:
         """See `Files.rename`."""
         source.replace(target)
 
+    def exchange(self, first: Path, second: Path) -> bool:
+        """See `Files.exchange`: on Linux, where the file system can (ext4, XFS, Btrfs, not NFS)."""
+        if sys.platform != "linux":
+            return False
+        renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # glibc 2.28 and later
+        if renameat2 is None:
+            return False
+        renameat2.argtypes = (
+            ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint,
+        )  # fmt: skip
+        names = os.fsencode(first), os.fsencode(second)
+        return bool(renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
+
     def unlink(self, path: Path) -> None:
         """See `Files.unlink`."""
         path.unlink()
@@ -120,18 +154,53 @@ def remove_tree(files: Files, path: Path) -> None:
     files.rmdir(path)
 
 
+def discard(files: Files, path: Path) -> None:
+    """Remove what nobody needs any more; what cannot be removed, or is not there, stays so."""
+    with suppress(OSError):
+        remove_tree(files, path)
+
+
+def sync_tree(files: Files, directory: Path) -> None:
+    """Wait until every file, then every directory, of a tree is on the disk."""
+    for name in files.names(directory):
+        if files.is_directory(directory / name):
+            sync_tree(files, directory / name)
+        else:
+            files.sync(directory / name)
+    files.sync(directory)
+
+
+def rename_durably(files: Files, source: Path, target: Path) -> None:
+    """Give what is on the disk its name, in the same directory; the name is on the disk too then."""
+    files.rename(source, target)
+    files.sync(target.parent)
+
+
 def write_durably(files: Files, path: Path, content: bytes) -> None:
     """Replace a small file: afterwards it is the new one, before and on failure the old one."""
     partial = path.with_name(f".{path.name}.partial")
     files.write(partial, content)
     files.sync(partial)
-    files.rename(partial, path)
-    files.sync(path.parent)
+    rename_durably(files, partial, path)
+
+
+@contextmanager
+def full_disk_is_temporary(root: Path) -> Iterator[None]:
+    """Turn a full disk or a used-up quota, and nothing else, into the error that says to try again."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL_DISK:
+            raise
+        raise TemporaryFailure(
+            f"The disk is full (or the quota used up) while writing {root}. "
+            "Make room and run the same command again."
+        ) from error
 
 
 @contextmanager
 def failures_are_typed(what: str, remedy: str) -> Iterator[None]:
-    """Turn what the operating system refuses into the error that says to try again.
+    """Turn all that the operating system refuses into the error that says to try again.
 
     Parameters
     ----------

@@ -142,8 +142,9 @@ def append(
     sources, views, metric, labels, chunk_rows
         As for `ingest`.
     output
-        The store. It has all of the new samples or none: a sibling directory is written, read
-        back, and takes its place. A run that reads it meanwhile is told that it changed.
+        The store. It has all of the new samples or none, also after a kill: a sibling directory
+        is written, read back, and takes its place (`mscam_dask.data.replacement`). A run that
+        reads it meanwhile is told that it changed.
 
     Returns
     -------
@@ -155,6 +156,10 @@ def append(
     DataError
         When there is no store, the new samples have other views or columns, or ids that are in
         the store already, or a value is NaN or infinite.
+    StoreCorruptError
+        When the store is damaged, or another process replaced it meanwhile.
+    TemporaryFailure
+        When another process is writing the store.
     """
     old = open_store(output)
     with ExitStack() as stack:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 import uuid
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from mscam_dask.data.manifest import digest_of
 from mscam_dask.data.objects import Location, ObjectPath
+from mscam_dask.data.replacement import restore
 from mscam_dask.data.seal import corrupt_store
 from mscam_dask.errors import MscamError
 
@@ -36,16 +38,19 @@ class _Pointer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def current(root: Location) -> Location:
-    """Return where the store of this name lies now; a directory is its own.
+    """Return where the store of this name lies now; a directory is its own, put back if need be.
 
     Raises
     ------
     StoreCorruptError
         When current.json or what it names is damaged.
+    DataError
+        When a killed writer left a directory without its name, and it cannot be put back.
     """
+    if isinstance(root, Path):
+        restore(root)
+        return root
     for attempt in range(1, _ATTEMPTS + 1):
-        if not isinstance(root, ObjectPath):
-            return root
         try:
             content = (root / _POINTER).read_bytes()
         except FileNotFoundError:

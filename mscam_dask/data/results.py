@@ -20,8 +20,6 @@ numbers only, names in attributes.
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +27,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.files import (
+    LOCAL,
+    discard,
+    full_disk_is_temporary,
+    rename_durably,
+    sync_tree,
+)
 from mscam_dask.data.history import history_dataset
+from mscam_dask.data.replacement import new_partial
 from mscam_dask.data.seal import (
     METADATA_ERRORS,
     corrupt_store,
@@ -38,7 +44,7 @@ from mscam_dask.data.seal import (
     seal,
 )
 from mscam_dask.data.store import check_codecs, open_array, read_chunk
-from mscam_dask.data.store_writer import create_array, full_disk_is_temporary, sync_tree
+from mscam_dask.data.store_writer import create_array
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.model.solution import Solution
 
@@ -124,15 +130,15 @@ def write_result(solution: Solution, output: str | Path) -> Path:
     if root.exists():
         raise DataError(f"{root} exists; a result is never written over. Choose another output.")
     root.parent.mkdir(parents=True, exist_ok=True)
-    partial = root.with_name(f".{root.name}.{uuid.uuid4().hex[:8]}.partial")
+    partial = new_partial(root)
     try:
         with full_disk_is_temporary(root):
             _write(solution, partial)
             read_result(partial)
-            sync_tree(partial)
-            partial.rename(root)
+            sync_tree(LOCAL, partial)
+            rename_durably(LOCAL, partial, root)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        discard(LOCAL, partial)
     return root
 
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, overload
@@ -17,21 +12,21 @@ from numpy.typing import NDArray
 
 from mscam_dask.data import schema
 from mscam_dask.data.conversion import check_unique_ids
+from mscam_dask.data.files import LOCAL, discard, full_disk_is_temporary, sync_tree
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.objects import Location, ObjectPath, location, reaching, zarr_place
 from mscam_dask.data.publication import current, is_taken, new_place, publish
+from mscam_dask.data.replacement import new_partial, replace_directory, restore, sole_writer
 from mscam_dask.data.seal import root_attributes, seal
 from mscam_dask.data.sources import BLOCK_BYTES, RowSource, ViewDigest
 from mscam_dask.data.store import verify_store
 from mscam_dask.data.validation import check_finite, check_not_empty
-from mscam_dask.errors import ConfigurationError, DataError, MscamError, TemporaryFailure
+from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
 __all__ = [
     "CHUNK_BYTES",
     "check_output",
     "create_array",
-    "full_disk_is_temporary",
-    "sync_tree",
     "write_store",
 ]
 
@@ -39,7 +34,6 @@ CHUNK_BYTES = 8 * 2**20
 """Uncompressed bytes of a chunk, unless the number of rows is given."""
 
 _ID_CHUNK = 2**20
-_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 @overload
@@ -73,8 +67,9 @@ def write_store(
         Read once, by blocks of about 64 MiB.
     output
         Directory to make. It appears complete or not at all: a sibling directory is written,
-        read back against its digests, synced to disk and renamed. Or a URL (s3://, gs://,
-        file://): see `mscam_dask.data.publication`.
+        read back against its digests, synced to disk and given the name, in exchange for the
+        store that had it (see `mscam_dask.data.replacement`). Or a URL (s3://, gs://, file://):
+        see `mscam_dask.data.publication`.
     chunk_rows
         Samples per chunk; by default as many as make 8 MiB in each view. A fit decodes larger
         chunks, of more than 16 MiB as float64, again and again.
@@ -91,9 +86,10 @@ def write_store(
     DataError
         When `output` exists, or a view is empty or has NaN or infinite values, or ids repeat.
     ConfigurationError
-        When `chunk_rows` is less than 1.
+        When `chunk_rows` is less than 1, or the file system has no locks.
     TemporaryFailure
-        When the disk is full, nothing is left behind; or an object store cannot be reached.
+        When the disk is full, nothing is left behind; another process is writing the same
+        directory; or an object store cannot be reached.
     """
     if chunk_rows is not None and chunk_rows < 1:
         raise ConfigurationError(f"chunk_rows={chunk_rows}; allowed is at least 1 sample.")
@@ -105,15 +101,16 @@ def write_store(
     if isinstance(root, ObjectPath):
         return _write_objects(data, root, chunk_rows)
     root.parent.mkdir(parents=True, exist_ok=True)
-    partial = root.with_name(f".{root.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        with full_disk_is_temporary(root):
+    with full_disk_is_temporary(root), sole_writer(root):
+        _refuse_taken(root, overwrite=overwrite)  # by a writer that ended meanwhile
+        partial = new_partial(root)
+        try:
             _write(data, partial, chunk_rows)
             verify_store(partial)
-            sync_tree(partial)
-            _replace(partial, root)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+            sync_tree(LOCAL, partial)
+            replace_directory(LOCAL, partial, root)
+        finally:
+            discard(LOCAL, partial)
     return root
 
 
@@ -140,8 +137,15 @@ def check_output(output: str | Location, *, overwrite: bool) -> Location:
         When something is there and `overwrite` is off, or it is not a store.
     """
     root = location(output).absolute()
+    if isinstance(root, Path):
+        restore(root)
+    _refuse_taken(root, overwrite=overwrite)
+    return root
+
+
+def _refuse_taken(root: Location, *, overwrite: bool) -> None:
     if not _is_in_use(root):
-        return root
+        return
     if not _is_whole_store(root):
         raise DataError(
             f"{root} exists and is not a store of this package; it is never replaced. Choose "
@@ -152,7 +156,6 @@ def check_output(output: str | Location, *, overwrite: bool) -> Location:
             f"{root} exists; choose another output, or say overwrite=True (--overwrite) to "
             "replace it."
         )
-    return root
 
 
 def _is_in_use(root: Location) -> bool:
@@ -167,20 +170,6 @@ def _is_whole_store(root: Location) -> bool:
         return bool(root_attributes(current(root)).get("format") == schema.FORMAT)
     except DataError:
         return False
-
-
-@contextmanager
-def full_disk_is_temporary(root: Path) -> Iterator[None]:
-    """Turn a full disk or a used-up quota into the error that says to try again."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _FULL_DISK:
-            raise
-        raise TemporaryFailure(
-            f"The disk is full (or the quota used up) while writing {root}. "
-            "Make room and run the same command again."
-        ) from error
 
 
 def _write(data: MultiViewData, directory: Location, chunk_rows: int | None) -> None:
@@ -271,34 +260,3 @@ def create_array(
         chunk_key_encoding={"name": "default", "separator": "/" if nested else "."},
         config={"write_empty_chunks": True},
     )
-
-
-def sync_tree(directory: Path) -> None:
-    """Flush every file, then every directory, of a tree to disk."""
-    for folder, _, files in os.walk(directory, topdown=False):
-        for path in [Path(folder) / name for name in files] + [Path(folder)]:
-            _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _replace(partial: Path, root: Path) -> None:
-    """Give the finished directory its name; an old store is moved aside first and back on failure."""
-    aside = partial.with_suffix(".old")
-    had_old = root.exists()
-    if had_old:
-        root.rename(aside)
-    try:
-        partial.rename(root)
-    except OSError:
-        if had_old:
-            aside.rename(root)
-        raise
-    _sync(root.parent)
-    shutil.rmtree(aside, ignore_errors=True)

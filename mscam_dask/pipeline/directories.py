@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mscam_dask.data.store_writer import full_disk_is_temporary
+from mscam_dask.data.files import full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.lock import LOCK_NAME, RunLock
 

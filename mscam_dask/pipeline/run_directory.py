@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from mscam_dask.data.store_writer import full_disk_is_temporary
+from mscam_dask.data.files import full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.directories import hold_directory, write_whole
 from mscam_dask.pipeline.lock import LOCK_NAME

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.data.append import JoinedRows
+from mscam_dask.data.append import JoinedRows, joined_samples
 from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.store import open_store, verify_store
 from mscam_dask.data.store_writer import write_store
-from mscam_dask.errors import DataError
+from mscam_dask.errors import DataError, StoreCorruptError
 
 Array = NDArray[np.float64]
 
@@ -107,6 +107,22 @@ def test_matrices_of_all_pairs_cannot_grow(tmp_path: Path) -> None:
 def test_a_store_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="There is no store"):
         append(samples(0, 3), tmp_path / "x.zarr")
+
+
+def test_a_store_that_another_process_replaced_meanwhile_keeps_what_that_one_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = write_store(samples(0, 4), tmp_path / "x.zarr")
+
+    def joined_late(*args: Any, **where: Any) -> MultiViewData:
+        monkeypatch.undo()
+        append(samples(4, 6), store)
+        return joined_samples(*args, **where)
+
+    monkeypatch.setattr("mscam_dask.data.ingest.joined_samples", joined_late)
+    with pytest.raises(StoreCorruptError, match="open the store again"):
+        append(samples(6, 9), store)
+    assert verify_store(store).digest() == samples(0, 6).digest()
 
 
 def test_files_are_appended_as_they_are_ingested(tmp_path: Path) -> None:

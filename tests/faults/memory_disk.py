@@ -33,10 +33,16 @@ class MemoryDisk:
     """`mscam_dask.data.files.Files` in memory, which knows what is on the disk and what is not.
 
     A file's content is on the disk after the file was synced, a name after its directory was.
+
+    Parameters
+    ----------
+    can_exchange
+        Whether it swaps names of one directory in one step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, can_exchange: bool = True) -> None:
         self.root = _Directory()
+        self.can_exchange = can_exchange
 
     def after_power_cut(self, loss: Loss) -> MemoryDisk:
         """The disk as the next process finds it.
@@ -56,7 +62,7 @@ class MemoryDisk:
             entries = {name: kept(child) for name, child in names.items()}
             return _Directory(entries, dict(entries))
 
-        disk = MemoryDisk()
+        disk = MemoryDisk(can_exchange=self.can_exchange)
         root = kept(self.root)
         assert isinstance(root, _Directory)
         disk.root = root
@@ -93,6 +99,13 @@ class MemoryDisk:
             raise _error(errno.ENOTEMPTY, target)
         del self._directory(source.parent).entries[source.name]
         self._directory(target.parent).entries[target.name] = node
+
+    def exchange(self, first: Path, second: Path) -> bool:
+        if self.can_exchange:
+            entries = self._directory(first.parent).entries
+            assert second.parent == first.parent
+            entries[first.name], entries[second.name] = entries[second.name], entries[first.name]
+        return self.can_exchange
 
     def unlink(self, path: Path) -> None:
         if isinstance(self._node(path), _Directory):
@@ -191,6 +204,13 @@ class FailingFiles:
     def rename(self, source: Path, target: Path) -> None:
         self._change("rename", source)
         self._disk.rename(source, target)
+
+    def exchange(self, first: Path, second: Path) -> bool:
+        try:
+            self._change("exchange", first)
+        except OSError:
+            return False
+        return self._disk.exchange(first, second)
 
     def unlink(self, path: Path) -> None:
         self._change("unlink", path)

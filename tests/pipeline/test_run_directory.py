@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from mscam_dask.data.store_writer import full_disk_is_temporary
+from mscam_dask.data.files import full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from mscam_dask.pipeline.lock import refuse_held
 from mscam_dask.pipeline.record import RunRecord, decode_record, encode_record

@@ -17,6 +17,7 @@ from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.numpy_files import read_npy, read_npz
 from mscam_dask.data.readers.text import read_text
 from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
+from mscam_dask.data.replacement import restore
 from mscam_dask.errors import DataError
 
 __all__ = ["FORMATS", "Format", "read_source"]
@@ -103,6 +104,7 @@ def read_source(source: Source, selection: Selection, stack: ExitStack) -> Loade
     if isinstance(location(source.path), ObjectPath):
         return read_store(source, selection)
     path = source.file
+    restore(path)
     if not path.exists():
         raise DataError(f"There is no {path}. Check the path (relative to {Path.cwd()}).")
     for candidate in FORMATS:
