@@ -25,7 +25,14 @@ from mscam_dask.data.checkpoint_content import (
     put_all,
     read_checkpoint,
 )
-from mscam_dask.data.files import LOCAL, Files, failures_are_typed, remove_tree, write_durably
+from mscam_dask.data.files import (
+    LOCAL,
+    Files,
+    failures_are_typed,
+    remove_tree,
+    rename_durably,
+    write_durably,
+)
 from mscam_dask.data.manifest import MANIFEST, Manifest, digest_of, entry_of
 from mscam_dask.model.snapshot import Snapshot
 
@@ -84,8 +91,8 @@ class CheckpointStore:
             kept = self._checkpoints()
             name = f"{int(kept[-1]) + 1 if kept else 0:08d}"
             digest = self._write_aside(name, snapshot)
-            self._files.rename(self.directory / f".{name}.partial", self.directory / name)
-            self._files.sync(self.directory)
+            aside = self.directory / f".{name}.partial"
+            rename_durably(self._files, aside, self.directory / name)
             pointer = Pointer(name, digest).encode()
             write_durably(self._files, self.directory / CURRENT, pointer)
             for old in kept[: -(_KEEP - 1)]:

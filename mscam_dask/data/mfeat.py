@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.files import LOCAL, discard, rename_durably
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows, view_digest
 from mscam_dask.errors import DataError, StoreCorruptError
@@ -203,16 +204,20 @@ def _write_cache(file: Path, tables: dict[str, NDArray[np.float64]]) -> None:
     partial = file.with_name(f".{file.name}.{os.getpid()}.partial.npz")
     arrays = {f"view_{index}": values for index, values in enumerate(tables.values())}
     digests = [view_digest(ArrayRows(values, name)) for name, values in tables.items()]
-    np.savez_compressed(
-        partial,
-        allow_pickle=False,
-        view_names=np.array(list(tables)),
-        kind=np.array(["features"] * len(tables)),
-        labels=np.repeat(np.arange(10, dtype=np.int64), _PER_CLASS),
-        digests=np.array(digests),
-        **arrays,
-    )
-    partial.replace(file)
+    try:
+        np.savez_compressed(
+            partial,
+            allow_pickle=False,
+            view_names=np.array(list(tables)),
+            kind=np.array(["features"] * len(tables)),
+            labels=np.repeat(np.arange(10, dtype=np.int64), _PER_CLASS),
+            digests=np.array(digests),
+            **arrays,
+        )
+        LOCAL.sync(partial)
+        rename_durably(LOCAL, partial, file)
+    finally:
+        discard(LOCAL, partial)
 
 
 def _read_cache(file: Path) -> dict[str, NDArray[np.float64]]:
