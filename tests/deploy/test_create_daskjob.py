@@ -2,84 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.deploy.api_server import (
+    CLUSTERS,
+    JOBS,
+    ApiServer,
+    Operated,
+    ended_pod,
+    operator,
+    serving,
+)
 from tests.deploy.files import DEPLOY, run, script_environment
 
 JOB = DEPLOY / "k8s/job.yaml"
 PROGRAM = DEPLOY / "k8s/create_daskjob.py"
-
-
-class ApiServer:
-    """Objects by path; a created job takes the given course, one word for each time it is asked."""
-
-    def __init__(self, course: list[str]) -> None:
-        self.course = course
-        self.objects: dict[str, Any] = {}
-        self.calls: list[tuple[str, str]] = []
-        self.failures = 0
-        self.tokens: set[str | None] = set()
-
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        self.calls.append((method, path))
-        if self.failures:
-            self.failures -= 1
-            return 503, {"message": "the server is being upgraded"}
-        if method == "POST":
-            path = f"{path}/{body['metadata']['name']}"
-            if path in self.objects:
-                return 409, {"message": "already exists"}
-            self.objects[path] = body
-            return 201, body
-        if path not in self.objects:
-            return 404, {"message": "not found"}
-        if method == "DELETE":
-            return 200, self.objects.pop(path)
-        job = self.objects[path]
-        if "status" not in job or job["status"]["jobStatus"] not in ("Successful", "Failed"):
-            job = self.objects[path] = {**job, "status": {"jobStatus": self.course.pop(0)}}
-        return 200, job
-
-
-@contextmanager
-def serving(server: ApiServer, tmp_path: Path) -> Iterator[dict[str, str]]:
-    class Handler(BaseHTTPRequestHandler):
-        def handle_any(self) -> None:
-            server.tokens.add(self.headers["Authorization"])
-            length = int(self.headers["Content-Length"] or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            code, value = server.answer(self.command, self.path, body)
-            self.send_response(code)
-            self.end_headers()
-            self.wfile.write(json.dumps(value).encode())
-
-        do_GET = do_POST = do_DELETE = handle_any  # noqa: N815 - names are http.server's
-
-        def log_message(self, format: str, *args: Any) -> None: ...
-
-    (tmp_path / "token").write_text("of the pod\n")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        yield script_environment(
-            KUBERNETES_SERVICE_HOST="127.0.0.1",
-            KUBERNETES_SERVICE_PORT=str(http.server_port),
-            MSCAM_ACCOUNT=str(tmp_path),
-            MSCAM_POLL_S="0.01",
-        )
-        http.shutdown()
-        thread.join()
 
 
 def create(server: ApiServer, tmp_path: Path, job: Path = JOB) -> subprocess.CompletedProcess[str]:
@@ -87,14 +30,15 @@ def create(server: ApiServer, tmp_path: Path, job: Path = JOB) -> subprocess.Com
         return run(sys.executable, PROGRAM, job, env=environment)
 
 
-@pytest.mark.parametrize(("end", "code"), [("Successful", 0), ("Failed", 1)])
+@pytest.mark.parametrize(("end", "code"), [("Successful", 0), ("Failed", 3)])
 def test_the_job_is_created_and_its_end_is_ours(tmp_path: Path, end: str, code: int) -> None:
     server = ApiServer(["JobCreated", "ClusterCreated", "Running", "Running", end])
+    server.pod = ended_pod(code)
     result = create(server, tmp_path)
     assert (result.returncode, result.stderr) == (code, "")
     assert f"mscam-nightly: {end}" in result.stdout
     (path,) = server.objects
-    assert path == "/apis/kubernetes.dask.org/v1/namespaces/mscam/daskjobs/mscam-nightly"
+    assert path == f"{JOBS}/mscam-nightly"
     assert server.tokens == {"Bearer of the pod"}
     created = {key: value for key, value in server.objects[path].items() if key != "status"}
     assert created == yaml.safe_load(JOB.read_text())
@@ -103,18 +47,99 @@ def test_the_job_is_created_and_its_end_is_ours(tmp_path: Path, end: str, code: 
 def test_a_job_that_has_ended_makes_room(tmp_path: Path) -> None:
     server = ApiServer(["Successful"])
     assert create(server, tmp_path).returncode == 0
-    server.course = ["Running", "Failed"]
-    assert create(server, tmp_path).returncode == 1
-    assert [method for method, _ in server.calls if method != "GET"] == ["POST", "DELETE", "POST"]
+    server.course, server.pod = ["Running", "Failed"], ended_pod(2)
+    assert create(server, tmp_path).returncode == 2
+    assert server.changes == ["POST", "DELETE", "POST"]
+
+
+@pytest.mark.parametrize(("code", "ours"), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0), (137, 137)])
+def test_a_run_that_fails_for_good_frees_the_cluster_and_the_next_night_runs(
+    tmp_path: Path, code: int, ours: int
+) -> None:
+    operator()
+    server = Operated([code, 0])
+    result = create(server, tmp_path)
+    assert (result.returncode, result.stderr) == (ours, "")
+    assert server.history == ["Failed"]
+    assert server.objects[f"{JOBS}/mscam-nightly"]["status"]["jobStatus"] == "Failed"
+    assert CLUSTERS not in server.objects
+    assert ("look at the report" in result.stdout) == (code == 5)
+    assert create(server, tmp_path).returncode == 0
+    assert server.changes == ["POST", "DELETE", "POST"]
+    assert server.history == ["Failed", "Succeeded"]
+    assert CLUSTERS not in server.objects
+
+
+def test_what_passes_by_itself_is_tried_again_but_not_for_ever(tmp_path: Path) -> None:
+    operator()
+    server = Operated([75, 75, 0])
+    result = create(server, tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert server.changes == ["POST", "DELETE", "POST", "DELETE", "POST"]
+    server = Operated([75] * 20)
+    assert create(server, tmp_path).returncode == 75
+    assert server.changes.count("POST") == 7
+
+
+@pytest.mark.parametrize(
+    ("pod", "code", "tries"),
+    [
+        (None, 75, 7),  # a node that was taken away
+        (ended_pod(137, "Error", reason="Evicted"), 75, 7),
+        ({"status": {"phase": "Failed", "reason": "NodeShutdown"}}, 75, 7),
+        (ended_pod(75, "Error", reason="DeadlineExceeded"), 75, 1),
+        (ended_pod(137, "OOMKilled"), 137, 1),
+        ({"status": {"phase": "Failed"}}, 1, 1),
+    ],
+)
+@pytest.mark.parametrize("word", ["Failed", "Running"])
+def test_how_a_pod_ended_says_whether_another_try_helps(
+    tmp_path: Path, pod: Any, code: int, tries: int, word: str
+) -> None:
+    server = ApiServer([word])  # with "Running" the operator misses the pod's end
+    server.pod = pod
+    result = create(server, tmp_path)
+    assert (result.returncode, result.stderr) == (code, "")
+    assert server.changes.count("POST") == tries
+
+
+def test_a_wait_for_workers_that_was_in_vain_is_tried_again(tmp_path: Path) -> None:
+    server = ApiServer(["Failed"])
+    end = {"terminated": {"exitCode": 75, "reason": "Error"}}
+    server.pod = {
+        "status": {
+            "phase": "Failed",
+            "initContainerStatuses": [{"state": end}],
+            "containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}],
+        }
+    }
+    assert create(server, tmp_path).returncode == 75
+    assert server.changes.count("POST") == 7
+
+
+def test_an_earlier_job_whose_end_the_operator_missed_makes_room(tmp_path: Path) -> None:
+    server = ApiServer(["Running"])
+    job = {**yaml.safe_load(JOB.read_text()), "status": {"jobStatus": "Running"}}
+    server.objects[f"{JOBS}/mscam-nightly"], server.pod = job, ended_pod(3)
+    answer = server.answer
+
+    def succeeding(method: str, path: str, body: Any) -> tuple[int, Any]:
+        if method == "POST":
+            server.course = ["Successful"]
+        return answer(method, path, body)
+
+    server.answer = succeeding  # type: ignore[method-assign]
+    assert create(server, tmp_path).returncode == 0
+    assert server.changes == ["DELETE", "POST"]
 
 
 def test_a_job_that_still_runs_is_left_alone(tmp_path: Path) -> None:
     server = ApiServer(["Running"])
     job = yaml.safe_load(JOB.read_text())
-    server.objects["/apis/kubernetes.dask.org/v1/namespaces/mscam/daskjobs/mscam-nightly"] = job
+    server.objects[f"{JOBS}/mscam-nightly"] = job
     result = create(server, tmp_path)
     assert result.returncode == 75
-    assert [method for method, _ in server.calls] == ["GET"]
+    assert server.changes == []
 
 
 def test_an_api_server_that_refuses_is_a_cluster_failure(tmp_path: Path) -> None:

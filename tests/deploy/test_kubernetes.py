@@ -142,8 +142,25 @@ def test_the_kustomization_names_files_that_are_there() -> None:
     assert [name for name in named if not (DEPLOY / "k8s" / name).is_file()] == []
     (cron,) = documents(DEPLOY / "k8s/cronjob.yaml")
     pod = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    assert [Path(part).name for part in pod["containers"][0]["args"][1:]] == generator["files"]
-    assert pod["volumes"][0]["configMap"]["name"] == generator["name"]
+    (job,) = documents(DEPLOY / "k8s/job.yaml")
+    runner = job["spec"]["job"]["spec"]
+    started = [*pod["containers"][0]["args"][1:], runner["initContainers"][0]["args"][1]]
+    assert sorted(started) == [f"/nightly/{name}" for name in sorted(generator["files"])]
+    for spec in (pod, runner):
+        (volume,) = [one for one in spec["volumes"] if one["name"] == "nightly"]
+        assert volume["configMap"]["name"] == generator["name"]
+
+
+def test_the_runs_pod_can_fail_and_its_end_is_seen() -> None:
+    (job,) = documents(DEPLOY / "k8s/job.yaml")
+    (cron,) = documents(DEPLOY / "k8s/cronjob.yaml")
+    runner, watcher = job["spec"]["job"]["spec"], cron["spec"]["jobTemplate"]["spec"]
+    assert runner["restartPolicy"] == "Never"
+    assert runner["activeDeadlineSeconds"] < watcher["activeDeadlineSeconds"]
+    (role,) = [one for one in documents(DEPLOY / "k8s/rbac.yaml") if one["kind"] == "Role"]
+    (pods,) = [rule for rule in role["rules"] if rule["resources"] == ["pods"]]
+    assert pods["resourceNames"] == [f"{job['metadata']['name']}-runner"]
+    assert pods["verbs"] == ["get"]
 
 
 def test_nothing_runs_as_root_or_without_limits() -> None:
@@ -153,7 +170,7 @@ def test_nothing_runs_as_root_or_without_limits() -> None:
             specs = [manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]]
         for spec in specs:
             assert spec["securityContext"]["runAsNonRoot"] is True
-            for container in spec["containers"]:
+            for container in [*spec.get("initContainers", []), *spec["containers"]]:
                 assert container["securityContext"]["readOnlyRootFilesystem"] is True
                 assert container["securityContext"]["allowPrivilegeEscalation"] is False
                 assert "memory" in container["resources"]["limits"]

@@ -1,0 +1,40 @@
+"""What the runner's pod waits with, against a real scheduler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from distributed import LocalCluster
+
+from tests.deploy.files import DEPLOY, run, script_environment
+
+PROGRAM = DEPLOY / "k8s/wait_for_workers.py"
+
+
+def test_it_waits_for_the_first_worker() -> None:
+    with LocalCluster(
+        n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        url = f"http://127.0.0.1:{cluster.scheduler.http_server.port}"
+        none = run(sys.executable, PROGRAM, url, "0.1", env=script_environment())
+        assert none.returncode == 75
+        assert "it has no worker" in none.stderr
+        command = [sys.executable, str(PROGRAM), url, "60"]
+        with subprocess.Popen(command, env=script_environment()) as waiting:
+            cluster.scale(1)
+            assert waiting.wait(60) == 0
+
+
+def test_nothing_that_answers_is_tried_again_later() -> None:
+    result = run(sys.executable, PROGRAM, "http://127.0.0.1:9", "0.1", env=script_environment())
+    assert result.returncode == 75
+    assert "does not answer" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("scheduler:8787",), ("http://scheduler:8787", "soon")])
+def test_wrong_arguments(arguments: tuple[str, ...]) -> None:
+    result = run(sys.executable, PROGRAM, *arguments, env=script_environment())
+    assert result.returncode == 2
+    assert "python wait_for_workers.py http://SCHEDULER" in result.stderr
