@@ -169,6 +169,8 @@ def run_fit(
             n_connected_components=solution.n_connected_components,
             n_iterations=len(solution.history),
             seconds=time.perf_counter() - started,
+            score=solution.score,
+            view_contributions=solution.view_contributions,
         ),
     )
     return solution

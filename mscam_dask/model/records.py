@@ -248,12 +248,30 @@ class FitStarted:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FitEnded:
-    """Sent once, after the labels are known."""
+    """Sent once, after the labels are known.
+
+    Attributes
+    ----------
+    status : str
+    n_connected_components : int
+        Of the graph that is returned.
+    n_iterations : int
+        Outer iterations.
+    seconds : float
+        Since the fit began.
+    score : float or None
+        Cross-view information (nats) of the labels that are returned; None in events of versions
+        that did not send it.
+    view_contributions : dict of str to float
+        Each view's share of that information; empty in events of versions that did not send it.
+    """
 
     status: str
     n_connected_components: int
     n_iterations: int
     seconds: float
+    score: float | None = None
+    view_contributions: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -138,6 +138,27 @@ class Run:
         """Whether more is to be expected."""
         return self.state in ("preparing", "running")
 
+    @property
+    def n_connected_components(self) -> int | None:
+        """Of the result, before that of the latest outer iteration."""
+        if isinstance(self.end, FitEnded):
+            return self.end.n_connected_components
+        return self.outer[-1].n_connected_components if self.outer else None
+
+    @property
+    def score(self) -> float | None:
+        """Of the result, in nats; before that of the latest outer iteration."""
+        if isinstance(self.end, FitEnded) and self.end.score is not None:
+            return self.end.score
+        return self.outer[-1].score if self.outer else None
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Each view's share in that score; empty before there is one."""
+        if isinstance(self.end, FitEnded) and self.end.view_contributions:
+            return self.end.view_contributions
+        return view_shares(self.outer[-1]) if self.outer else {}
+
     def seconds(self, now: float) -> float:
         """Seconds from the announcement to the end, or to now."""
         return self.end.seconds if self.end is not None else max(0.0, now - self.arrived)

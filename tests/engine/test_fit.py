@@ -175,6 +175,8 @@ def test_observers_see_the_fit_in_order(model: str) -> None:
     assert ended.status == solution.status.name
     assert ended.n_iterations == len(outer)
     assert ended.n_connected_components == 3
+    assert ended.score == solution.score
+    assert ended.view_contributions == solution.view_contributions
 
 
 def test_the_chosen_setting_is_the_one_that_scored_best() -> None:

@@ -107,5 +107,12 @@ COUNTED = ClusterCountEnded(
     seconds=2.5,
 )
 LEARNED = LearningEnded(scores=(0.61, 0.63, 0.62), taken=2, seconds=1.5)
-ENDED = FitEnded(status="CONTINUATION", n_connected_components=4, n_iterations=3, seconds=6.5)
+ENDED = FitEnded(
+    status="CONTINUATION",
+    n_connected_components=4,
+    n_iterations=3,
+    seconds=6.5,
+    score=0.63,
+    view_contributions={VIEWS[0]: 0.2, VIEWS[1]: 0.3, VIEWS[2]: 0.5},
+)
 FAILED = FitFailed(error="WorkerLostError", message="task <b>x</b> was given up", seconds=3.0)

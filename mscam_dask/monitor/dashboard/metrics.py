@@ -11,8 +11,8 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from mscam_dask.model.records import OuterRecord, ViewRecord
-from mscam_dask.monitor.runs import Run, Runs, shortened, view_shares
+from mscam_dask.model.records import ViewRecord
+from mscam_dask.monitor.runs import Run, Runs, shortened
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -23,18 +23,26 @@ _RUN = ["run", "name"]
 _VIEW = ["run", "name", "view"]
 _STATES = ("preparing", "running", "ended", "failed", "lost")
 
-_OF_ITERATION: tuple[tuple[str, str, Callable[[OuterRecord], float]], ...] = (
+_OF_RUN: tuple[tuple[str, str, Callable[[Run], float | None]], ...] = (
     (
         "connected_components",
-        "Connected components of the consensus graph",
-        lambda record: record.n_connected_components,
+        "Connected components of the consensus graph, at the end of the one returned",
+        lambda run: run.n_connected_components,
     ),
-    ("graph_weight", "Weight of the graph (lambda)", lambda record: record.graph_weight),
-    ("score", "Cross-view information of the clusters in nats", lambda record: record.score),
+    (
+        "score",
+        "Cross-view information of the clusters in nats, at the end of those returned",
+        lambda run: run.score,
+    ),
+    (
+        "graph_weight",
+        "Weight of the graph (lambda) in the latest outer iteration",
+        lambda run: run.outer[-1].graph_weight if run.outer else None,
+    ),
     (
         "iteration_seconds",
         "Seconds of the latest outer iteration",
-        lambda record: record.seconds,
+        lambda run: run.outer[-1].seconds if run.outer else None,
     ),
 )
 
@@ -127,7 +135,7 @@ def _run_metrics(runs: list[Run]) -> Iterator[Metric]:
     )
     families = [
         (GaugeMetricFamily(f"mscam_{name}", text, labels=_RUN), value)
-        for name, text, value in _OF_ITERATION
+        for name, text, value in _OF_RUN
     ]
     for run in runs:
         labels = [run.run_id, run.name]
@@ -138,9 +146,10 @@ def _run_metrics(runs: list[Run]) -> Iterator[Metric]:
         remaining = run.pace.at_most_s
         if remaining is not None:
             left.add_metric(labels, remaining if run.going else 0.0)
-        if run.outer:
-            for family, value in families:
-                family.add_metric(labels, value(run.outer[-1]))
+        for family, value in families:
+            number = value(run)
+            if number is not None:
+                family.add_metric(labels, number)
     yield from (iterations, seconds, asked, left, failed, *(family for family, _ in families))
 
 
@@ -164,11 +173,12 @@ def _view_metrics(runs: list[Run]) -> Iterator[Metric]:
             seconds.add_metric(label, sum(part.seconds for part in work))
             n_bytes.add_metric(label, sum(part.n_bytes for part in work))
             busy.add_metric(label, sum(name == view for _, name in run.busy.values()))
+        for view, part in run.shares.items():
+            if view in labels:
+                share.add_metric(labels[view], part)
         if run.outer:
-            shares = view_shares(run.outer[-1])
             for record in run.outer[-1].views:
                 if record.view in labels:
-                    share.add_metric(labels[record.view], shares[record.view])
                     for family, value in families:
                         family.add_metric(labels[record.view], value(record))
     yield from (share, seconds, n_bytes, busy, *(family for family, _ in families))

@@ -223,7 +223,7 @@ def head_html(run: Run, *, now: float) -> str:
         (f"{last.iteration + 1 if last else 0}{most}", "outer iterations"),
         _components_tile(run),
         (f"{last.graph_weight:.4g}" if last else "-", "graph weight λ"),
-        (f"{last.score:.4f}" if last else "-", "score (nats)"),
+        _score_tile(run),
         (duration(run.seconds(now)), "elapsed (h:mm:ss)"),
     ]
     if run.going:
@@ -247,11 +247,15 @@ def head_html(run: Run, *, now: float) -> str:
 
 
 def _components_tile(run: Run) -> tuple[str, str]:
-    asked = run.announced.n_clusters
-    if isinstance(run.end, FitEnded):
-        return f"{run.end.n_connected_components} of {asked}", "components of the result"
-    found = run.outer[-1].n_connected_components if run.outer else "-"
-    return f"{found} of {asked}", "components found"
+    found = "-" if run.n_connected_components is None else run.n_connected_components
+    what = "components of the result" if isinstance(run.end, FitEnded) else "components found"
+    return f"{found} of {run.announced.n_clusters}", what
+
+
+def _score_tile(run: Run) -> tuple[str, str]:
+    told = isinstance(run.end, FitEnded) and run.end.score is not None
+    score = "-" if run.score is None else f"{run.score:.4f}"
+    return score, "score of the result (nats)" if told else "score (nats)"
 
 
 def _distinct(views: Sequence[str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from mscam_dask.monitor.events import Event
 from mscam_dask.monitor.messages import RunAnnounced, encode
 from mscam_dask.monitor.runs import Runs
 from tests.clusters import local_client
-from tests.monitor.records import outer
+from tests.monitor.records import ENDED, VIEWS, outer
 
 parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is an extra")
 
@@ -77,7 +77,8 @@ def test_the_numbers_are_those_of_the_run(watched: tuple[MSCAM, Samples]) -> Non
     last = model.solution_.history[-1]
     assert of_run(samples, "mscam_outer_iterations_total") == {"": model.n_iter_}
     assert of_run(samples, "mscam_clusters") == {"": 4}
-    assert of_run(samples, "mscam_connected_components") == {"": last.n_connected_components}
+    assert of_run(samples, "mscam_connected_components") == {"": model.n_connected_components_}
+    assert of_run(samples, "mscam_score") == {"": model.score_}
     assert of_run(samples, "mscam_graph_weight") == {"": last.graph_weight}
     assert of_run(samples, "mscam_remaining_seconds") == {"": 0}
     for metric, field in (
@@ -87,7 +88,7 @@ def test_the_numbers_are_those_of_the_run(watched: tuple[MSCAM, Samples]) -> Non
     ):
         expected = {view.view: getattr(view, field) for view in last.views}
         assert of_run(samples, metric) == expected
-    assert sum(of_run(samples, "mscam_view_share").values()) == pytest.approx(1.0)
+    assert of_run(samples, "mscam_view_share") == model.view_contributions_
     for metric in ("mscam_view_task_seconds_total", "mscam_view_task_bytes_total"):
         assert min(of_run(samples, metric).values()) > 0
     assert set(of_run(samples, "mscam_view_tasks_running").values()) == {0}
@@ -134,6 +135,26 @@ def test_the_panels_of_the_grafana_dashboard_do_not_overlap() -> None:
         assert place["x"] + place["w"] <= 24
         taken |= cells
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_of_a_run_that_has_ended_the_numbers_are_those_of_the_result() -> None:
+    runs = Runs()
+    announced = RunAnnounced(name="r", client="c", views=VIEWS, n_samples=9, n_clusters=4)
+
+    def tell(*events: Event | RunAnnounced) -> dict[str, list[float]]:
+        runs.message({"events": [{**(encode(one) or {}), "run": "01"} for one in events]}, now=0.0)
+        return {
+            family.name: [sample.value for sample in family.samples]
+            for family in RunMetrics([runs]).collect()
+        }
+
+    going = tell(announced, outer(0, n_components=3))
+    assert (going["mscam_connected_components"], going["mscam_score"]) == ([3], [0.5])
+    assert going["mscam_view_share"] == pytest.approx([0, 1 / 3, 2 / 3])
+    ended = tell(ENDED)
+    assert (ended["mscam_connected_components"], ended["mscam_score"]) == ([4], [0.63])
+    assert ended["mscam_view_share"] == [0.2, 0.3, 0.5]
+    assert ended["mscam_graph_weight"] == [0.1]
 
 
 def test_names_that_are_cut_stay_apart() -> None:

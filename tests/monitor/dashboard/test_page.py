@@ -101,6 +101,29 @@ def test_what_was_learned_from_the_best_partition_is_said() -> None:
     assert said in head_html(runs.by_id["01"], now=5.0)
 
 
+def test_at_the_end_components_and_score_are_those_of_the_result() -> None:
+    runs = begun()
+    send(runs, outer(0, n_components=3))
+    html = head_html(runs.by_id["01"], now=5.0)
+    assert "<b>3 of 4</b><span>components found</span>" in html
+    assert "<b>0.5000</b><span>score (nats)</span>" in html
+    send(runs, ENDED)
+    html = head_html(runs.by_id["01"], now=5.0)
+    assert "<b>4 of 4</b><span>components of the result</span>" in html
+    assert "<b>0.6300</b><span>score of the result (nats)</span>" in html
+
+
+def test_an_end_that_does_not_tell_its_score_leaves_that_of_the_last_iteration() -> None:
+    runs = begun()
+    send(runs, outer(0))
+    earlier = encode(ENDED) or {}
+    del earlier["score"], earlier["view_contributions"]
+    runs.message({"events": [{**earlier, "run": "01"}]}, now=0.0)
+    assert (runs.n_refused, runs.by_id["01"].state) == (0, "ended")
+    html = head_html(runs.by_id["01"], now=5.0)
+    assert "<b>0.5000</b><span>score (nats)</span>" in html
+
+
 def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     runs = begun()
     page = Page(runs)
