@@ -15,6 +15,7 @@ from mscam_dask.errors import DataError
 __all__ = ["JoinedRows", "joined_samples"]
 
 _SHOWN = 5
+_UNLABELLED = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,8 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
     ------
     DataError
         When views, columns or metrics differ, a view is a distance or kernel matrix, samples with
-        and without ids or labels would be mixed, or an id is there already.
+        and without ids or labels would be mixed, an id is there already, or a label is neither
+        the position of a name nor -1 (unlabelled).
     """
     by_name = {view.name: view for view in new.views}
     if set(by_name) != set(old.view_names):
@@ -132,7 +134,7 @@ def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] 
 def _labels(
     old: MultiViewData, new: MultiViewData, where: str
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
-    """Labels of all; names that are new get the numbers after the old ones."""
+    """Labels of all; names that are new get the numbers after the old ones, -1 stays unlabelled."""
     if old.labels is None and new.labels is None:
         return None, None
     if old.labels is None or new.labels is None:
@@ -148,7 +150,22 @@ def _labels(
         )
     if old.label_names is None or new.label_names is None:
         return np.concatenate([old.labels, new.labels]), None
+    _check_named(old.labels, old.label_names, where)
+    _check_named(new.labels, new.label_names, "the new samples")
     added = [name for name in new.label_names if name not in old.label_names]
     names = (*old.label_names, *added)
     codes = np.array([names.index(name) for name in new.label_names], dtype=np.int64)
-    return np.concatenate([old.labels, codes[new.labels]]), names
+    renamed = np.append(codes, _UNLABELLED)[new.labels]  # whose last entry is that of -1
+    return np.concatenate([old.labels, renamed]), names
+
+
+def _check_named(labels: NDArray[np.int64], names: tuple[str, ...], whose: str) -> None:
+    """Refuse labels that are neither the position of a name nor unlabelled."""
+    rows = np.flatnonzero((labels < _UNLABELLED) | (labels >= len(names)))
+    if rows.size:
+        raise DataError(
+            f"{rows.size} label(s) of {whose} have no name, the first {labels[rows[0]]} in row "
+            f"{rows[0]}; allowed are 0 to {len(names) - 1}, the positions in label_names "
+            f"{list(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}, and {_UNLABELLED} for "
+            "unlabelled samples. Correct the labels, or give them as text."
+        )

@@ -63,6 +63,22 @@ def test_views_may_come_in_another_order_and_labels_with_other_names(tmp_path: P
     np.testing.assert_array_equal(data.labels, [0, 1, 0, 1, 1, 2])
 
 
+def test_unlabelled_samples_stay_unlabelled(tmp_path: Path) -> None:
+    write_store(samples(0, 3, labels=np.array([0, 1, -1])), tmp_path / "x.zarr")
+    new = samples(3, 7, labels=np.array([1, -1, 0, -1]), label_names=("none", "even"))
+    append(new, tmp_path / "x.zarr")
+    data = open_store(tmp_path / "x.zarr")
+    assert data.label_names == ("even", "odd", "none")
+    np.testing.assert_array_equal(data.labels, [0, 1, -1, 0, -1, 2, -1])
+
+
+@pytest.mark.parametrize("wrong", [2, -2])
+def test_labels_without_a_name_in_the_store_are_refused_too(tmp_path: Path, wrong: int) -> None:
+    write_store(samples(0, 3, labels=np.array([0, wrong, 1])), tmp_path / "x.zarr")
+    with pytest.raises(DataError, match=rf"1 label\(s\) of .*x\.zarr .* first {wrong} in row 1"):
+        append(samples(3, 5), tmp_path / "x.zarr")
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -70,6 +86,11 @@ def test_views_may_come_in_another_order_and_labels_with_other_names(tmp_path: P
         ({"sample_ids": None}, "no sample ids"),
         ({"labels": None, "label_names": None}, "no labels"),
         ({"label_names": None}, "text in one"),
+        (
+            {"labels": np.array([0, 2, 3])},
+            r"2 label\(s\) of the new samples have no name, the first 2 in row 1; allowed are 0 to 1",
+        ),
+        ({"labels": np.array([0, 1, -2])}, "first -2 in row 2; .* -1 for unlabelled"),
         ({"views": (ArrayRows(np.ones((3, 2)), "a"),)}, "every view needs a row"),
         (
             {"views": (ArrayRows(np.ones((3, 3)), "a"), ArrayRows(np.ones((3, 3)), "b"))},
