@@ -28,7 +28,7 @@ _RESTORE = "Restore the file from a copy, or ingest the original data again."
 _FIELDS = frozenset({"zarr_format", "node_type", "attributes", "consolidated_metadata"})
 
 # What Zarr 3 raises for metadata that are cut short, altered or of another kind.
-METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
 
 
 def corrupt_store(file: Location, what: str) -> StoreCorruptError:

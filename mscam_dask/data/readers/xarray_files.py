@@ -123,12 +123,12 @@ def _refuse_pickles(root: Path) -> None:
         if file.name not in _METADATA or not file.is_file():
             continue
         try:
-            metadata = json.loads(file.read_bytes())
+            codecs = json.dumps(_codec_names(json.loads(file.read_bytes())))
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{file} is no usable Zarr metadata ({error}). Restore it from a copy."
             ) from error
-        if "pickle" in json.dumps(_codec_names(metadata)).lower():
+        if "pickle" in codecs.lower():
             raise DataError(
                 f"{file} declares pickled Python objects; they are refused, since reading them runs "
                 "code of whoever wrote the store. Write it again with numeric arrays only."

@@ -183,3 +183,14 @@ def test_damaged_foreign_stores_are_named(stack: ExitStack, tmp_path: Path) -> N
     netcdf.write_bytes(b"CDF\x01 not really")
     with pytest.raises(DataError, match=r"b\.nc cannot be read as a NetCDF file"):
         read(netcdf, stack)
+
+
+@pytest.mark.parametrize("depth", [900, 100_000])
+@pytest.mark.parametrize("node", [".", "colour"])
+def test_metadata_that_nest_too_deeply_are_named(
+    stack: ExitStack, tmp_path: Path, node: str, depth: int
+) -> None:
+    path = save_zarr_3(tmp_path / "a.zarr", dataset().drop_vars("grade"))
+    (path / node / "zarr.json").write_text('{"codecs": ' + "[" * depth + "]" * depth + "}")
+    with pytest.raises(DataError, match=r"zarr\.json (is no usable Zarr metadata|is damaged)"):
+        read(path, stack)
