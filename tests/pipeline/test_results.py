@@ -11,6 +11,7 @@ import zarr
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.data.files import LocalFiles
 from mscam_dask.data.results import is_result, read_result, write_result
 from mscam_dask.data.seal import seal
 from mscam_dask.errors import DataError, StoreCorruptError
@@ -38,6 +39,21 @@ def test_everything_reads_back_bit_for_bit(model: MSCAM, tmp_path: Path) -> None
     assert (result.status, result.score) == (model.status_.name, model.score_)
     assert result.n_connected_components == model.n_connected_components_ == 3
     xarray.testing.assert_identical(result.history, model.history_)
+
+
+def test_its_name_is_on_the_disk_when_it_is_written(
+    model: MSCAM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[Path, bool]] = []
+    path = tmp_path / "result.zarr"
+
+    def noted(files: LocalFiles, place: Path) -> None:
+        synced.append((place, path.exists()))
+
+    monkeypatch.setattr(LocalFiles, "sync", noted)
+    write_result(model.solution_, path)
+    assert synced[-1] == (tmp_path, True)
+    assert not any(exists for _, exists in synced[:-1])  # and its content before
 
 
 def test_the_graph_is_the_group_that_anndata_writes(model: MSCAM, tmp_path: Path) -> None:
