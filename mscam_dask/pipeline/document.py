@@ -15,7 +15,7 @@ from typing import Any
 
 from mscam_dask.errors import ConfigurationError
 
-__all__ = ["MAX_BYTES", "Document", "Override", "parse_override", "read_document"]
+__all__ = ["MAX_BYTES", "Document", "Override", "document_of", "parse_override", "read_document"]
 
 MAX_BYTES = 64 * 2**10
 """Largest file that is read; a pipeline is a page of text."""
@@ -133,11 +133,21 @@ def read_document(path: str | Path, overrides: Sequence[Override] = ()) -> Docum
     file = Path(path)
     text = _read_text(file)
     tables = _parse(text, str(file))
-    applied: dict[tuple[str, ...], str] = {}
-    for override in overrides:
-        _apply(tables, override)
-        applied[override.key] = override.said
+    applied = _applied(tables, overrides)
     return Document(path=file, tables=tables, lines=_places(text), overrides=applied)
+
+
+def document_of(overrides: Sequence[Override]) -> Document:
+    """Return what overrides alone say, later ones winning, where there is no file.
+
+    Raises
+    ------
+    ConfigurationError
+        When one does not fit the tables of those before it.
+    """
+    tables: dict[str, Any] = {}
+    applied = _applied(tables, overrides)
+    return Document(path=Path("the command line"), tables=tables, lines={}, overrides=applied)
 
 
 def parse_override(text: str) -> Override:
@@ -239,14 +249,21 @@ def _key_path(text: str) -> tuple[str, ...] | None:
     return tuple(part.strip("\"'") for part in re.findall(_PART, text))
 
 
+def _applied(tables: dict[str, Any], overrides: Sequence[Override]) -> dict[tuple[str, ...], str]:
+    """Apply overrides to tables; how each key of theirs was given."""
+    for override in overrides:
+        _apply(tables, override)
+    return {override.key: override.said for override in overrides}
+
+
 def _apply(tables: dict[str, Any], override: Override) -> None:
     table = tables
     for depth, part in enumerate(override.key[:-1], start=1):
         inner = table.setdefault(part, {})
         if not isinstance(inner, dict):
             raise ConfigurationError(
-                f"{override.said}: {'.'.join(override.key[:depth])} is {inner!r} in the file, not a "
-                "table, so nothing can be set inside it."
+                f"{override.said}: {'.'.join(override.key[:depth])} is {inner!r}, not a table, so "
+                "nothing can be set inside it."
             )
         table = inner
     if override.value is None:

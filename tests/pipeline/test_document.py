@@ -154,7 +154,9 @@ def test_overrides_win_over_the_file_and_over_earlier_ones(tmp_path: Path) -> No
 
 def test_an_override_cannot_enter_what_is_no_table(tmp_path: Path) -> None:
     file = write(tmp_path, "[data]\nmetric = 'kernel'\n")
-    with pytest.raises(ConfigurationError, match=r"data\.metric is 'kernel' in the file"):
+    with pytest.raises(
+        ConfigurationError, match=r"data\.metric is 'kernel', not a table, so nothing"
+    ):
         read_document(file, [parse_override("data.metric.pix=kernel")])
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.document import Document, Override, read_document
+from mscam_dask.pipeline.document import Document, Override, document_of, read_document
 from mscam_dask.pipeline.experiments.names import dataset_table, method_problems
 from mscam_dask.pipeline.experiments.reading import read_table, sub_tables, unknown_tables
 from mscam_dask.pipeline.experiments.settings import (
@@ -82,7 +82,7 @@ def read_experiment(
         Listing every problem with file, line, table and key: unknown keys, wrong types and
         values, methods, parameters and data sets that do not exist, with the nearest ones.
     """
-    document = _document(path, overrides)
+    document = document_of(overrides) if path is None else read_document(path, overrides)
     problems: list[str] = [
         *unknown_tables(document, _TABLES),
         *text_problems(document),
@@ -123,20 +123,6 @@ def read_experiment(
         execution=_absolute(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),
         output=_absolute(document, "output", output, ("directory", "root")),
     )
-
-
-def _document(path: str | Path | None, overrides: Sequence[Override]) -> Document:
-    if path is not None:
-        return read_document(path, overrides)
-    tables: dict[str, Any] = {}
-    for override in overrides:
-        inner = tables
-        for part in override.key[:-1]:
-            inner = inner.setdefault(part, {})
-        if override.value is not None:
-            inner[override.key[-1]] = override.value
-    said = {override.key: override.said for override in overrides}
-    return Document(path=Path("the command line"), tables=tables, lines={}, overrides=said)
 
 
 def _kind_table(document: Document, command: str, problems: list[str]) -> str | None:

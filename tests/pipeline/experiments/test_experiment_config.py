@@ -130,6 +130,16 @@ def test_without_a_file(here: Path) -> None:
             None,
             [parse_override('compare.datasets=["tiny.npz"]'), parse_override("compare.runs=0")],
         )
+    with pytest.raises(
+        ConfigurationError, match=r"compare\.datasets is \['tiny.npz'\], not a table"
+    ):
+        read_experiment(
+            None,
+            [
+                parse_override('compare.datasets=["tiny.npz"]'),
+                parse_override("compare.datasets.x=1"),
+            ],
+        )
 
 
 @pytest.mark.parametrize(
