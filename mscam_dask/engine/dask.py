@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from distributed.comm.core import CommClosedError
 
 from mscam_dask.engine.alignment import aligned
 from mscam_dask.engine.allocator import give_freed_memory_back, keep_freed_memory
+from mscam_dask.engine.attendance import POLL_S, Attendance
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.local import PinnedBlas
 from mscam_dask.engine.sizes import make_measurable
@@ -49,9 +49,6 @@ _IN_THE_GAPS = frozenset({"neutral_graphs"})
 # Alike tasks that want the same large arguments. The scheduler would leave them to the worker that
 # has these already, also where others then stand idle: they are dealt out, and may still be moved.
 _DEALT_OUT = frozenset({"anchor_candidates", "cell_neighbors", "projected_distances", "sub_solve"})
-
-# How often a driver that waits looks whether there are workers left.
-_POLL_S = 2.0
 
 _CONFIG = {
     # Views held in the driver's memory travel inside their tasks; the memory plan bounds them.
@@ -215,19 +212,16 @@ class DaskExecutor:
 
     def _wait(self, handles: list[Handle]) -> None:
         """Until all are done, as long as somebody is there to do them."""
-        last_seen = time.monotonic()
+        attendance = self.attendance()
         while handles:
             with contextlib.suppress(TimeoutError), self._client.as_current():
-                wait(handles, timeout=_POLL_S)
+                wait(handles, timeout=POLL_S)
                 return
-            if self.n_workers:
-                last_seen = time.monotonic()
-            elif time.monotonic() - last_seen > self._workers_timeout_s:
-                raise NoWorkersError(
-                    f"every worker of {self._address} is gone, and none came back within "
-                    f"{self._workers_timeout_s:g} s. Start workers and repeat the run; what was "
-                    "checkpointed is intact"
-                )
+            attendance.check()
+
+    def attendance(self) -> Attendance:
+        """Return what says, while one waits, whether there are workers left."""
+        return Attendance(lambda: self.n_workers, str(self._address), self._workers_timeout_s)
 
     def _unique(self, group: str, name: str) -> tuple[str, str]:
         """The key, with a number where it was given before: names of views may look like paths.

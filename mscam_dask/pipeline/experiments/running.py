@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import datetime as dt
 import queue
 import threading
@@ -10,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mscam_dask.engine.attendance import POLL_S, Attendance
 from mscam_dask.errors import SchedulerLostError
 from mscam_dask.pipeline.cluster import OpenCluster
 from mscam_dask.pipeline.experiments.cell_process import CellProcess
@@ -18,6 +20,8 @@ from mscam_dask.pipeline.experiments.results import CellEntry
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from mscam_dask.engine.dask import DaskExecutor
 
 __all__ = ["run_cell", "run_cells"]
 
@@ -37,7 +41,11 @@ def run_cell(cell: Cell, limits: Limits) -> CellFit:
 
 
 def run_cells(
-    cells: Sequence[Cell], limits: Limits, cluster: OpenCluster
+    cells: Sequence[Cell],
+    limits: Limits,
+    cluster: OpenCluster,
+    *,
+    workers_timeout_s: float = 60.0,
 ) -> Iterator[tuple[Cell, CellEntry]]:
     """Run cells, yielding each when it has ended.
 
@@ -49,6 +57,8 @@ def run_cells(
         Of every cell.
     cluster
         With a client: as many at a time as its workers have threads. Without: one at a time.
+    workers_timeout_s
+        How long to wait for a worker when all are gone.
 
     Yields
     ------
@@ -60,16 +70,21 @@ def run_cells(
     ------
     SchedulerLostError
         When the connection to the cluster is gone; what was yielded is finished.
+    NoWorkersError
+        When all workers are gone and none comes back in time; likewise.
     """
     if cluster.client is None:
         for cell in cells:
             yield cell, entry_of(cell, run_cell(cell, limits), limits, _now())
         return
-    yield from _on_cluster(cells, limits, cluster.client)
+    from mscam_dask.engine.dask import DaskExecutor
+
+    executor = DaskExecutor(cluster.client, workers_timeout_s=workers_timeout_s)
+    yield from _on_cluster(cells, limits, cluster.client, executor)
 
 
 def _on_cluster(
-    cells: Sequence[Cell], limits: Limits, client: Client
+    cells: Sequence[Cell], limits: Limits, client: Client, executor: DaskExecutor
 ) -> Iterator[tuple[Cell, CellEntry]]:
     run = uuid.uuid4().hex[:8]
     ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -83,7 +98,7 @@ def _on_cluster(
             future.add_done_callback(ended.put)
             futures[key] = future
         for _ in by_key:
-            future = ended.get()
+            future = _next(ended, executor.attendance())
             cell = by_key[future.key]
             fit = _fit_of(future)
             futures.pop(future.key).release()
@@ -91,6 +106,14 @@ def _on_cluster(
     finally:
         for future in futures.values():
             future.cancel()
+
+
+def _next(ended: queue.SimpleQueue[Any], attendance: Attendance) -> Any:
+    """The next task that has ended, as long as somebody is there to do them."""
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return ended.get(timeout=POLL_S)
+        attendance.check()
 
 
 def _fit_of(future: Any) -> CellFit:
