@@ -71,6 +71,23 @@ def test_workers_are_on_the_inner_network_only_and_everything_speaks_tls(
         assert services[name]["read_only"] is True
 
 
+def test_what_workers_spill_goes_to_a_disk_that_their_user_may_write(
+    services: dict[str, Any],
+) -> None:
+    """A tmpfs is memory and counts against the container's limit: spilling there frees nothing."""
+    worker = services["worker"]
+    (folder,) = (
+        word.removeprefix("--local-directory=")
+        for word in worker["command"]
+        if word.startswith("--local-directory=")
+    )
+    mounted = {volume["target"]: volume["type"] for volume in worker["volumes"]}
+    assert mounted[folder] == "volume"
+    assert not any(entry.split(":")[0] == folder for entry in worker["tmpfs"])
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert f"install --directory --mode 1777 {folder}" in text, "MSCAM_UID is any user's number"
+
+
 def test_files_that_are_mounted_exist(services: dict[str, Any]) -> None:
     mounted = {
         volume["source"]
