@@ -69,6 +69,8 @@ class DaskExecutor:
         How long to wait for the first worker.
     run_id : str, optional
         Part of every key: a digit and eight characters of any kind but "-". By default random.
+    dashboard : str, optional
+        Address where the tasks can be watched, for `description`.
 
     Notes
     -----
@@ -77,9 +79,15 @@ class DaskExecutor:
     """
 
     def __init__(
-        self, client: Client, *, workers_timeout_s: float = 60.0, run_id: str | None = None
+        self,
+        client: Client,
+        *,
+        workers_timeout_s: float = 60.0,
+        run_id: str | None = None,
+        dashboard: str | None = None,
     ) -> None:
         self._client = client
+        self._dashboard = dashboard
         self._workers_timeout_s = workers_timeout_s
         # a leading digit keeps it out of key prefixes
         self._run = run_id or f"0{uuid.uuid4().hex[:8]}"
@@ -95,7 +103,8 @@ class DaskExecutor:
     @property
     def description(self) -> str:
         """See `Executor.description`."""
-        return f"on {self.n_workers} Dask worker threads, dashboard {self._client.dashboard_link}"
+        watched = "" if self._dashboard is None else f", dashboard {self._dashboard}"
+        return f"on {self.n_workers} Dask worker threads{watched}"
 
     @property
     def n_workers(self) -> int:

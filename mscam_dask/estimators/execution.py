@@ -29,8 +29,10 @@ def executor_for(client: Client | None, n_jobs: object, run_id: str | None = Non
     """
     if client is not None:
         from mscam_dask.engine.dask import DaskExecutor
+        from mscam_dask.monitor.dashboard.client import page_link
 
-        return DaskExecutor(client, run_id=run_id)
+        watched = None if run_id is None else page_link(client)
+        return DaskExecutor(client, run_id=run_id, dashboard=watched)
     if n_jobs is None or n_jobs == -1:
         n_jobs = min(_MOST_THREADS, usable_cores())
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs < 1:

@@ -58,7 +58,7 @@ class OpenCluster:
     description
         One line for people.
     dashboard
-        Its address, None without one.
+        Dask's own, its address; None where there is none or this computer lacks bokeh.
     """
 
     client: Client | None
@@ -172,6 +172,8 @@ def _dashboard_address() -> str | None:
 
 
 def _dashboard_of(client: Client) -> str | None:
+    if find_spec("bokeh") is None:
+        return None  # metrics alone are served
     services = client.scheduler_info(n_workers=0).get("services", {})
     return str(client.dashboard_link) if "dashboard" in services else None
 
@@ -228,25 +230,23 @@ def _security(execution: ExecutionTable) -> Security | None:
     )
 
 
-def page_of(cluster: OpenCluster) -> tuple[str, tuple[str, ...]]:
+def page_of(client: Client) -> tuple[str, tuple[str, ...]]:
     """Have the run shown on the cluster's dashboard.
 
     Returns
     -------
-    address : str
-        Of our page, or of the dashboard, or why there is neither.
+    words : str
+        Address of our page, or of the dashboard, or why there is neither.
     notes : tuple of str
         Why our page is not there although there is a dashboard.
     """
-    from mscam_dask.monitor.dashboard.client import ensure_page
-    from mscam_dask.monitor.dashboard.plugin import page_address
+    from mscam_dask.monitor.dashboard.client import ensure_page, page_link
 
-    if cluster.client is None or cluster.dashboard is None:
-        return "none (pip install 'mscam-dask[dashboard]')", ()
-    problem = ensure_page(cluster.client, log=False)
-    if problem is None:
-        return page_address(cluster.dashboard), ()
-    return cluster.dashboard, (f"The dashboard has no page of this run: {problem}.",)
+    problem, link = ensure_page(client, log=False), page_link(client)
+    if link is None:
+        return f"no dashboard: {problem or 'the scheduler serves none'}", ()
+    notes = () if problem is None else (f"The dashboard has no page of this run: {problem}.",)
+    return f"dashboard {link}", notes
 
 
 def observers_of(cluster: OpenCluster, name: str) -> tuple[Observer, ...]:

@@ -257,8 +257,9 @@ class Run:
                 with self._step("start") as said:
                     cluster = stack.enter_context(open_cluster(settings.execution))
                     check_workers(cluster, [opened.store])
-                    page, said.notes = page_of(cluster)
-                    said.summary = f"{cluster.description}, dashboard {page}"
+                    assert cluster.client is not None
+                    page, said.notes = page_of(cluster.client)
+                    said.summary = f"{cluster.description}, {page}"
             self._update(executor=cluster.description)
             with self._step("cluster") as said:
                 solution, notes = steps.cluster(

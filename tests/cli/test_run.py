@@ -202,7 +202,10 @@ def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: 
     done = real("run", "tiny.toml", "--workers", "2", "--memory-limit", "2 GiB", "-o", "there")
     assert done.returncode == 0
     assert "exactly 3 connected components" in done.stdout
-    assert "start: 2 worker processes on this computer, dashboard http://127.0.0.1:" in done.stderr
+    pages = re.findall(r" dashboard (http://127\.0\.0\.1:\d+/\w+)", done.stderr)
+    start, fit = pages  # one by the step "start", the same by the fit
+    assert start == fit
+    assert start.endswith("/mscam")
     assert "Traceback" not in done.stderr
     assert "distributed" not in done.stderr  # its log stays out of the terminal
     record = json.loads((here / "there" / "run.json").read_text())

@@ -12,8 +12,9 @@ import pytest
 from distributed import LocalCluster
 
 from mscam_dask.errors import ClusterError, NoWorkersError
+from mscam_dask.monitor.dashboard import plugin
 from mscam_dask.pipeline import cluster as module
-from mscam_dask.pipeline.cluster import check_workers, open_cluster
+from mscam_dask.pipeline.cluster import check_workers, open_cluster, page_of
 from mscam_dask.pipeline.settings import ExecutionTable
 
 
@@ -96,6 +97,27 @@ def test_a_cluster_of_a_run_listens_on_loopback_alone() -> None:
         # scheduler, dashboard, and for each worker itself and its nanny
         assert len(addresses) >= 5
         assert {ip for ip in addresses if ip not in ("127.0.0.1", "::1")} == set()
+
+
+@pytest.mark.parametrize("has_bokeh", [True, False])
+def test_an_address_is_named_only_where_a_page_is_behind_it(
+    has_bokeh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("bokeh", reason="bokeh is an extra")
+    if not has_bokeh:
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+        monkeypatch.setattr(plugin, "find_spec", lambda name: None)
+    with open_cluster(ExecutionTable(workers=1)) as cluster:
+        assert cluster.client is not None
+        words, notes = page_of(cluster.client)
+        address = cluster.client.dashboard_link.replace("/status", "/mscam")
+        assert (cluster.dashboard is None) != has_bokeh
+    without = (
+        "no dashboard: bokeh is not installed where the scheduler runs "
+        "(pip install 'mscam-dask[dashboard]')"
+    )
+    assert words == (f"dashboard {address}" if has_bokeh else without)
+    assert notes == ()
 
 
 def test_a_dashboard_port_that_is_taken_meanwhile_is_replaced_without_a_word(

@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING, Any
 from distributed.comm.core import CommClosedError
 
 from mscam_dask.model.records import FitEnded, FitFailed
-from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD, TOPIC, install
+from mscam_dask.monitor.dashboard.plugin import (
+    NO_BOKEH,
+    NO_DASHBOARD,
+    TOPIC,
+    install,
+    page_address,
+)
 from mscam_dask.monitor.events import Event
 from mscam_dask.monitor.messages import RunAnnounced, encode
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["ClusterEvents", "ensure_page"]
+__all__ = ["ClusterEvents", "ensure_page", "page_link"]
 
 _logger = logging.getLogger(__name__)
 
@@ -65,6 +71,22 @@ def ensure_page(client: Client, *, log: bool = True) -> str | None:
         level = logging.INFO if problem == NO_DASHBOARD else logging.WARNING
         _logger.log(level, "No page 'mscam' on the Dask dashboard: %s", problem)
     return problem
+
+
+def page_link(client: Client) -> str | None:
+    """Return the page's address; Dask's own dashboard's where it lacks the page, None without one.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The page is set up on its scheduler if it can be; what is in the way, `ensure_page` tells.
+    """
+    problem = ensure_page(client, log=False)
+    served = client.scheduler_info(n_workers=0).get("services", {})
+    if problem in (NO_BOKEH, NO_DASHBOARD) or "dashboard" not in served:
+        return None
+    link = str(client.dashboard_link)
+    return page_address(link) if problem is None else link
 
 
 class ClusterEvents:

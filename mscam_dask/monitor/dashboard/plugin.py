@@ -16,10 +16,19 @@ if TYPE_CHECKING:
     from bokeh.document import Document
     from distributed import Scheduler
 
-__all__ = ["NO_DASHBOARD", "PLUGIN", "TOPIC", "MonitorPlugin", "install", "page_address"]
+__all__ = [
+    "NO_BOKEH",
+    "NO_DASHBOARD",
+    "PLUGIN",
+    "TOPIC",
+    "MonitorPlugin",
+    "install",
+    "page_address",
+]
 
 PLUGIN = "mscam"
 TOPIC = "mscam"
+NO_BOKEH = "bokeh is not installed where the scheduler runs (pip install 'mscam-dask[dashboard]')"
 NO_DASHBOARD = "the scheduler runs without a dashboard"
 _PATH = "/mscam"
 _SOLVE = "sub_solve"
@@ -138,7 +147,7 @@ class MonitorPlugin(SchedulerPlugin):
     def _serve_page(self) -> str | None:
         """Add a Bokeh application beside the dashboard's own; None, or why that is not possible."""
         if find_spec("bokeh") is None:
-            return "bokeh is not installed where the scheduler runs: pip install 'mscam-dask[dashboard]'"
+            return NO_BOKEH
         applications = self._scheduler.http_application.applications
         prefixes = [app.prefix for app in applications if hasattr(app, "app_paths")]
         if not prefixes:

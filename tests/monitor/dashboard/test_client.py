@@ -18,9 +18,12 @@ from distributed import Client
 from distributed.comm.core import CommClosedError
 
 from mscam_dask import MSCAM
+from mscam_dask.model.records import FitStarted
 from mscam_dask.monitor.dashboard import client as module
-from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page
+from mscam_dask.monitor.dashboard import plugin
+from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page, page_link
 from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD
+from mscam_dask.monitor.events import Event
 from tests.clusters import local_client
 from tests.monitor.records import ENDED, SELECTED, VIEWS, outer, started
 from tests.synthetic import two_subspaces
@@ -158,6 +161,7 @@ def test_a_foreign_scheduler_is_said_once_and_the_fit_goes_on(
             model = MSCAM(n_clusters=2, selection=None, client=client).fit(data)
             assert model.n_connected_components_ == 2
         assert reason in (ensure_page(client) or "")
+        assert page_link(client) == client.dashboard_link  # Dask's own is there
     said = [record for record in caplog.records if record.name == module.__name__]
     assert len(said) == 1
     assert reason in said[0].getMessage()
@@ -168,7 +172,32 @@ def test_a_cluster_without_a_dashboard_is_no_reason_to_warn(
 ) -> None:
     with local_client(1, processes=False, scheduler_kwargs={"dashboard": False}) as client:
         assert ensure_page(client) == NO_DASHBOARD
+        assert page_link(client) is None
     assert [record for record in caplog.records if record.name == module.__name__] == []
+
+
+@pytest.mark.parametrize("has_bokeh", [True, False])
+def test_a_fit_names_the_page_and_no_address_where_there_is_none(
+    has_bokeh: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("bokeh", reason="bokeh is an extra")
+    if not has_bokeh:
+        monkeypatch.setattr(plugin, "find_spec", lambda name: None)
+    begun: list[str] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, FitStarted):
+            begun.append(event.executor)
+
+    with local_client(1, processes=False) as client, caplog.at_level(logging.WARNING):
+        MSCAM(n_clusters=2, selection=None, client=client, callbacks=[watch]).fit(two_subspaces())
+        page = client.dashboard_link.replace("/status", "/mscam")
+    told = f"on 1 Dask worker threads, dashboard {page}"
+    assert begun == [told if has_bokeh else "on 1 Dask worker threads"]
+    said = [item.getMessage() for item in caplog.records if item.name == module.__name__]
+    assert len(said) == (not has_bokeh)
+    assert has_bokeh or "bokeh is not installed" in said[0]
+    assert has_bokeh or "pip install 'mscam-dask[dashboard]'" in said[0]
 
 
 def test_a_driver_that_dies_leaves_a_lost_run() -> None:
