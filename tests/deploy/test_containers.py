@@ -1,13 +1,11 @@
-"""Image, compose file, Prometheus and Grafana: schema, lint, and what the texts promise."""
+"""Image, compose file and Grafana: schema, lint, and what the texts promise."""
 
 from __future__ import annotations
 
 import copy
 import json
 import re
-import shutil
 import tomllib
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -154,35 +152,6 @@ def test_the_image_gets_the_files_that_its_dockerfile_copies() -> None:
     for name in names:
         assert (ROOT / name).exists()
         assert f"!{name}" in allowed
-
-
-def test_prometheus_accepts_its_configuration() -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed (it comes with Prometheus)")
-    result = run(promtool, "check", "config", DEPLOY / "prometheus/prometheus.yml")
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
-def test_every_metric_of_an_alert_is_one_that_dask_exports() -> None:
-    pytest.importorskip("prometheus_client")
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-    ) as cluster:
-        (worker,) = cluster.workers.values()
-        ports = [cluster.scheduler.http_server.port, worker.http_server.port]
-        exported = ""
-        for port in ports:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-                exported += answer.read().decode()
-    known = set(re.findall(r"^# TYPE (\S+)", exported, re.MULTILINE))
-    (alerts,) = documents(DEPLOY / "prometheus/alerts.yml")
-    text = " ".join(rule["expr"] for group in alerts["groups"] for rule in group["rules"])
-    used = set(re.findall(r"\bdask_\w+", text))
-    assert used
-    assert used <= known
 
 
 def test_grafana_finds_its_data_source_and_its_dashboards(services: dict[str, Any]) -> None:
