@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mscam_dask.data.sources import ArrayRows, DaskRows, Metric, RowSource, check_view
+from mscam_dask.data.sources import ArrayRows, DaskRows, Metric, RowSource
+from mscam_dask.data.view_content import check_view, unmasked
 from mscam_dask.errors import DataError
 
 __all__ = [
@@ -63,15 +64,7 @@ def rows_of(value: Any, *, name: str, metric: Metric = "features") -> RowSource:
     if is_sparse(value):
         check_view(name, value.shape, value.dtype)
         return ArrayRows(_compressed(value, sparse.csr_array), name, metric)
-    if isinstance(value, np.ma.MaskedArray):
-        n_masked = int(np.count_nonzero(np.ma.getmaskarray(value)))
-        if n_masked:
-            raise DataError(
-                f"View {name!r} has {n_masked} masked (missing) value(s); every value must be "
-                "known. Impute them or drop the samples, then pass a plain array."
-            )
-        value = value.data
-    return ArrayRows(_as_plain_array(value, name), name, metric)
+    return ArrayRows(_as_plain_array(unmasked(value, name), name), name, metric)
 
 
 def _compressed(value: Any, form: Any) -> Any:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
+from mscam_dask.data.view_content import check_view, unmasked
 from mscam_dask.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ __all__ = [
     "ViewDigest",
     "as_rows",
     "check_row_range",
-    "check_view",
     "row_ranges",
     "rows_of_chunk",
     "view_digest",
@@ -46,28 +46,6 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 
 BLOCK_BYTES = 64 * 2**20
 """Float64 bytes of one row block when a whole view is streamed."""
-
-_UNUSABLE_KINDS = {
-    "O": "Python objects",
-    "c": "complex numbers",
-    "M": "dates",
-    "m": "time differences",
-    "S": "byte strings",
-    "U": "text",
-    "T": "text",
-    "V": "structured or raw records",
-}
-
-_REMEDIES = {
-    "O": "convert it to numbers first, for example with numpy.asarray(view, dtype=float)",
-    "c": "give the real and imaginary parts (or modulus and phase) as columns",
-    "M": "give a number instead, for example days since a reference date",
-    "m": "divide by a unit, for example view / numpy.timedelta64(1, 's')",
-    "S": "encode it as numbers first, for example one column per category",
-    "U": "encode it as numbers first, for example one column per category",
-    "T": "encode it as numbers first, for example one column per category",
-    "V": "pick the numeric fields and stack them as columns",
-}
 
 
 @runtime_checkable
@@ -198,10 +176,18 @@ class DaskRows:
         return max(1, *(int(rows) for rows in self.array.chunks[0]))
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64, computed here and now."""
+        """Return rows start..stop-1 as read-only float64, computed here and now.
+
+        Raises
+        ------
+        DataError
+            When the rows have masked values.
+        """
         check_row_range(self, start, stop)
         block: Any = self.array[start:stop].compute(scheduler="synchronous")
-        return as_rows(block.toarray() if hasattr(block, "toarray") else block)
+        if hasattr(block, "toarray"):
+            block = block.toarray()
+        return as_rows(unmasked(block, self.name, rows=(start, stop)))
 
 
 def as_rows(block: NDArray[Any]) -> NDArray[np.float64]:
@@ -214,30 +200,6 @@ def as_rows(block: NDArray[Any]) -> NDArray[np.float64]:
         rows = np.ascontiguousarray(block, dtype=np.float64).view()
     rows.flags.writeable = False
     return rows
-
-
-def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
-    """Refuse a view that is not a two-dimensional table of real numbers.
-
-    Raises
-    ------
-    DataError
-        Naming the view, what it holds and how to convert it.
-    """
-    resolved = np.dtype(dtype)
-    if resolved.kind not in "biuf":
-        held = _UNUSABLE_KINDS.get(resolved.kind, "values that are not numbers")
-        remedy = _REMEDIES.get(resolved.kind, "convert it to numbers first")
-        raise DataError(
-            f"View {name!r} holds {held} (dtype {resolved}); allowed are real numbers "
-            f"(bool, integer, floating point). To use it, {remedy}."
-        )
-    if len(shape) != 2:
-        raise DataError(
-            f"View {name!r} has {len(shape)} dimension(s), shape {tuple(shape)}; allowed is a "
-            "two-dimensional array (samples, features). Reshape a single feature to (n, 1), "
-            "flatten images to one row per sample."
-        )
 
 
 def check_row_range(source: RowSource, start: int, stop: int) -> None:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from mscam_dask.data.conversion import check_unique_ids
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.pairwise import check_pairwise, check_square
-from mscam_dask.data.sources import RowSource, check_view, row_ranges
+from mscam_dask.data.sources import RowSource, row_ranges
+from mscam_dask.data.view_content import check_view
 from mscam_dask.errors import ConfigurationError, DataError
 
 __all__ = [

@@ -167,3 +167,17 @@ def test_dask_array_persisted_on_a_cluster_is_refused() -> None:
         persisted = da.ones((6, 2), chunks=3).persist()
         with pytest.raises(DataError, match=r"persisted on a cluster.*before \.persist\(\)"):
             DaskRows(persisted, "v")
+
+
+def test_masked_dask_values_are_refused_like_masked_numpy_values() -> None:
+    values = np.arange(12.0).reshape(6, 2)
+    mask = np.zeros_like(values, dtype=bool)
+    mask[4] = True
+    lazy = DaskRows(da.from_array(np.ma.array(values, mask=mask), chunks=(3, 2)), "v")
+    np.testing.assert_array_equal(lazy.read(0, 4), values[:4])
+    with pytest.raises(
+        DataError, match=r"View 'v' has 2 masked \(missing\) value\(s\) in rows 3:6"
+    ):
+        lazy.read(3, 6)
+    unmasked = DaskRows(da.from_array(np.ma.array(values), chunks=3), "v")
+    np.testing.assert_array_equal(unmasked.read(0, 6), values)

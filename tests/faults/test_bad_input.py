@@ -304,6 +304,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
         [GOOD, np.ma.masked_array(GOOD, mask=GOOD > 3)],
         "(?i)mask",
     ),
+    "hidden values in Dask": (
+        [GOOD, da.from_array(np.ma.masked_array(GOOD, mask=GOOD > 3), chunks=2)],
+        r"'view_1' has 2 masked \(missing\) value\(s\) in rows 0:6",
+    ),
     "a set": ({1, 2}, "2D array"),
     "a missing store": ("/nowhere/at/all.zarr", "no store"),
 }
