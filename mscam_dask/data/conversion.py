@@ -106,7 +106,8 @@ def _frame_values(frame: Any, name: str) -> NDArray[Any]:
         # Nullable columns: a missing value becomes NaN, which validation reports with its row.
         values: NDArray[Any] = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        values = frame.to_numpy()
+        # pandas makes Python objects of bool beside numbers, unless it is told the type
+        values = frame.to_numpy(dtype=np.result_type(*frame.dtypes) if len(frame.columns) else None)
     return values
 
 

@@ -244,6 +244,17 @@ def test_missing_value_of_a_nullable_frame_becomes_nan() -> None:
     np.testing.assert_array_equal(values, [[1, 1], [np.nan, 2], [3, 3]])
 
 
+@pytest.mark.parametrize("numbers", [["i8"], ["f4"], ["i2", "f4"], ["u8", "f8"], []], ids=str)
+def test_bool_columns_beside_numbers_count_as_zero_and_one(numbers: list[str]) -> None:
+    frame = pd.DataFrame({"b": [True, False, True]})
+    for column, dtype in enumerate(numbers):
+        frame[column] = np.array([1, 2, 3], dtype=dtype)
+    values = as_multi_view([frame]).views[0].read(0, 3)
+    np.testing.assert_array_equal(
+        values, [[b, *[n] * len(numbers)] for b, n in [(1, 1), (0, 2), (1, 3)]]
+    )
+
+
 @pytest.mark.parametrize("sizes", [(3,), (3, 3), (5, 0), (6, -1), ()])
 def test_view_sizes_must_sum_to_the_columns(sizes: tuple[int, ...]) -> None:
     with pytest.raises(ConfigurationError, match=r"view_sizes=.* the table has 5 columns"):
