@@ -55,16 +55,32 @@ def rows_of(value: Any, *, name: str, metric: Metric = "features") -> RowSource:
     DataError
         When the value is no two-dimensional table of real numbers; the message names the view.
     """
+    names = _feature_names_of(value)
     if is_instance_of(value, "xarray", "DataArray"):
         value = value.data
     if is_instance_of(value, "dask", "Array"):
-        return DaskRows(value, name, metric)
+        return DaskRows(value, name, metric, names)
     if is_instance_of(value, "pandas", "DataFrame"):
-        return ArrayRows(_frame_values(value, name), name, metric)
+        return ArrayRows(_frame_values(value, name), name, metric, names)
     if is_sparse(value):
         check_view(name, value.shape, value.dtype)
-        return ArrayRows(_compressed(value, sparse.csr_array), name, metric)
-    return ArrayRows(_as_plain_array(unmasked(value, name), name), name, metric)
+        return ArrayRows(_compressed(value, sparse.csr_array), name, metric, names)
+    return ArrayRows(_as_plain_array(unmasked(value, name), name), name, metric, names)
+
+
+def _feature_names_of(value: Any) -> tuple[str, ...] | None:
+    """Labels of a frame's columns or of a DataArray's second dimension, None where it has none."""
+    if is_instance_of(value, "pandas", "DataFrame"):
+        labels = value.columns
+    elif (
+        is_instance_of(value, "xarray", "DataArray")
+        and value.ndim == 2
+        and value.dims[1] in value.indexes
+    ):
+        labels = value.indexes[value.dims[1]]
+    else:
+        return None
+    return tuple(str(label) for label in labels)
 
 
 def _compressed(value: Any, form: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from mscam_dask.data.sources import RowSource, row_ranges
 from mscam_dask.errors import DataError
 
-__all__ = ["check_pairwise", "check_square"]
+__all__ = ["check_not_negative", "check_pairwise", "check_square"]
 
 _TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
 
@@ -56,11 +56,7 @@ def check_pairwise(view: RowSource) -> None:
     extremes = _scan(view)
     allowed = _TOLERANCE * max(abs(extremes.lowest), abs(extremes.highest))
     if view.metric == "distance":
-        if extremes.lowest < -allowed:
-            raise DataError(
-                f"Distance view {view.name!r} has negative values, down to {extremes.lowest:.6g}; "
-                "distances are nonnegative. If it holds similarities, declare it metric='kernel'."
-            )
+        _refuse_negative(view, extremes.lowest, allowed)
         if abs(extremes.largest_diagonal) > allowed:
             raise DataError(
                 f"Distance view {view.name!r} has {extremes.largest_diagonal:.6g} on the diagonal, "
@@ -74,6 +70,30 @@ def check_pairwise(view: RowSource) -> None:
             "it metric='distance'."
         )
     _check_symmetric(view, allowed)
+
+
+def check_not_negative(view: RowSource) -> None:
+    """Refuse negative distances, in a block to other samples too; reads the view once.
+
+    Raises
+    ------
+    DataError
+        Naming the view and the lowest value, when it is below −1e-6 of the largest magnitude.
+    """
+    lowest = highest = 0.0
+    for start, stop in row_ranges(view):
+        rows = view.read(start, stop)
+        lowest = min(lowest, float(rows.min(initial=0.0)))
+        highest = max(highest, float(rows.max(initial=0.0)))
+    _refuse_negative(view, lowest, _TOLERANCE * max(-lowest, highest))
+
+
+def _refuse_negative(view: RowSource, lowest: float, allowed: float) -> None:
+    if lowest < -allowed:
+        raise DataError(
+            f"Distance view {view.name!r} has negative values, down to {lowest:.6g}; "
+            "distances are nonnegative. If it holds similarities, declare it metric='kernel'."
+        )
 
 
 def _scan(view: RowSource) -> _Extremes:

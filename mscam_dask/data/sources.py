@@ -89,6 +89,8 @@ class ArrayRows:
         memory is enough, nothing is copied here.
     name, metric
         See `RowSource`.
+    feature_names
+        Of the d columns; None where what held them has none.
 
     Raises
     ------
@@ -99,6 +101,7 @@ class ArrayRows:
     array: NDArray[Any] | sparse.csr_array[Any]
     name: str
     metric: Metric = "features"
+    feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         check_view(self.name, self.array.shape, self.array.dtype)
@@ -128,8 +131,8 @@ class DaskRows:
     array
         (n, d) Dask array with known chunk sizes, holding a graph of its own (not futures
         of a cluster: a worker that reads a block must be able to compute it alone).
-    name, metric
-        See `RowSource`.
+    name, metric, feature_names
+        See `ArrayRows`.
 
     Raises
     ------
@@ -141,6 +144,7 @@ class DaskRows:
     array: da.Array
     name: str
     metric: Metric = "features"
+    feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if any(np.isnan(size) for size in self.array.shape):

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
+from mscam_dask.data.pairwise import check_not_negative
 from mscam_dask.data.validation import check_finite
 from mscam_dask.data.views import MultiViewData, as_multi_view
 from mscam_dask.engine.warm import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
+from mscam_dask.estimators.feature_names import check_feature_names
 
 __all__ = ["TakesViews", "checked_labels"]
 
@@ -70,8 +72,15 @@ class TakesViews:
                 "Give the same views, by the same names, with the same features."
             )
         by_name = {source.name: source for source in data.views}
+        check_feature_names(
+            ((source, by_name[source.name]) for source in self._training.views),
+            estimator=type(self).__name__,
+            stacklevel=4,
+        )
         for source in data.views:
             check_finite(source)
+            if source.metric == "distance":
+                check_not_negative(source)
         return dataclasses.replace(data, views=tuple(by_name[name] for name in self.view_names_))
 
 

@@ -37,11 +37,19 @@ class PredictsByNeighbors(TakesViews):
         ----------
         X : as for `fit`
             The same views of other samples. A distance or kernel view holds the new samples'
-            distances or kernel values to the training samples, (n_new, n_samples).
+            distances or kernel values to the training samples, (n_new, n_samples). Columns of
+            frames and DataArrays have the names of the fit, in its order; where only one of the
+            two has names, a `UserWarning` says that columns go by their order.
 
         Returns
         -------
         (n_new,) int64
+
+        Raises
+        ------
+        DataError
+            The views are not those of the fit, their features have other names, or their values
+            are not finite, negative distances or too far away; the message names the view.
         """
         check_is_fitted(self)
         if not self.solution_.encoders:

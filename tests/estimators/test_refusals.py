@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
+from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
@@ -110,6 +113,67 @@ def test_prediction_from_the_wrong_number_of_distances_is_refused() -> None:
     model = quick(metric="distance").fit([distances])
     with pytest.raises(DataError, match="the fit saw views"):
         model.predict([distances[:, :-1]])
+
+
+def test_prediction_from_negative_distances_is_refused() -> None:
+    a, distances, kernel, _ = pair_views()
+    model = quick(metric={"d": "distance", "k": "kernel"}).fit(
+        {"f": a, "d": distances, "k": kernel}
+    )
+    rounded = np.where(distances[:9] == 0.0, -1e-9, distances[:9])
+    model.predict({"f": a[:9], "d": rounded, "k": -kernel[:9]})  # a kernel has either sign
+    with pytest.raises(DataError, match="'d' has negative values, down to -"):
+        model.predict({"f": a[:9], "d": -distances[:9], "k": kernel[:9]})
+
+
+def as_frame(names: Sequence[Any], values: Array) -> pd.DataFrame:
+    return pd.DataFrame(values, columns=list(names))
+
+
+def as_data_array(names: Sequence[Any], values: Array) -> xr.DataArray:
+    return xr.DataArray(values, dims=("sample", "f"), coords={"f": list(names)})
+
+
+def as_lazy_data_array(names: Sequence[Any], values: Array) -> xr.DataArray:
+    return as_data_array(names, values).chunk({"sample": 30})
+
+
+NAMED = (as_frame, as_data_array, as_lazy_data_array)
+
+
+@pytest.mark.parametrize("named", NAMED)
+@pytest.mark.parametrize("names", ["pqrs", (400, 500, 600, 700)])
+def test_prediction_with_other_feature_names_is_refused(
+    named: Callable[..., Any], names: Sequence[Any]
+) -> None:
+    a, b = integer_views()
+    model = quick().fit({"a": named(names, a), "b": b})
+    model.predict({"a": named(names, a[:9]), "b": b[:9]})
+    order = rf"'a': feature names must be in the same order.*column 0 is '{names[3]}' and was"
+    with pytest.raises(DataError, match=order):
+        model.predict({"a": named(names[::-1], a[:, ::-1]), "b": b})
+    other = rf"'a'.*1 unseen at fit time \('new'\) and 1 seen in fit.*missing \('{names[1]}'\)"
+    with pytest.raises(DataError, match=other):
+        model.predict({"a": named([names[0], "new", *names[2:]], a), "b": b})
+
+
+def test_prediction_with_numbered_columns_in_another_order_is_refused() -> None:
+    a, b = (pd.DataFrame(view) for view in integer_views())
+    model = quick().fit([a, b])
+    with pytest.raises(DataError, match="'view_0': feature names must be in the same order"):
+        model.predict([a[a.columns[::-1]], b])
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_prediction_warns_where_only_one_side_has_feature_names(named: Callable[..., Any]) -> None:
+    a, b = integer_views()
+    plain = quick().fit([a, b])
+    with pytest.warns(UserWarning, match=r"\['view_0'\] have feature names, but MSCAM .* without"):
+        new = plain.predict([named("pqrs", a), pd.DataFrame(b)])
+    fitted = quick().fit([named("pqrs", a), b])
+    for bare in (a, pd.DataFrame(a)):
+        with pytest.warns(UserWarning, match=r"\['view_0'\] have no feature names, but MSCAM"):
+            assert_array_equal(fitted.predict([bare, b]), new)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
