@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -11,14 +12,20 @@ from mscam_dask.data.views import MultiViewData, RowSource
 from mscam_dask.engine.foundation import NEUTRAL_NEIGHBORS
 from mscam_dask.engine.tasks.judge import neutral_view
 from mscam_dask.engine.tasks.views import view_shape
-from mscam_dask.errors import MemoryPlanError
-from mscam_dask.model.parameters import Parameters
+from mscam_dask.errors import ConfigurationError, MemoryPlanError
+from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import OuterRecord
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from mscam_dask.solvers.factoring import scaled_gram
 from mscam_dask.solvers.neutral import view_score
-from mscam_dask.solvers.paper import PaperSettings, PaperSolution, solve_mscam, solve_mscan
+from mscam_dask.solvers.paper import (
+    PaperCorrections,
+    PaperSettings,
+    PaperSolution,
+    solve_mscam,
+    solve_mscan,
+)
 
 __all__ = ["run_paper"]
 
@@ -26,6 +33,10 @@ _GIB = 2.0**30
 
 # Dense n×n arrays alive at the same time in one view's ADMM, beside one Gram matrix per view.
 _WORKING_MATRICES = 12
+
+# Of these the dense algorithms have no counterpart: no partition is judged, no search is cut short.
+# Nor have they anything random, so that any seed gives the same.
+_WITHOUT_MEANING = ("tol", "patience", "smallest_gain", "n_candidates", "exact_samples")
 
 
 def run_paper(
@@ -46,9 +57,12 @@ def run_paper(
 
     Raises
     ------
+    ConfigurationError
+        When a parameter is set that has no meaning here.
     MemoryPlanError
         When the n×n matrices cannot fit.
     """
+    _refuse_what_has_no_meaning(parameters)
     n = data.n_samples
     need = 8 * n * n * (len(data.views) + _WORKING_MATRICES)
     if memory_limit_bytes is not None and need > memory_limit_bytes:
@@ -57,15 +71,20 @@ def run_paper(
             f"{n} x {n} matrices, {need / _GIB:.2f} GiB, and {memory_limit_bytes / _GIB:.2f} GiB "
             "are free; use solver='reduced'"
         )
-    grams = [_gram(source, parameters) for source in data.views]
+    preparations = [parameters.preparation(view) for view in range(len(data.views))]
+    grams = [_gram(source, one.scale) for source, one in zip(data.views, preparations, strict=True)]
     settings = PaperSettings(
         n_clusters=parameters.n_clusters,
         n_neighbors=parameters.n_neighbors,
         alpha=parameters.alpha,
+        view_alphas=tuple(one.alpha for one in preparations),
         graph_weight=parameters.graph_weight,
         graph_weight_growth=parameters.graph_weight_growth,
         max_outer_iter=parameters.max_outer_iter,
         admm=parameters.admm,
+        corrections=PaperCorrections(
+            metric_floor=parameters.metric_floor, metric_ridge=parameters.metric_ridge
+        ),
     )
     solve = solve_mscan if parameters.model == "mscan" else solve_mscam
     result = solve(grams, settings)
@@ -94,8 +113,18 @@ def run_paper(
     )
 
 
-def _gram(source: RowSource, parameters: Parameters) -> NDArray[np.float64]:
-    return scaled_gram(source.read, view_shape(source), scale=parameters.scale, name=source.name)
+def _refuse_what_has_no_meaning(parameters: Parameters) -> None:
+    for field in dataclasses.fields(parameters):
+        got = getattr(parameters, field.name)
+        if field.name in _WITHOUT_MEANING and got != field.default:
+            raise ConfigurationError(
+                f"{field.name}={got!r} has no meaning with solver='paper'; allowed is "
+                f"{field.default!r}, the default. Leave it out, or use solver='reduced'."
+            )
+
+
+def _gram(source: RowSource, scale: Scale) -> NDArray[np.float64]:
+    return scaled_gram(source.read, view_shape(source), scale=scale, name=source.name)
 
 
 def _history(result: PaperSolution, parameters: Parameters) -> tuple[OuterRecord, ...]:

@@ -68,7 +68,9 @@ class MSCAM(ConsensusClustering):
         Partition scores closer than this (relative) are a tie, which the simpler one wins.
     solver : {"reduced", "paper"}, default="reduced"
         "paper" runs the corrected Algorithm 2 literally, with dense n×n matrices: slow, for
-        comparison on small data.
+        comparison on small data. It chooses nothing (as ``selection=None``), has no use for `tol`
+        and refuses another than the default, and runs in this process, with nothing random and
+        nothing told to `callbacks`.
     random_state : int, RandomState or None, default=0
         Seed of the random start of the eigensolver; results differ only by its tolerance.
     n_jobs : int or None, default=None

@@ -16,7 +16,8 @@ class Status(enum.Enum):
 
     CONTINUATION = (
         "the consensus graph reached exactly the requested number of connected components "
-        "along the graph-weight path, and no earlier partition on the path scored better"
+        "along the graph-weight path, and no earlier partition on the path scored better "
+        "(solver='paper' judges none)"
     )
     LIMIT_STEP = (
         "the partition that was kept, from the graph-weight path or by learned distances after it, was "

@@ -332,6 +332,38 @@ class TestLoops:
         same_found = found[:, None] == found[None, :]
         assert_array_equal(same_found, labels[order][:, None] == labels[order][None, :])
 
+    def test_each_view_has_its_own_alpha(self) -> None:
+        views, _ = two_views(30, 3)
+        grams, alphas = [rows @ rows.T for rows in views], (0.3, 4.0)
+        distances = np.zeros((30, 30))
+        for gram, alpha in zip(grams, alphas, strict=True):
+            columns = np.asarray(scipy.linalg.solve(gram + alpha * np.eye(30), gram).T)
+            d = squared_distances(columns, columns)
+            distances += d / d[~np.eye(30, dtype=bool)].mean()
+        L = laplacian(a_step(distances, 5)).toarray()
+        numbers = PaperSettings(
+            n_clusters=3, n_neighbors=5, view_alphas=alphas, graph_weight=0.4, max_outer_iter=1
+        )
+        found = solve_mscan(grams, numbers)
+        for gram, alpha, columns in zip(grams, alphas, found.view_embeddings, strict=True):
+            Z = columns.T
+            assert_allclose(gram @ Z + alpha * Z + 0.4 * Z @ L, gram, atol=1e-9)
+
+    def test_alphas_belong_to_their_views(self) -> None:
+        views, _ = two_views(30, 4)
+        grams = [views[0] @ views[0].T] * 2
+        numbers = PaperSettings(n_clusters=3, n_neighbors=5, max_outer_iter=1)
+        small, large = (
+            solve_mscam(grams, dataclasses.replace(numbers, view_alphas=alphas)).view_embeddings
+            for alphas in ((0.1, 10.0), (10.0, 0.1))
+        )
+        assert_array_equal(small[0], large[1])
+        assert_array_equal(small[1], large[0])
+        assert np.linalg.norm(small[0] - small[1]) > 1e-2
+        one = solve_mscam(grams, dataclasses.replace(numbers, alpha=2.0))
+        each = solve_mscam(grams, dataclasses.replace(numbers, view_alphas=(2.0, 2.0)))
+        assert_array_equal(one.view_embeddings[0], each.view_embeddings[0])
+
     def test_budget_is_kept(self) -> None:
         gram = np.random.default_rng(0).standard_normal((20, 20))
         numbers = PaperSettings(n_clusters=7, n_neighbors=9, max_outer_iter=2)
@@ -367,6 +399,14 @@ class TestRefusals:
             solve_mscam([np.eye(4)], PaperSettings(n_clusters=5, n_neighbors=2))
         with pytest.raises(ConfigurationError, match="at most 3"):
             solve_mscam([np.eye(4)], PaperSettings(n_clusters=2, n_neighbors=4))
+
+    def test_alphas_of_other_views(self) -> None:
+        numbers = PaperSettings(n_clusters=2, n_neighbors=2, view_alphas=(1.0, 1.0))
+        for algorithm in (solve_mscam, solve_mscan):
+            with pytest.raises(ConfigurationError, match=r"2 values for 1 view\(s\)"):
+                algorithm([np.eye(4)], numbers)
+        with pytest.raises(ConfigurationError, match="view_alphas="):
+            PaperSettings(n_clusters=2, view_alphas=(1.0, 0.0))
 
     @pytest.mark.parametrize(
         ("name", "value"),

@@ -102,15 +102,16 @@ def solve_mscan(grams: Sequence[NDArray[np.float64]], settings: PaperSettings) -
     n = _n_samples(grams, settings)
     control = settings.corrections.rank_control
     graph_weight = settings.graph_weight
-    graph = a_step(_data_distances(grams, settings.alpha), settings.n_neighbors)
+    by_view = settings.of_views(len(grams))
+    graph = a_step(_data_distances(grams, by_view), settings.n_neighbors)
     history: list[PaperIteration] = []
     columns: tuple[NDArray[np.float64], ...] = ()
     converged = False
     while len(history) < settings.max_outer_iter and not converged:
         laplacian = graph_laplacian(graph).toarray()
         columns = tuple(
-            z_step_mscan(gram, laplacian, alpha=settings.alpha, graph_weight=graph_weight).T
-            for gram in grams
+            z_step_mscan(gram, laplacian, alpha=own.alpha, graph_weight=graph_weight).T
+            for gram, own in zip(grams, by_view, strict=True)
         )
         total = np.zeros((n, n))
         for rows in columns:
@@ -141,7 +142,7 @@ def solve_mscam(grams: Sequence[NDArray[np.float64]], settings: PaperSettings) -
     Raises
     ------
     ConfigurationError
-        n_clusters > n, or n_neighbors >= n.
+        n_clusters > n, n_neighbors >= n, or not one α for each view.
     DataError
         No view, or Gram matrices that are not square or differ in size.
 
@@ -155,7 +156,8 @@ def solve_mscam(grams: Sequence[NDArray[np.float64]], settings: PaperSettings) -
     Σ_v ‖F_v,i − F_v,j‖².
     """
     n = _n_samples(grams, settings)
-    data = _data_distances(grams, settings.alpha)
+    by_view = settings.of_views(len(grams))
+    data = _data_distances(grams, by_view)
     graph = a_step(data, settings.n_neighbors)
     graph_weight = settings.graph_weight
     history: list[PaperIteration] = []
@@ -165,8 +167,8 @@ def solve_mscam(grams: Sequence[NDArray[np.float64]], settings: PaperSettings) -
         laplacian = graph_laplacian(graph).toarray()
         start = scipy.linalg.eigh(laplacian, subset_by_index=[0, settings.n_clusters - 1])[1]
         states = tuple(
-            _solve_view(gram, laplacian, start, settings=settings, graph_weight=graph_weight)
-            for gram in grams
+            _solve_view(gram, laplacian, start, settings=own, graph_weight=graph_weight)
+            for gram, own in zip(grams, by_view, strict=True)
         )
         projected = np.zeros((n, n))
         for state in states:
@@ -231,11 +233,13 @@ def _steered_a_step(
     return graph, raised, graph_weight
 
 
-def _data_distances(grams: Sequence[NDArray[np.float64]], alpha: float) -> NDArray[np.float64]:
-    """mean_v ω_v ‖z_i − z_j‖² of the ridge self-representations Z = (K + αI)⁻¹K, (n, n)."""
+def _data_distances(
+    grams: Sequence[NDArray[np.float64]], by_view: Sequence[PaperSettings]
+) -> NDArray[np.float64]:
+    """mean_v ω_v ‖z_i − z_j‖² of the ridge self-representations Z = (K + α_vI)⁻¹K, (n, n)."""
     total = np.zeros_like(grams[0])
-    for gram in grams:
-        columns = scipy.linalg.solve(gram + alpha * np.eye(len(gram)), gram, assume_a="pos").T
+    for gram, own in zip(grams, by_view, strict=True):
+        columns = scipy.linalg.solve(gram + own.alpha * np.eye(len(gram)), gram, assume_a="pos").T
         mean = mean_squared_distance(columns)
         total += squared_distances(columns, columns) / (mean if mean > 0 else 1.0)
     total /= len(grams)

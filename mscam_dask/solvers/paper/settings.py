@@ -92,6 +92,8 @@ class PaperSettings:
         c and k.
     alpha, graph_weight : float
         α > 0 and the first λ > 0.
+    view_alphas : tuple of float, optional
+        α of each view, where they differ: they go before `alpha`.
     graph_weight_growth : float
         Factor > 1 of the rank control.
     max_outer_iter : int
@@ -108,6 +110,7 @@ class PaperSettings:
     n_clusters: int
     n_neighbors: int = 9
     alpha: float = 1.0
+    view_alphas: tuple[float, ...] | None = None
     graph_weight: float = 0.1
     graph_weight_growth: float = 1.3
     max_outer_iter: int = 30
@@ -127,8 +130,31 @@ class PaperSettings:
                 raise ConfigurationError(
                     f"{name}={getattr(self, name)!r} is not usable: allowed is a number > 0."
                 )
+        if self.view_alphas is not None and not all(alpha > 0 for alpha in self.view_alphas):
+            raise ConfigurationError(
+                f"view_alphas={self.view_alphas!r} is not usable: allowed are numbers > 0."
+            )
         if not self.graph_weight_growth > 1:
             raise ConfigurationError(
                 f"graph_weight_growth={self.graph_weight_growth!r} is not usable: allowed is a "
                 "number > 1."
             )
+
+    def of_views(self, n_views: int) -> tuple[PaperSettings, ...]:
+        """The settings of each view by itself.
+
+        Raises
+        ------
+        ConfigurationError
+            When `view_alphas` are not as many.
+        """
+        if self.view_alphas is None:
+            return (self,) * n_views
+        if len(self.view_alphas) != n_views:
+            raise ConfigurationError(
+                f"view_alphas has {len(self.view_alphas)} values for {n_views} view(s); allowed is "
+                "one for each of them."
+            )
+        return tuple(
+            dataclasses.replace(self, alpha=alpha, view_alphas=None) for alpha in self.view_alphas
+        )

@@ -1,0 +1,99 @@
+"""`solver="paper"`: what it is asked for reaches the dense algorithms, or is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from mscam_dask.data.views import MultiViewData, as_multi_view
+from mscam_dask.engine.paper import run_paper
+from mscam_dask.engine.tasks.views import view_shape
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.model.parameters import Model, Parameters, Preparation
+from mscam_dask.model.status import Status
+from mscam_dask.solvers.factoring import scaled_gram
+from mscam_dask.solvers.paper import PaperCorrections, PaperSettings, solve_mscam, solve_mscan
+from tests.synthetic import gaussian_views
+
+
+def data() -> MultiViewData:
+    views, _ = gaussian_views(2, n_samples=40, spread=0.8, dims=(5, 9))
+    return as_multi_view(dict(zip(("a", "b"), views, strict=True)))
+
+
+def parameters(model: Model = "mscam", **more: Any) -> Parameters:
+    return Parameters(n_clusters=3, model=model, n_neighbors=5, max_outer_iter=2, **more)
+
+
+@pytest.mark.parametrize("model", ["mscam", "mscan"])
+def test_scaling_and_alpha_of_each_view_reach_the_algorithms(model: Model) -> None:
+    views, alphas = data(), (0.3, 4.0)
+    preparations = (Preparation("unit", alphas[0]), Preparation("none", alphas[1]))
+    grams = [
+        scaled_gram(source.read, view_shape(source), scale=one.scale, name=source.name)
+        for source, one in zip(views.views, preparations, strict=True)
+    ]
+    solve = solve_mscam if model == "mscam" else solve_mscan
+    settings = PaperSettings(n_clusters=3, n_neighbors=5, max_outer_iter=2, view_alphas=alphas)
+    expected = solve(grams, settings)
+    found = run_paper(views, parameters(model, preparations=preparations))
+    assert_array_equal(found.consensus_graph.toarray(), expected.consensus_graph.toarray())
+    for name, embedding in zip(("a", "b"), expected.view_embeddings, strict=True):
+        assert_array_equal(found.view_embeddings[name], embedding)
+
+
+@pytest.mark.parametrize("changed", [{"metric_floor": 30.0}, {"metric_ridge": 0.01}])
+def test_floor_and_ridge_of_the_metric_reach_the_algorithm(changed: dict[str, Any]) -> None:
+    views = data()
+    grams = [
+        scaled_gram(source.read, view_shape(source), scale="standard", name=source.name)
+        for source in views.views
+    ]
+    settings = PaperSettings(
+        n_clusters=3, n_neighbors=5, max_outer_iter=2, corrections=PaperCorrections(**changed)
+    )
+    expected = solve_mscam(grams, settings).consensus_graph.toarray()
+    assert_array_equal(run_paper(views, parameters(**changed)).consensus_graph.toarray(), expected)
+    assert np.any(run_paper(views, parameters()).consensus_graph.toarray() != expected)
+
+
+@pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
+def test_preparations_told_are_those_used(estimator: Any) -> None:
+    views, _ = gaussian_views(10, n_samples=40, spread=6.0, dims=(5, 9))
+    by_view = {"alpha": {"a": 0.3, "b": 4.0}, "scale": {"a": "unit", "b": "none"}}
+    model = estimator(3, solver="paper", n_neighbors=5, max_outer_iter=2, n_jobs=1, **by_view)
+    model.fit(as_multi_view(dict(zip("ab", views, strict=True))))
+    assert model.view_preparations_ == {
+        "a": Preparation("unit", 0.3),
+        "b": Preparation("none", 4.0),
+    }
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tol": 0.0},
+        {"patience": 2},
+        {"smallest_gain": 0.2},
+        {"n_candidates": 20},
+        {"exact_samples": 10},
+    ],
+)
+def test_what_has_no_meaning_is_refused(changed: dict[str, Any]) -> None:
+    (name,) = changed
+    with pytest.raises(ConfigurationError, match=rf"{name}=.* no meaning with solver='paper'"):
+        run_paper(data(), parameters(**changed))
+    if name == "tol":
+        with pytest.raises(ConfigurationError, match=r"tol=0\.0 has no meaning"):
+            MSCAM(3, solver="paper", tol=0.0).fit(data())
+
+
+def test_the_sentence_of_the_status_holds_for_it() -> None:
+    views, _ = gaussian_views(10, n_samples=40, spread=6.0)
+    found = run_paper(as_multi_view(views), parameters())
+    assert found.status is Status.CONTINUATION
+    assert "solver='paper' judges none" in found.status.message
