@@ -22,6 +22,7 @@ from mscam_dask.engine.paper import run_paper
 from mscam_dask.engine.plan import check_memory
 from mscam_dask.engine.reading import found_in_each
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
+from mscam_dask.estimators.copies import SharesResources
 from mscam_dask.estimators.execution import executor_for, with_dashboard
 from mscam_dask.estimators.inputs import checked_labels
 from mscam_dask.estimators.prediction import PredictsByNeighbors
@@ -48,6 +49,7 @@ _SOLVERS = ("reduced", "paper")
 
 
 class ConsensusClustering(
+    SharesResources,
     PredictsByNeighbors,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
     ClusterMixin,  # type: ignore[misc]

@@ -77,7 +77,9 @@ class MSCAM(ConsensusClustering):
         Threads of a fit in this process; None or -1 for all cores, 8 at most. The result does
         not depend on it.
     client : distributed.Client, optional
-        Run on this Dask cluster, with the same result.
+        Run on this Dask cluster, with the same result. Clones share it, the callbacks and the
+        checkpointer. A pickle of the model holds no client, and callbacks and a checkpointer only
+        where these can be pickled: once loaded it fits in its own process.
     callbacks : sequence of callable, optional
         Called with each event of `mscam_dask.model.records` as it happens: `FitStarted`,
         `ClusterCountEnded` (where the number of clusters was chosen), `SelectionEnded`, an

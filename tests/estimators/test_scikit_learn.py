@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
+import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mscam_dask import MSCAM, MSCAN
+from mscam_dask.data.checkpoint import CheckpointStore
+from mscam_dask.monitor.dashboard.client import ClusterEvents
+from tests.clusters import local_client
 from tests.estimators.small import quick
+from tests.snapshots import Memory
 from tests.synthetic import gaussian_views
 
 Labels = NDArray[np.int64]
@@ -54,13 +63,13 @@ def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> N
 
 def test_get_params_set_params_and_clone() -> None:
     model = MSCAM(4, alpha=2.0, scale="unit", metric={"a": "kernel"}, random_state=3)
-    copy = clone(model)
-    assert copy is not model
-    assert copy.get_params() == model.get_params()
-    assert copy.set_params(alpha=5.0, n_clusters=2) is copy
-    assert (copy.alpha, copy.n_clusters, model.alpha) == (5.0, 2, 2.0)
+    twin = clone(model)
+    assert twin is not model
+    assert twin.get_params() == model.get_params()
+    assert twin.set_params(alpha=5.0, n_clusters=2) is twin
+    assert (twin.alpha, twin.n_clusters, model.alpha) == (5.0, 2, 2.0)
     with pytest.raises(ValueError, match="Invalid parameter"):
-        copy.set_params(no_such_parameter=1)
+        twin.set_params(no_such_parameter=1)
 
 
 @pytest.mark.parametrize("random_state", [0, 7, None, np.int64(3), np.random.RandomState(1)])
@@ -84,3 +93,66 @@ def test_a_fitted_model_survives_pickling() -> None:
     assert_array_equal(back.predict(views), model.predict(views))
     assert back.history_.equals(model.history_)
     assert (back.consensus_graph_ != model.consensus_graph_).nnz == 0
+
+
+def test_clones_share_cluster_callbacks_and_checkpointer() -> None:
+    views, _ = gaussian_views(5, n_samples=60)
+    told: list[object] = []
+    with local_client(1, processes=False) as client:
+        model = quick(
+            client=client,
+            callbacks=[told.append, ClusterEvents(client)],
+            checkpointer=Memory(),
+            metric={"view_0": "features"},
+        ).fit(views)
+        for estimator in (model, quick(client=client)):
+            twin = clone(estimator)
+            assert twin is not estimator
+            assert not hasattr(twin, "labels_")
+            for name in ("client", "callbacks", "checkpointer"):
+                assert getattr(twin, name) is getattr(estimator, name)
+        assert clone(model).metric is not model.metric  # other parameters are copied
+        told.clear()
+        assert_array_equal(clone(model).fit(views).labels_, model.labels_)
+        assert told
+        assert copy.copy(model).client is client
+        assert copy.copy(model).labels_ is model.labels_
+
+
+def test_a_model_fitted_on_a_cluster_survives_pickling(tmp_path: Path) -> None:
+    views, _ = gaussian_views(5, n_samples=90)
+    store = CheckpointStore(tmp_path / "checkpoints")
+    with local_client(1, processes=False) as client:
+        model = quick(
+            client=client, callbacks=[ClusterEvents(client), print], checkpointer=store
+        ).fit(views)
+        joblib.dump(model, tmp_path / "model")
+        copies = [pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model")]
+        copies.append(copy.deepcopy(model))
+        assert model.client is client  # what is pickled is a copy
+        assert model.callbacks is not None
+        assert len(model.callbacks) == 2
+    for back in copies:
+        assert back.client is None
+        assert back.callbacks == (print,)
+        assert back.checkpointer.directory == store.directory
+        assert_array_equal(back.labels_, model.labels_)
+        assert_array_equal(back.predict(views), model.predict(views))
+        assert back.history_.equals(model.history_)
+
+
+def test_a_checkpointer_that_cannot_be_pickled_is_left_behind() -> None:
+    checkpointer: Any = Memory()
+    checkpointer.lock = threading.Lock()
+    model = quick(checkpointer=checkpointer)
+    assert pickle.loads(pickle.dumps(model)).checkpointer is None
+    assert model.checkpointer is checkpointer
+
+
+def test_a_search_over_parameters_clones_models_with_a_cluster() -> None:
+    views, _ = gaussian_views(5, n_samples=60, dims=(6,))
+    with local_client(1, processes=False) as client:
+        search = GridSearchCV(
+            quick(client=client), {"alpha": [1.0, 10.0]}, cv=2, scoring=lambda m, _: m.score_
+        )
+        assert search.fit(views[0]).best_estimator_.client is client
