@@ -118,7 +118,7 @@ def ingest(**options: Any) -> int:
     help="Run directory; by default runs/<pipeline>-<digest of settings and data>.",
 )
 @click.option("--overwrite", is_flag=True, help="Run in any case, replacing what is there.")
-@click.option("--dry-run", is_flag=True, help="Show tasks, bytes, memory and time; start nothing.")
+@click.option("--dry-run", is_flag=True, help="Show bytes, memory and time; start nothing.")
 @_execution_options
 @guarded
 def run(**options: Any) -> int:

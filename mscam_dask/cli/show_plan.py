@@ -23,7 +23,6 @@ def show_plan(plan: RunPlan) -> None:
         ("Data", f"{data.n_samples} samples, {len(data.views)} views: {views}"),
         ("Bytes", f"{plan.read_bytes / _MIB:.1f} MiB of values, {_held(plan)}"),
         ("Settings", f"{len(plan.settings)} to choose from" if len(plan.settings) > 1 else "one"),
-        ("Tasks", f"{plan.tasks.least} to {plan.tasks.most}"),
         ("Workers", f"{plan.n_workers}, {_need(plan)}{_against(plan)}"),
         ("Time", f"about {duration(plan.seconds)} for the clustering, from {plan.basis}"),
     ]

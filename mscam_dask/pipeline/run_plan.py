@@ -1,4 +1,4 @@
-"""What a run would do, worked out without doing it: tasks, bytes, memory of a worker, time."""
+"""What a run would do, worked out without doing it: bytes, memory of a worker, time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from mscam_dask.data.multiview import MultiViewData
-from mscam_dask.engine.anchor_blocks import row_ranges
 from mscam_dask.engine.plan import plan_memory
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.model.parameters import Parameters
@@ -31,9 +30,7 @@ from mscam_dask.pipeline.warm_start import WarmStart, warm_start_from
 
 __all__ = [
     "RunPlan",
-    "TaskCount",
     "Work",
-    "count_tasks",
     "limit_of",
     "plan_run",
     "work_of",
@@ -41,14 +38,6 @@ __all__ = [
 ]
 
 _SHARE_OF_PEAK = 0.25  # of a matrix product's speed that a fit reaches, all its steps together
-
-
-@dataclass(frozen=True)
-class TaskCount:
-    """Tasks of a fit: when the path ends at the first chance, and at the last."""
-
-    least: int
-    most: int
 
 
 @dataclass(frozen=True)
@@ -80,7 +69,6 @@ class RunPlan:
         Samples and views.
     settings
         What the fit would try.
-    tasks
     read_bytes, held_bytes, worker_bytes
         Of the views as float64; of results on all workers together; of one worker at its peak.
     limit_bytes
@@ -97,7 +85,6 @@ class RunPlan:
     start: WarmStart | None
     data: MultiViewData
     settings: tuple[Parameters, ...]
-    tasks: TaskCount
     read_bytes: int
     held_bytes: int
     worker_bytes: int
@@ -136,7 +123,6 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
             start=start,
             data=data,
             settings=tried,
-            tasks=count_tasks(data, tried),
             read_bytes=data.nbytes,
             held_bytes=largest.held_bytes,
             worker_bytes=largest.worker_bytes(n_workers),
@@ -191,17 +177,6 @@ def limit_of(execution: ExecutionTable, n_workers: int) -> int | None:
     from dask.utils import parse_bytes
 
     return int(parse_bytes(execution.memory_limit))
-
-
-def count_tasks(data: MultiViewData, settings: tuple[Parameters, ...]) -> TaskCount:
-    """Tasks of a fit, about: the graph step may be repeated within an iteration."""
-    v, b, s = len(data.views), len(row_ranges(data.n_samples)), len(settings)
-    scales = len({one.scale for one in settings})
-    fixed = v * (2 * scales + 1) + s * (2 * v + 2 * b + 6) + 6 * v + 10
-    iteration = 3 * v + 2 * v * b + b + 6
-    first = settings[0]
-    least = min(first.max_outer_iter, 1)
-    return TaskCount(fixed + least * iteration, fixed + first.max_outer_iter * iteration)
 
 
 def work_of(data: MultiViewData, parameters: Parameters) -> Work:
