@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
-import select
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
@@ -113,19 +114,25 @@ class Interruption:
     def _watch(self, reader: socket.socket) -> None:
         if not self._next_signal(reader):
             return
-        select.select([reader], [], [], _DEADLINE_S)
-        reader.settimeout(0.0)
         try:
-            ended = not self._next_signal(reader)
-        except BlockingIOError:  # neither the end nor a second signal: the deadline
+            ended = not self._next_signal(reader, time.monotonic() + _DEADLINE_S)
+        except TimeoutError:  # neither the end nor a second signal
             self._at_deadline()
             ended = False
         if not ended:
             os._exit(self.exit_code)
 
-    def _next_signal(self, reader: socket.socket) -> bool:
-        """Wait for one of our signals; False when there will be none."""
+    def _next_signal(self, reader: socket.socket, deadline: float = math.inf) -> bool:
+        """Wait for one of our signals; False when there will be none, TimeoutError at the deadline.
+
+        The program may handle other signals too; each comes here, and is passed over.
+        """
         while True:
+            if deadline < math.inf:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                reader.settimeout(left)
             received = reader.recv(1)
             if not received:
                 return False

@@ -96,3 +96,33 @@ def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
     said = tmp_path / "said"
     assert ignore_interrupts(said, "50", "again") == 75
     assert not said.exists()
+
+
+OTHER_SIGNALS = """
+import os, signal, sys, time
+from pathlib import Path
+from mscam_dask.pipeline import signals
+signals._DEADLINE_S = float(sys.argv[2])
+signal.signal(signal.SIGUSR1, lambda number, frame: None)
+with signals.Interruption(lambda: Path(sys.argv[1]).write_text("deadline")):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        for _ in range(10):  # tidying up takes half a second
+            os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(0.05)
+        if len(sys.argv) > 3:  # and does not end
+            time.sleep(60)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["50"], 3), (["1", "does not end"], 75)])
+def test_other_signals_neither_end_it_nor_put_the_deadline_off(
+    tmp_path: Path, arguments: list[str], code: int
+) -> None:
+    said = tmp_path / "said"
+    command = [sys.executable, "-c", OTHER_SIGNALS, str(said), *arguments]
+    assert subprocess.run(command, check=False, timeout=60).returncode == code
+    assert said.exists() == (code == 75)
