@@ -47,6 +47,9 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 BLOCK_BYTES = 64 * 2**20
 """Float64 bytes of one row block when a whole view is streamed."""
 
+# Of the copy that is digested at a time.
+_DIGESTED_BYTES = 2**20
+
 
 @runtime_checkable
 class RowSource(Protocol):
@@ -247,7 +250,10 @@ class ViewDigest:
 
     def update(self, rows: NDArray[np.float64]) -> None:
         """Add the next rows."""
-        self._hash.update((rows + 0.0).astype("<f8", copy=False).data)
+        step = max(1, _DIGESTED_BYTES // (8 * max(1, rows.shape[1])))
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step] + 0.0
+            self._hash.update(part.astype("<f8", copy=False).data)
 
     def hexdigest(self) -> str:
         """Return the digest of what was added so far, 64 hexadecimal digits."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from numbers import Integral
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.conversion import check_unique_ids
+from mscam_dask.data.findings import Finding, ValidationReport
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.pairwise import check_pairwise, check_square
-from mscam_dask.data.sources import RowSource, row_ranges
+from mscam_dask.data.sources import RowSource, ViewDigest, row_ranges
 from mscam_dask.data.view_content import check_view
 from mscam_dask.errors import ConfigurationError, DataError
 
@@ -34,75 +33,9 @@ _SHOWN = 5
 _LARGEST = 1e304
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Something about one view that is accepted, but that its owner should know.
-
-    Attributes
-    ----------
-    view
-        Name of the view.
-    kind
-        "zero rows" or "constant columns".
-    count
-        How many.
-    first
-        The first few, by position.
-    total
-        Number of rows (columns) the view has.
-    """
-
-    view: str
-    kind: Literal["zero rows", "constant columns"]
-    count: int
-    first: tuple[int, ...]
-    total: int
-
-    @property
-    def message(self) -> str:
-        """One sentence on what was found, one on what it means and what can be done."""
-        listing = ", ".join(map(str, self.first)) + (
-            ", ..." if self.count > len(self.first) else ""
-        )
-        if self.kind == "zero rows":
-            return (
-                f"View {self.view!r}: {self.count} of {self.total} samples are all zero (rows "
-                f"{listing}). They are alike in this view, which then says nothing about them; the "
-                "other views decide. If zero stands for 'not measured', drop these samples or "
-                "this view."
-            )
-        return (
-            f"View {self.view!r}: {self.count} of {self.total} columns have one value only (columns "
-            f"{listing}). They carry no information and count as zero after scaling; they can be "
-            "dropped."
-        )
-
-
-@dataclass(frozen=True)
-class ValidationReport:
-    """What `validate` looked at and found."""
-
-    n_samples: int
-    view_names: tuple[str, ...]
-    findings: tuple[Finding, ...]
-
-    @property
-    def zero_rows(self) -> dict[str, int]:
-        """Number of all-zero samples of each view."""
-        counts = dict.fromkeys(self.view_names, 0)
-        counts.update({f.view: f.count for f in self.findings if f.kind == "zero rows"})
-        return counts
-
-    @property
-    def constant_columns(self) -> dict[str, int]:
-        """Number of constant columns of each view."""
-        counts = dict.fromkeys(self.view_names, 0)
-        counts.update({f.view: f.count for f in self.findings if f.kind == "constant columns"})
-        return counts
-
-
 _Findings = tuple[Finding, ...]
-_Over = Callable[[Callable[[RowSource], _Findings], Sequence[RowSource]], Iterable[_Findings]]
+_Seen = tuple[_Findings, str]
+_Over = Callable[[Callable[[RowSource], _Seen], Sequence[RowSource]], Iterable[_Seen]]
 
 
 def validate(
@@ -110,6 +43,7 @@ def validate(
     *,
     n_clusters: int,
     n_neighbors: int,
+    digest: bool = False,
     over: _Over = map,
 ) -> ValidationReport:
     """Check that data can be clustered as asked; reads every view by row blocks.
@@ -122,6 +56,8 @@ def validate(
         c, at least 1 and at most n.
     n_neighbors
         k, at least 1 and at most n - 1.
+    digest
+        Whether views are digested too, by the same read.
     over
         Applies a function to each view, in their order; by default one after another, here.
 
@@ -150,8 +86,10 @@ def validate(
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
-    findings = tuple(itertools.chain.from_iterable(over(validate_view, data.views)))
-    return ValidationReport(data.n_samples, data.view_names, findings)
+    seen = tuple(over(_validated_and_digested if digest else _validated, data.views))
+    findings = tuple(itertools.chain.from_iterable(found for found, _ in seen))
+    digests = dict(zip(data.view_names, (read for _, read in seen), strict=True)) if digest else {}
+    return ValidationReport(data.n_samples, data.view_names, findings, digests)
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
@@ -235,12 +173,15 @@ def check_finite(view: RowSource) -> None:
         )
 
 
-def validate_view(view: RowSource) -> _Findings:
-    """What is odd about one view that is not empty; raises `DataError` as `validate` does."""
+def validate_view(view: RowSource, digest: ViewDigest | None = None) -> _Findings:
+    """What is odd about one view that is not empty; raises `DataError` as `validate` does.
+
+    Its rows go into `digest`, if there is one.
+    """
     check_view(view.name, view.shape, view.dtype)
     if view.metric != "features":
         check_square(view)
-    lowest, highest, zero_rows = _scan(view)
+    lowest, highest, zero_rows = _scan(view, digest)
     if not (lowest.min() >= -_LARGEST and highest.max() <= _LARGEST):  # which NaN is not either
         check_finite(view)
     is_constant = lowest == highest
@@ -259,7 +200,21 @@ def validate_view(view: RowSource) -> _Findings:
     return tuple(findings)
 
 
-def _scan(view: RowSource) -> tuple[NDArray[np.float64], NDArray[np.float64], list[int]]:
+def _validated(view: RowSource) -> _Seen:
+    return validate_view(view), ""
+
+
+def _validated_and_digested(view: RowSource) -> _Seen:
+    recorded = str(getattr(view, "recorded_digest", ""))
+    if recorded:
+        return validate_view(view), recorded
+    digest = ViewDigest(view.shape)
+    return validate_view(view, digest), digest.hexdigest()
+
+
+def _scan(
+    view: RowSource, digest: ViewDigest | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64], list[int]]:
     """Smallest and largest value of each column, (d,), NaN where there is one; rows of zeros."""
     n_columns = view.shape[1]
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
@@ -269,6 +224,8 @@ def _scan(view: RowSource) -> tuple[NDArray[np.float64], NDArray[np.float64], li
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
         zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
+        if digest is not None:
+            digest.update(rows)
     return lowest, highest, zero_rows
 
 

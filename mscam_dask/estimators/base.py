@@ -116,6 +116,7 @@ class ConsensusClustering(
             data,
             n_clusters=first.n_clusters,
             n_neighbors=first.n_neighbors,
+            digest=bool(self.solver == "reduced"),
             over=lambda look, views: found_in_each(
                 look, views, executor_for(self.client, self.n_jobs), stage="validate"
             ),
@@ -139,6 +140,7 @@ class ConsensusClustering(
         }
         self.data_findings_ = tuple(report.findings)
         self._training = data
+        self._training_digests = report.digests
         return self
 
     def settings_tried(self, X: Any) -> tuple[Parameters, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from mscam_dask.data.sources import ViewDigest
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators.inputs import TakesViews
@@ -21,6 +22,12 @@ __all__ = ["PredictsByNeighbors"]
 # Coordinates of new samples, in units of the training samples' spread, whose squares are numbers.
 _FARTHEST = 1e150
 
+_CHANGED = (
+    "View {!r}: the training samples are not those of the fit any more. Predict reads them again, and "
+    "the array that fit was given was written to since. Fit again, and give fit a copy, or the path "
+    "of a store, where the array is to be used for something else."
+)
+
 
 class PredictsByNeighbors(TakesViews):
     """Part of an estimator: new samples join the cluster of their neighbours in the anchor space."""
@@ -29,6 +36,7 @@ class PredictsByNeighbors(TakesViews):
     labels_: NDArray[np.int64]
     n_neighbors_: int
     solution_: Solution
+    _training_digests: dict[str, str]
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Clusters of new samples, by their adaptive neighbours among the training samples.
@@ -49,7 +57,13 @@ class PredictsByNeighbors(TakesViews):
         ------
         DataError
             The views are not those of the fit, their features have other names, or their values
-            are not finite, negative distances or too far away; the message names the view.
+            are not finite, negative distances or too far away; or a training array was changed
+            since the fit. The message names the view.
+
+        Notes
+        -----
+        The training samples are not copied: arrays are kept as they were given to `fit`, read again,
+        and compared with their digests of then.
         """
         check_is_fitted(self)
         if not self.solution_.encoders:
@@ -61,18 +75,42 @@ class PredictsByNeighbors(TakesViews):
         train = self._training
         width = sum(source.shape[1] for source in train.views)
 
+        # a store compares what it reads with its own checksums
+        digests = {
+            source.name: ViewDigest(source.shape)
+            for source in train.views
+            if not hasattr(source, "recorded_digest")
+        }
+
         def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:
             for start, stop in row_blocks(train.n_samples, width):
-                yield start, self._anchors(train, start, stop)
+                yield start, self._anchors(train, start, stop, digests)
+            for name, digest in digests.items():
+                if digest.hexdigest() != self._training_digests[name]:
+                    raise DataError(_CHANGED.format(name))
 
         return assign_by_neighbors(queries, blocks(), self.labels_, n_neighbors=self.n_neighbors_)
 
-    def _anchors(self, data: MultiViewData, start: int, stop: int) -> NDArray[np.float64]:
+    def _anchors(
+        self,
+        data: MultiViewData,
+        start: int,
+        stop: int,
+        digests: Mapping[str, ViewDigest] | None = None,
+    ) -> NDArray[np.float64]:
+        """Anchor coordinates of new samples or, with digests, which rows go into, of those fitted."""
         encoders = self.solution_.encoders
-        with np.errstate(over="ignore", invalid="ignore"):
-            parts = [encoders[source.name](source.read(start, stop)) for source in data.views]
+        parts = []
+        for source in data.views:
+            rows = source.read(start, stop)
+            if digests is not None and source.name in digests:
+                digests[source.name].update(rows)
+            with np.errstate(over="ignore", invalid="ignore"):
+                parts.append(encoders[source.name](rows))
         for source, part in zip(data.views, parts, strict=True):
             far = np.flatnonzero(~(np.abs(part) < _FARTHEST).all(axis=1))
+            if far.size and digests is not None:  # none were in the fit
+                raise DataError(_CHANGED.format(source.name))
             if far.size:
                 raise DataError(
                     f"View {source.name!r}: {far.size} new sample(s) are farther than {_FARTHEST:g} "

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from mscam_dask.data import pairwise, sources, validation
+from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.validation import ValidationReport, check_sizes, validate, validate_view
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
@@ -295,6 +296,16 @@ def test_only_a_view_that_is_refused_is_read_twice(rng: np.random.Generator, odd
     with pytest.raises(DataError, match="'a' has"):
         validate_view(view)
     assert view.n_read == [3 * N]
+
+
+@pytest.mark.usefixtures("block_size")
+def test_digests_are_those_of_the_views_and_take_no_other_read(rng: np.random.Generator) -> None:
+    views = [CountedRows(rng.standard_normal((N, d)), name) for name, d in (("a", 3), ("b", 12))]
+    data = MultiViewData(tuple(views))
+    report = validate(data, n_clusters=2, n_neighbors=2, digest=True)
+    assert [view.n_read for view in views] == [[N], [N]]
+    assert report.digests == {view.name: sources.view_digest(view) for view in views}
+    assert validate(data, n_clusters=2, n_neighbors=2).digests == {}
 
 
 @dataclasses.dataclass(frozen=True)

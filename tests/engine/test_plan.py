@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask import MSCAM
-from mscam_dask.data.sources import ArrayRows
+from mscam_dask.data.sources import ArrayRows, ViewDigest
 from mscam_dask.data.store import open_store
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.validation import validate_view
@@ -349,7 +349,7 @@ def test_validating_a_view_stays_below_its_figure(metric: Metric) -> None:
     view = ArrayRows(values.astype(np.float32), "v0", metric)  # which reading makes double
     tracemalloc.start()
     try:
-        validate_view(view)
+        validate_view(view, ViewDigest(view.shape))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
+import scipy.sparse
 from numpy.testing import assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
+from mscam_dask.errors import DataError
 from mscam_dask.solvers import view_rows
 from tests.estimators.small import integer_views, pair_views, quick
 from tests.synthetic import gaussian_views
@@ -54,6 +57,34 @@ def test_prediction_by_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.predict(views)
     monkeypatch.setattr(view_rows, "_BLOCK_BYTES", 8 * 47 * 11)
     assert_array_equal(model.predict(views), whole)
+
+
+@pytest.mark.parametrize("value", [7.5, np.nan, 1e308])
+@pytest.mark.parametrize("form", ["array", "sparse", "dask", "table"])
+def test_training_samples_that_were_written_to_since_the_fit_are_refused(
+    form: str, value: float
+) -> None:
+    views = integer_views()
+    held = views[1]
+    if form == "sparse":
+        table: Any = scipy.sparse.csr_array(views[1])
+        held = table.data
+    elif form == "dask":
+        table = da.map_blocks(lambda rows: rows + held[:18], da.zeros((18, 7), chunks=18))
+        table = da.concatenate([table, da.from_array(views[1][18:].copy(), chunks=18)])
+    else:
+        table = views[1]
+    one = form == "table"
+    given = table if one else {"a": views[0].copy(), "b": table}
+    new = views[1].copy() if one else {"a": views[0].copy(), "b": views[1].copy()}
+    model = quick().fit(given)
+    expected = model.predict(new)
+    before = held[3].copy()
+    held[3] = value
+    with pytest.raises(DataError, match=f"View '{'view_0' if one else 'b'}': the training samples"):
+        model.predict(new)
+    held[3] = before
+    assert_array_equal(model.predict(new), expected)
 
 
 def test_fit_predict_is_fit_then_labels() -> None:

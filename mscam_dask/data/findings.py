@@ -1,0 +1,86 @@
+"""What was found in data that passed validation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Finding", "ValidationReport"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about one view that is accepted, but that its owner should know.
+
+    Attributes
+    ----------
+    view
+        Name of the view.
+    kind
+        "zero rows" or "constant columns".
+    count
+        How many.
+    first
+        The first few, by position.
+    total
+        Number of rows (columns) the view has.
+    """
+
+    view: str
+    kind: Literal["zero rows", "constant columns"]
+    count: int
+    first: tuple[int, ...]
+    total: int
+
+    @property
+    def message(self) -> str:
+        """One sentence on what was found, one on what it means and what can be done."""
+        listing = ", ".join(map(str, self.first)) + (
+            ", ..." if self.count > len(self.first) else ""
+        )
+        if self.kind == "zero rows":
+            return (
+                f"View {self.view!r}: {self.count} of {self.total} samples are all zero (rows "
+                f"{listing}). They are alike in this view, which then says nothing about them; the "
+                "other views decide. If zero stands for 'not measured', drop these samples or "
+                "this view."
+            )
+        return (
+            f"View {self.view!r}: {self.count} of {self.total} columns have one value only (columns "
+            f"{listing}). They carry no information and count as zero after scaling; they can be "
+            "dropped."
+        )
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """What `validate` looked at and found.
+
+    Attributes
+    ----------
+    n_samples
+    view_names
+    findings
+        Of all views, in their order.
+    digests
+        `view_digest` of each view by name, recorded or as it was read; empty unless asked for.
+    """
+
+    n_samples: int
+    view_names: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    digests: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def zero_rows(self) -> dict[str, int]:
+        """Number of all-zero samples of each view."""
+        counts = dict.fromkeys(self.view_names, 0)
+        counts.update({f.view: f.count for f in self.findings if f.kind == "zero rows"})
+        return counts
+
+    @property
+    def constant_columns(self) -> dict[str, int]:
+        """Number of constant columns of each view."""
+        counts = dict.fromkeys(self.view_names, 0)
+        counts.update({f.view: f.count for f in self.findings if f.kind == "constant columns"})
+        return counts
