@@ -119,6 +119,10 @@ def setting_record(start: Start) -> SettingRecord:
     """What is told of a setting and its first graph."""
     parameters, first = start.parameters, start.first
     by_view = parameters.preparations is not None
+    preparations = tuple(
+        (name, chosen.scale, chosen.alpha)
+        for name, chosen in zip(start.prepared.names, parameters.preparations or (), strict=by_view)
+    )
     return SettingRecord(
         scale="by view" if by_view else parameters.scale,
         alpha=None if by_view else parameters.alpha,
@@ -126,6 +130,7 @@ def setting_record(start: Start) -> SettingRecord:
         n_connected_components=first.n_components,
         score=start.best.score,
         first_graph=first.kind,
+        preparations=preparations,
     )
 
 

@@ -145,7 +145,7 @@ class SettingRecord:
     Attributes
     ----------
     scale : str
-        "by view" where the views differ; see `SelectionEnded.preparations`.
+        "by view" where the views differ; see `preparations`.
     alpha : float or None
         None where the views differ.
     n_neighbors : int
@@ -156,6 +156,8 @@ class SettingRecord:
         Cross-view information (nats) of the best cut of that graph.
     first_graph : {"distances", "distances and views"}
         Neighbours by the views' mean distance, or by that and in each view.
+    preparations : tuple of (str, str, float)
+        View, scale and alpha where the views differ; empty in records of versions that did not say.
     """
 
     scale: str
@@ -164,6 +166,7 @@ class SettingRecord:
     n_connected_components: int
     score: float
     first_graph: GraphKind = "distances"
+    preparations: tuple[tuple[str, Scale, float], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,7 +181,7 @@ class SelectionEnded:
         Position of the one taken.
     seconds : float
     preparations : tuple of PreparationRecord
-        One per view, where they were chosen view by view; else empty.
+        Of the setting taken, one per view, where they were chosen view by view; else empty.
     """
 
     settings: tuple[SettingRecord, ...]

@@ -23,7 +23,7 @@ from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
 from mscam_dask.model.candidates import most_clusters
 from mscam_dask.model.parameters import Preparation
-from mscam_dask.model.records import LearningEnded, PreparationRecord
+from mscam_dask.model.records import LearningEnded, PreparationRecord, SettingRecord
 from mscam_dask.model.solution import Solution
 from mscam_dask.pipeline.drift import DriftRecord
 from mscam_dask.pipeline.record import FitRecord, LearningEntry, PreparationEntry, SettingEntry
@@ -189,7 +189,7 @@ def fit_record(solution: Solution) -> FitRecord:
         ),
         cluster_counts=None if solution.counted is None else msgspec.to_builtins(solution.counted),
         learning=_learning_entry(solution.learned),
-        settings_tried=tuple(msgspec.to_builtins(setting) for setting in solution.settings),
+        settings_tried=tuple(_tried(setting) for setting in solution.settings),
         setting_taken=solution.chosen,
         view_contributions={
             name: float(share) for name, share in solution.view_contributions.items()
@@ -197,6 +197,12 @@ def fit_record(solution: Solution) -> FitRecord:
         cluster_sizes=tuple(sizes.tolist()),
         cluster_names=tuple(names.tolist()),
     )
+
+
+def _tried(setting: SettingRecord) -> dict[str, Any]:
+    """A setting as run.json has it, which knows lists alone."""
+    preparations = [list(one) for one in setting.preparations]
+    return {**msgspec.to_builtins(setting), "preparations": preparations}
 
 
 def _first_graph(solution: Solution) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters, Preparation
-from mscam_dask.model.records import PreparationRecord
+from mscam_dask.model.records import PreparationRecord, SettingRecord
 from tests.synthetic import distances_between
 
 OPTIONS = tuple(
@@ -108,6 +109,7 @@ def test_the_judge_of_partitions_decides_between_the_two() -> None:
         choices=Choices(preparations=options),
     )
     assert len(solution.settings) == 2
+    assert len({record.preparations for record in solution.settings}) == 2
     assert all(record.alpha >= 1.0 for record in solution.agreed)
     assert solution.parameters.preparations == tuple(
         Preparation(record.scale, record.alpha) for record in solution.agreed
@@ -123,6 +125,16 @@ def test_settings_that_share_the_scaling_of_a_view() -> None:
     candidates = [Parameters(n_clusters=3, preparations=one) for one in mixed]
     solution = run_fit(data, candidates, SerialExecutor())
     assert len(solution.settings) == 3
+    # every one, taken or not, says how it prepares the views
+    told = [record.preparations for record in solution.settings]
+    assert told == [
+        tuple((name, way.scale, way.alpha) for name, way in zip(data.view_names, one, strict=True))
+        for one in mixed
+    ]
+    assert (
+        msgspec.convert(msgspec.to_builtins(solution.settings[0]), SettingRecord)
+        == (solution.settings[0])
+    )
 
 
 def test_candidates_that_become_equal_are_kept_once() -> None:

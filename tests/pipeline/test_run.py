@@ -174,6 +174,8 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
     assert [setting["n_neighbors"] for setting in fit.settings_tried] == [20, 20]
     assert fit.setting_taken is not None
     assert fit.setting.first_graph == graphs[fit.setting_taken]
+    ways = [[name, view.scale, view.alpha] for name, view in fit.setting.views.items()]
+    assert fit.settings_tried[fit.setting_taken]["preparations"] == ways
 
 
 def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(

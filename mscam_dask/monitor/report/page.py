@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.monitor.pace import learning_sentence, neighbors_words
+from mscam_dask.monitor.pace import by_view_words, learning_sentence, neighbors_words
 from mscam_dask.monitor.report import wording
 from mscam_dask.monitor.report.certainty import Certainty, embedding_certainty
 from mscam_dask.monitor.report.content import RunContent
@@ -110,7 +110,10 @@ def run_page(content: RunContent) -> str:
                 content.record["fit"]["n_clusters"],
                 how="asked for" if counted is None else "chosen",
             ),
-            "settings": settings[:_SETTINGS_LIMIT],
+            "settings": [
+                {**tried, "by_view": by_view_words(tried.get("preparations", ()))}
+                for tried in settings[:_SETTINGS_LIMIT]
+            ],
             "n_settings": len(settings),
             "chosen": _chosen(content),
             "learned": _learned(content.record["fit"].get("learning")),

@@ -95,6 +95,28 @@ def test_preparations_by_view_stand_with_the_views() -> None:
     assert "Agreement" not in text
 
 
+def test_settings_that_differ_in_their_preparations_alone_are_told_apart() -> None:
+    tried = {
+        "scale": "by view",
+        "alpha": None,
+        "n_neighbors": 20,
+        "n_connected_components": 1,
+        "first_graph": "distances",
+    }
+    strong = [[VIEWS[0], "unit", 0.01], [VIEWS[1], "standard", 0.1]]
+    mild = [[VIEWS[0], "unit", 1.0], [VIEWS[1], "unit", 1.0]]
+    settings = [
+        {**tried, "score": 1.8927, "preparations": strong},
+        {**tried, "score": 1.9032, "preparations": mild},
+    ]
+    text = text_of(run_page(made_up_content(LABELS, fit={"settings_tried": settings})), "course")
+    assert f"by view (unit, 0.01: {VIEWS[0]}; standard, 0.1: {VIEWS[1]}) by view" in text
+    assert f"by view (unit, 1: {VIEWS[0]}, {VIEWS[1]}) by view" in text
+    earlier = [{**tried, "score": 1.8927}, {**tried, "score": 1.9032}]  # versions that did not say
+    text = text_of(run_page(made_up_content(LABELS, fit={"settings_tried": earlier})), "course")
+    assert text.count("by view by view mean distance") == 2
+
+
 def test_one_setting_for_all_views_stands_with_each() -> None:
     text = text_of(run_page(made_up_content(LABELS)), "views")
     assert text.count("features unit 10 50.0") == 2
