@@ -207,7 +207,11 @@ def doctor() -> int:
     "--host", "hosts", multiple=True, metavar="NAME", help="Computer of the cluster; repeat."
 )
 @click.option("--days", type=float, default=365.0, show_default=True, help="Until they expire.")
-@click.option("--renew", is_flag=True, help="New certificates of the authority that is in DIR.")
+@click.option(
+    "--renew",
+    is_flag=True,
+    help="New certificates of the authority that is in DIR; none outlives it.",
+)
 @guarded
 def tls(directory: Path, **options: Any) -> int:
     """Make certificates for a cluster that encrypts.

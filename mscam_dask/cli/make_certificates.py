@@ -39,5 +39,12 @@ def make_tls_directory(directory: Path, *, hosts: tuple[str, ...], days: float, 
         ("Runs", client),
         ("Keep", care),
     ]
+    if made.ends_with_authority:
+        ends = (
+            f"{where}/ca.pem ends on {made.expires:%Y-%m-%d}, before the {days:g} days asked for, and "
+            "the certificates end with it. Make a new authority in another directory (mscam-dask tls "
+            "DIR) before then, give its files to every computer, and restart the cluster."
+        )
+        pairs.insert(1, ("Attention", ends))
     show(results_console(), fields(pairs))
     return 0

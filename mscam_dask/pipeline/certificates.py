@@ -17,7 +17,7 @@ import datetime as dt
 import ipaddress
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,11 +44,14 @@ class CertificateSet:
     ----------
     directory
     expires
-        When the certificates end, UTC.
+        When the certificates end, UTC; at the latest with the authority.
+    ends_with_authority
+        Whether that is earlier than was asked for, because the authority ends then.
     """
 
     directory: Path
     expires: dt.datetime
+    ends_with_authority: bool = False
 
     @property
     def authority(self) -> Path:
@@ -81,9 +84,10 @@ def make_certificates(
     hosts
         Names and addresses of the computers, written into the certificates.
     days
-        How long the certificates are valid; the authority is valid ten times as long.
+        How long the certificates are valid; a new authority is valid ten times as long.
     renew
-        Make new certificates with the authority that is there.
+        Make new certificates with the authority that is there. None outlives it: one that ends
+        sooner than `days` from now shortens them.
     now
         Start of validity; the present when it is None.
 
@@ -110,6 +114,8 @@ def make_certificates(
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if renew:
         authority, authority_key = _read_authority(made, from_when + _SKEW)
+        if made.expires > authority.not_valid_after_utc:
+            made = replace(made, expires=authority.not_valid_after_utc, ends_with_authority=True)
     else:
         lifetime = (from_when, from_when + _SKEW + dt.timedelta(days=10 * days))
         authority_key = _new_key()
@@ -281,7 +287,7 @@ def _read_authority(
             f"{made.key(_AUTHORITY)} is not the key of {made.authority}; make new certificates in "
             "another directory."
         )
-    if authority.not_valid_after_utc <= min(now, made.expires):
+    if authority.not_valid_after_utc <= now:
         raise ConfigurationError(
             f"{made.authority} expired on {authority.not_valid_after_utc:%Y-%m-%d}; make new "
             "certificates in another directory, and give them to every computer."

@@ -221,4 +221,11 @@ def test_tls_makes_certificates_and_shows_how_they_are_used(here: Path, call: Ca
     again = call("tls", "certificates")
     assert again.exit_code == 2
     assert "--renew" in again.stderr
-    assert call("tls", "certificates", "--renew").exit_code == 0
+    renewed = call("tls", "certificates", "--renew", "--days", "20")
+    assert renewed.exit_code == 0
+    assert "Attention" not in renewed.stdout
+    late = call("tls", "certificates", "--renew", "--days", "365")  # of an authority for 300
+    assert late.exit_code == 0
+    said = " ".join(late.stdout.split())
+    assert "before the 365 days asked for" in said
+    assert "Make a new authority in another directory" in said

@@ -72,6 +72,22 @@ def test_an_authority_that_cannot_renew(tmp_path: Path) -> None:
         make_certificates(mixed, renew=True)
 
 
+def test_no_certificate_outlives_its_authority(tmp_path: Path) -> None:
+    now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    first = make_certificates(tmp_path, days=30, now=now)  # the authority for 300
+    ends = read(first.authority).not_valid_after_utc
+    assert not first.ends_with_authority
+    assert first.expires == now + dt.timedelta(days=30)
+    early = make_certificates(tmp_path, days=30, now=now + dt.timedelta(days=270), renew=True)
+    assert (early.expires, early.ends_with_authority) == (ends, False)
+    late = make_certificates(tmp_path, days=30, now=now + dt.timedelta(days=299), renew=True)
+    assert (late.expires, late.ends_with_authority) == (ends, True)
+    for role in ROLES:
+        assert read(late.certificate(role)).not_valid_after_utc == ends
+    with pytest.raises(ConfigurationError, match="expired on 2026-10-28"):
+        make_certificates(tmp_path, days=30, now=ends, renew=True)
+
+
 @pytest.mark.parametrize("days", [0.0, -1.0, float("nan"), float("inf")])
 def test_days_that_are_none(tmp_path: Path, days: float) -> None:
     with pytest.raises(ConfigurationError, match="days"):
