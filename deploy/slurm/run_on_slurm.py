@@ -25,8 +25,8 @@ import yaml
 from dask_jobqueue import SLURMCluster
 from distributed import Client, Security
 
-FILES = ("ca.pem", "scheduler.pem", "scheduler.key", "worker.pem", "worker.key")
-CLIENT = ("client.pem", "client.key")
+FILES = ("ca.pem", "scheduler.pem", "scheduler-key.pem", "worker.pem", "worker-key.pem")
+CLIENT = ("client.pem", "client-key.pem")
 EXIT_LATER = 75
 PROLOGUE = "jobqueue.slurm.job-script-prologue"
 THREADS = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
@@ -40,14 +40,16 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="worker jobs, each one node or less")
     parser.add_argument("--cores", type=int, default=4, help="of a job; one worker thread each")
     parser.add_argument("--memory", default="16GiB", help="of a job")
-    parser.add_argument("--tls", type=Path, required=True, help="from make-certificates.sh")
+    parser.add_argument(
+        "--tls", type=Path, required=True, help="directory that mscam-dask tls made"
+    )
     parser.add_argument("--config", type=Path, help="YAML with [jobqueue.slurm] settings")
     parser.add_argument("--wait", type=float, default=3600, help="seconds for the first worker")
     options = parser.parse_args(ours.split("\0") if ours else [])
     options.theirs = theirs.split("\0") if theirs else []
     missing = [name for name in (*FILES, *CLIENT) if not (options.tls / name).is_file()]
     if missing:
-        parser.error(f"{options.tls} lacks {', '.join(missing)}; make-certificates.sh makes them")
+        parser.error(f"{options.tls} lacks {', '.join(missing)}; mscam-dask tls DIR makes them")
     if not options.pipeline.is_file():
         parser.error(f"there is no pipeline {options.pipeline}")
     if options.jobs < 1 or options.cores < 1:
@@ -62,11 +64,11 @@ def security(tls: Path) -> Security:
         require_encryption=True,
         tls_ca_file=str(root / "ca.pem"),
         tls_scheduler_cert=str(root / "scheduler.pem"),
-        tls_scheduler_key=str(root / "scheduler.key"),
+        tls_scheduler_key=str(root / "scheduler-key.pem"),
         tls_worker_cert=str(root / "worker.pem"),
-        tls_worker_key=str(root / "worker.key"),
+        tls_worker_key=str(root / "worker-key.pem"),
         tls_client_cert=str(root / "client.pem"),
-        tls_client_key=str(root / "client.key"),
+        tls_client_key=str(root / "client-key.pem"),
     )
 
 
@@ -89,7 +91,7 @@ def run(options: argparse.Namespace, address: str) -> int:
     command = [
         *(sys.executable, "-m", "mscam_dask.cli", "run", str(options.pipeline), "--plain"),
         *("--scheduler", address, "--tls-ca", str(tls / "ca.pem")),
-        *("--tls-cert", str(tls / "client.pem"), "--tls-key", str(tls / "client.key")),
+        *("--tls-cert", str(tls / "client.pem"), "--tls-key", str(tls / "client-key.pem")),
         *options.theirs,
     ]
     with subprocess.Popen(command) as child:

@@ -14,6 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from mscam_dask.pipeline.certificates import make_certificates
 from tests.deploy.files import DEPLOY, ROOT, documents, installed_program, run
 
 COMPOSE = DEPLOY / "compose.yaml"
@@ -93,9 +94,29 @@ def test_files_that_are_mounted_exist(services: dict[str, Any]) -> None:
         for volume in service.get("volumes", [])
         if volume["type"] == "bind" and "$" not in volume["source"]
     }
-    made_by_people = {"./tls/certs"}
+    made_by_people = {path for path in mounted if path.startswith("./tls/certs/")}
     missing = [path for path in mounted - made_by_people if not (DEPLOY / path).exists()]
     assert missing == []
+
+
+def test_every_container_gets_its_own_key_and_never_the_authoritys(
+    services: dict[str, Any], tmp_path: Path
+) -> None:
+    made = make_certificates(tmp_path)
+    for service, role in {"scheduler": "scheduler", "worker": "worker", "run": "client"}.items():
+        files = {
+            volume["target"]: volume["source"]
+            for volume in services[service]["volumes"]
+            if volume["target"].startswith("/tls")
+        }
+        ours = [made.authority, made.certificate(role), made.key(role)]
+        assert files == {f"/tls/{file.name}": f"./tls/certs/{file.name}" for file in ours}
+        named = {
+            str(value)
+            for value in services[service]["environment"].values()
+            if str(value).startswith("/tls/")
+        }
+        assert named == set(files)
 
 
 def test_the_dockerfile_passes_hadolint_and_ends_as_nobody_special(tmp_path: Path) -> None:

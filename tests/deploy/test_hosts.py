@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,8 @@ import pytest
 
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.data.store_writer import write_store
-from tests.deploy.files import DEPLOY, run, script_environment
+from mscam_dask.pipeline.certificates import make_certificates
+from tests.deploy.files import run, script_environment
 from tests.deploy.hosts import Host, hosts
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(480)]
@@ -85,16 +85,19 @@ def mscam(*arguments: str | Path) -> list[str]:
 def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
     tmp_path: Path, pipeline: Path
 ) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     certs = tmp_path / "certs"
-    assert run("bash", DEPLOY / "tls/make-certificates.sh", certs).returncode == 0
+    make_certificates(certs)
     env = script_environment(**NOTICE_SOON)
 
     def tls(role: str, dashes: str) -> list[str]:
         return [
             *(f"--tls-{dashes}", str(certs / "ca.pem")),
-            *("--tls-cert", str(certs / f"{role}.pem"), "--tls-key", str(certs / f"{role}.key")),
+            *(
+                "--tls-cert",
+                str(certs / f"{role}.pem"),
+                "--tls-key",
+                str(certs / f"{role}-key.pem"),
+            ),
         ]
 
     log, events = tmp_path / "scheduler.log", tmp_path / "run/events.jsonl"
@@ -158,10 +161,8 @@ def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
 def test_a_driver_without_a_certificate_of_the_cluster_is_turned_away(
     tmp_path: Path, pipeline: Path
 ) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     for name in ("certs", "others"):
-        assert run("bash", DEPLOY / "tls/make-certificates.sh", tmp_path / name).returncode == 0
+        make_certificates(tmp_path / name)
     env = script_environment(**NOTICE_SOON)
     log = tmp_path / "scheduler.log"
     with hosts(["scheduler", "driver"]) as places, ExitStack() as stack:
@@ -172,7 +173,7 @@ def test_a_driver_without_a_certificate_of_the_cluster_is_turned_away(
                 scheduler, log,
                 *dask("scheduler", "--protocol", "tls", "--host", scheduler.address, "--port", "8786",
                       "--no-dashboard", "--tls-ca-file", str(certs / "ca.pem"),
-                      "--tls-cert", str(certs / "scheduler.pem"), "--tls-key", str(certs / "scheduler.key")),
+                      "--tls-cert", str(certs / "scheduler.pem"), "--tls-key", str(certs / "scheduler-key.pem")),
                 env=env,
             )
         )  # fmt: skip
@@ -190,7 +191,7 @@ def test_a_driver_without_a_certificate_of_the_cluster_is_turned_away(
                     "--tls-cert",
                     str(others / "client.pem"),
                     "--tls-key",
-                    str(others / "client.key"),
+                    str(others / "client-key.pem"),
                 ),
             ),
             env=env,

@@ -38,55 +38,7 @@ def test_shellcheck_would_notice(tmp_path: Path) -> None:
 
 
 def test_the_scripts_are_found() -> None:
-    assert {"make-certificates.sh", "mscam-nightly", "nightly.sbatch", "lock", "run"} <= {
-        script.name for script in SCRIPTS
-    }
-
-
-# -- certificates ------------------------------------------------------------------------------
-
-
-def make_certificates(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    return run("bash", DEPLOY / "tls/make-certificates.sh", *arguments)
-
-
-def test_certificates_are_for_their_owner_and_verify(tmp_path: Path) -> None:
-    certs = tmp_path / "certs"
-    assert make_certificates(certs).returncode == 0
-    for role in ("scheduler", "worker", "client"):
-        assert (
-            run("openssl", "verify", "-CAfile", certs / "ca.pem", certs / f"{role}.pem").returncode
-            == 0
-        )
-    assert {file.stat().st_mode & 0o077 for file in certs.iterdir()} == {0}
-    assert not [file for file in certs.iterdir() if file.name.startswith(".partial")]
-
-
-def test_certificates_are_kept_until_they_are_about_to_expire(tmp_path: Path) -> None:
-    make_certificates(tmp_path / "certs")
-    before = {file.name: file.read_bytes() for file in (tmp_path / "certs").iterdir()}
-    make_certificates(tmp_path / "certs")
-    assert {file.name: file.read_bytes() for file in (tmp_path / "certs").iterdir()} == before
-    environment = {**os.environ, "MSCAM_RENEW_DAYS": "400"}  # of 365: each but the authority's
-    run("bash", DEPLOY / "tls/make-certificates.sh", tmp_path / "certs", env=environment)
-    after = {file.name: file.read_bytes() for file in (tmp_path / "certs").iterdir()}
-    changed = {name for name in before if before[name] != after[name]}
-    assert changed == {
-        f"{role}.{kind}" for role in ("scheduler", "worker", "client") for kind in ("pem", "key")
-    }
-
-
-@pytest.mark.parametrize("arguments", [(), ("certs", "shceduler"), ("--help",)])
-def test_wrong_arguments_of_the_certificate_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = make_certificates(*arguments)
-    assert result.returncode == 2
-    assert "make-certificates.sh DIRECTORY" in result.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert {"mscam-nightly", "nightly.sbatch", "lock", "run"} <= {script.name for script in SCRIPTS}
 
 
 # -- cron --------------------------------------------------------------------------------------
