@@ -70,17 +70,3 @@ class ValidationReport:
     view_names: tuple[str, ...]
     findings: tuple[Finding, ...]
     digests: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def zero_rows(self) -> dict[str, int]:
-        """Number of all-zero samples of each view."""
-        counts = dict.fromkeys(self.view_names, 0)
-        counts.update({f.view: f.count for f in self.findings if f.kind == "zero rows"})
-        return counts
-
-    @property
-    def constant_columns(self) -> dict[str, int]:
-        """Number of constant columns of each view."""
-        counts = dict.fromkeys(self.view_names, 0)
-        counts.update({f.view: f.count for f in self.findings if f.kind == "constant columns"})
-        return counts

@@ -45,14 +45,14 @@ from mscam_dask.data.seal import (
 )
 from mscam_dask.data.store import check_codecs, open_array, read_chunk
 from mscam_dask.data.store_writer import create_array
-from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.errors import DataError
 from mscam_dask.model.solution import Solution
 
 if TYPE_CHECKING:
     import xarray
     from scipy.sparse import csr_array
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "StoredResult", "is_result", "read_result", "write_result"]
+__all__ = ["FORMAT", "FORMAT_VERSION", "StoredResult", "read_result", "write_result"]
 
 FORMAT = "mscam_dask.result"
 FORMAT_VERSION = 2
@@ -91,16 +91,6 @@ class StoredResult:
     view_embeddings: dict[str, NDArray[np.float64]]
     view_contributions: dict[str, float]
     history: xarray.Dataset
-
-
-def is_result(path: Path) -> bool:
-    """Tell whether a directory is a result store of this package, of any version, damaged or not."""
-    try:
-        return bool(root_attributes(path).get("format") == FORMAT)
-    except StoreCorruptError:
-        return (path / "consensus_graph").is_dir()
-    except DataError:
-        return False
 
 
 def write_result(solution: Solution, output: str | Path) -> Path:

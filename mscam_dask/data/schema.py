@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "DATA_DICTIONARY",
     "FORMAT",
     "FORMAT_VERSION",
     "LABELS",
@@ -102,8 +101,6 @@ SAMPLE_ID_OFFSETS = ArraySpec(
     required=False,
     description="Sample i's id is bytes[offsets[i]:offsets[i + 1]]; int64, n + 1 of them.",
 )
-
-DATA_DICTIONARY: tuple[ArraySpec, ...] = (VALUES, LABELS, SAMPLE_ID_BYTES, SAMPLE_ID_OFFSETS)
 
 
 def view_key(index: int) -> str:

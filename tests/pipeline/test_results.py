@@ -12,7 +12,7 @@ import zarr
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.files import LocalFiles
-from mscam_dask.data.results import is_result, read_result, write_result
+from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.seal import seal
 from mscam_dask.errors import DataError, StoreCorruptError
 from tests.synthetic import three_subspaces
@@ -26,7 +26,6 @@ def model() -> MSCAM:
 
 def test_everything_reads_back_bit_for_bit(model: MSCAM, tmp_path: Path) -> None:
     path = write_result(model.solution_, tmp_path / "result.zarr")
-    assert is_result(path)
     result = read_result(path)
     np.testing.assert_array_equal(result.labels, model.labels_)
     np.testing.assert_array_equal(
@@ -128,7 +127,6 @@ def test_what_is_no_result(model: MSCAM, tmp_path: Path) -> None:
     zarr.open_group(tmp_path / "other", mode="w", attributes={"format": "other"})
     with pytest.raises(DataError, match="no result of this package"):
         read_result(tmp_path / "other")
-    assert not is_result(tmp_path / "other")
     path = write_result(model.solution_, tmp_path / "r")
     group = zarr.open_group(path, mode="r+")
     group.attrs["format_version"] = 3
