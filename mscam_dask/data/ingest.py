@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.append import joined_samples
 from mscam_dask.data.conversion import common_sample_ids
 from mscam_dask.data.labels import encode_labels
+from mscam_dask.data.matching import in_one_order
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.objects import Location, size_of
 from mscam_dask.data.publication import current
@@ -88,8 +89,10 @@ def ingest(
     sources
         One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, whitespace-separated text
         (any other name, such as the UCI files mfeat-pix), NetCDF (.nc), a Zarr directory, or a
-        directory with the six UCI mfeat files; or the URL of a store of this package. `Source` adds how a file is to be read. A
-        `MultiViewData` is written as it is.
+        directory with the six UCI mfeat files; or the URL of a store of this package. `Source`
+        adds how a file is to be read. A `MultiViewData` is written as it is. Sources with sample
+        ids hold the same ids, in any order: rows are put in the order of the first of them.
+        Row i of a source without ids is sample i.
     output
         Directory or URL of the store; see `write_store` for how it comes into being.
     views
@@ -99,7 +102,8 @@ def ingest(
         As in `as_multi_view`; by default what the sources say, else "features".
     labels
         Ground truth for evaluation: name of a variable or column of the sources, a file with
-        one label per line, or the labels themselves. By default what the sources call labels.
+        one label per line, or the labels themselves (in the order of the store). By default what
+        the sources call labels.
     chunk_rows
         Samples per chunk; by default as many as make 8 MiB in each view.
     overwrite
@@ -205,6 +209,7 @@ def _gather(
             read_source(item if isinstance(item, Source) else Source(item), selection, stack)
             for item in listed
         ]
+    loaded = in_one_order(loaded)
     chosen = _choose(loaded, views)
     codes, names = _labels(loaded, labels)
     _check_orientation(chosen, codes)

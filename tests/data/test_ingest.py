@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy.io import savemat
 
 from mscam_dask.data.ingest import IngestReport, Source, ViewRecord, ingest
+from mscam_dask.data.matching import OrderedRows
+from mscam_dask.data.sources import ArrayRows, row_ranges
 from mscam_dask.data.store import open_store, verify_store
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
@@ -310,6 +312,51 @@ def test_features_on_rows_are_noticed_by_the_labels(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------- ids
 
 
+def test_rows_of_tables_in_another_order_are_matched_by_id(tmp_path: Path) -> None:
+    first, second = tmp_path / "colour.csv", tmp_path / "shape.csv"
+    first.write_text("id,red,green\na,1,10\nb,2,20\nc,3,30\n")
+    second.write_text("id,width,label\nc,300,z\na,100,x\nb,200,y\n")
+    report = ingest([first, second], tmp_path / "s.zarr", labels="label")
+    data = open_store(report.output)
+    assert data.sample_ids == ("a", "b", "c")
+    np.testing.assert_array_equal(stored(report)["colour"], [[1, 10], [2, 20], [3, 30]])
+    np.testing.assert_array_equal(stored(report)["shape"], [[100], [200], [300]])
+    assert data.labels is not None
+    assert data.label_names is not None
+    assert [data.label_names[label] for label in data.labels] == ["x", "y", "z"]
+    assert any("matched by sample id" in note and "3 of 3" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("said", ["by the file", "when it is ingested"])
+def test_a_matrix_of_all_pairs_is_matched_by_id_both_ways(tmp_path: Path, said: str) -> None:
+    order = np.random.default_rng(0).permutation(N)
+    ids = np.array(list("abcdefg"))
+    gaps = np.abs(np.subtract.outer(COLOUR[:, 0], COLOUR[:, 0]))
+    first = save_npz(tmp_path / "a.npz", sample_ids=ids)
+    kind = {"kind": np.array(["distance"])} if said == "by the file" else {}
+    mixed = gaps[np.ix_(order, order)]
+    np.savez(
+        tmp_path / "b.npz", allow_pickle=True, view_0=mixed, sample_ids=ids[order],
+        view_names=np.array(["gaps"]), **kind,
+    )  # fmt: skip
+    report = ingest(
+        [first, tmp_path / "b.npz"],
+        tmp_path / "s.zarr",
+        metric=None if kind else {"gaps": "distance"},
+    )
+    assert report.views[2].metric == "distance"
+    np.testing.assert_array_equal(stored(report)["gaps"], gaps)
+
+
+def test_rows_are_matched_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_ranges, "__kwdefaults__", {"block_bytes": 2 * 8 * 3})  # two rows
+    order = np.random.default_rng(1).permutation(N)
+    view = OrderedRows(ArrayRows(COLOUR, "c"), order, "c")
+    for start in range(N + 1):
+        for stop in range(start, N + 1):
+            np.testing.assert_array_equal(view.read(start, stop), COLOUR[order[start:stop]])
+
+
 def test_ids_of_several_files_must_agree(tmp_path: Path) -> None:
     ids = np.array(list("abcdefg"))
     first = save_npz(tmp_path / "a.npz", sample_ids=ids)
@@ -318,8 +365,19 @@ def test_ids_of_several_files_must_agree(tmp_path: Path) -> None:
     assert open_store(report.output).sample_ids == tuple(ids)
     swapped = ids[[0, 2, 1, 3, 4, 5, 6]]
     second = save_npz(tmp_path / "b.npz", sample_ids=swapped, view_names=np.array(["c", "d"]))
-    with pytest.raises(DataError, match=r"a\.npz.*b\.npz.*different order: 2 row"):
-        ingest([first, second], tmp_path / "2.zarr")
+    report = ingest([first, second], tmp_path / "2.zarr")
+    assert open_store(report.output).sample_ids == tuple(ids)
+    assert any("b.npz: rows matched by sample id with " in note for note in report.notes)
+    values = stored(report)
+    for plain, matched in (("view_0", "c"), ("view_1", "d")):  # the same tables, other ids
+        np.testing.assert_array_equal(values[matched][[0, 2, 1, 3, 4, 5, 6]], values[plain])
+    other = save_npz(
+        tmp_path / "d.npz", sample_ids=np.array(list("abcdefx")), view_names=np.array(["e", "f"])
+    )
+    with pytest.raises(
+        DataError, match=r"a\.npz.*d\.npz.*different samples: 1 id.*\['g'\].*\['x'\]"
+    ):
+        ingest([first, other], tmp_path / "4.zarr")
     third = save_npz(tmp_path / "c.npz", sample_ids=np.array(list("abcdefa")))
     with pytest.raises(DataError, match=r"more than once in .*c\.npz.*'a', in rows \[0, 6\]"):
         ingest(third, tmp_path / "3.zarr")

@@ -1,0 +1,107 @@
+"""Sources that name their samples: the rows of all in the order of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.readers.base import Loaded
+from mscam_dask.data.sources import Metric, RowSource, as_rows, check_row_range, row_ranges
+
+__all__ = ["OrderedRows", "in_one_order"]
+
+
+@dataclass(frozen=True, eq=False)
+class OrderedRows:
+    """The rows of a view in another order, and so the columns of a pairwise one.
+
+    Parameters
+    ----------
+    source
+        The view as it is held.
+    order
+        (n,) a permutation: row i here is row ``order[i]`` there.
+    name, metric
+        See `RowSource`.
+
+    Notes
+    -----
+    A read passes over the part of the source that its rows lie in, block by block: memory is that
+    of two blocks. Rows that are mixed over a source of B blocks are read B times.
+    """
+
+    source: RowSource
+    order: NDArray[np.int64]
+    name: str
+    metric: Metric = "features"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64."""
+        check_row_range(self, start, stop)
+        wanted = self.order[start:stop]
+        rows = np.empty((stop - start, self.shape[1]))
+        for first, last in row_ranges(self.source):
+            here = np.flatnonzero((wanted >= first) & (wanted < last))
+            if here.size:
+                rows[here] = self.source.read(first, last)[wanted[here] - first]
+        if self.metric != "features" and self.shape[1] == len(self.order):
+            rows = rows[:, self.order]
+        return as_rows(rows)
+
+
+def in_one_order(loaded: Sequence[Loaded]) -> list[Loaded]:
+    """Put sources that hold the same sample ids in the order of the first that has ids.
+
+    Parameters
+    ----------
+    loaded
+        Those without ids stay as they are, and so do those with other or repeated ids: what does
+        not fit is refused by `mscam_dask.data.conversion.common_sample_ids`.
+
+    Returns
+    -------
+    list of Loaded
+        A source that was put in order says so in its notes.
+    """
+    known = [item for item in loaded if item.sample_ids is not None]
+    return [_ordered(item, known[0]) if item in known else item for item in loaded]
+
+
+def _ordered(item: Loaded, first: Loaded) -> Loaded:
+    ids, wanted = item.sample_ids, first.sample_ids
+    assert ids is not None
+    assert wanted is not None
+    rows = {name: row for row, name in enumerate(ids)}
+    if ids == wanted or not len(rows) == len(ids) == len(wanted) or rows.keys() != set(wanted):
+        return item
+    order = np.array([rows[name] for name in wanted], dtype=np.int64)
+    labels = None if item.labels is None else np.asarray(item.labels).ravel()
+    n_moved = int(np.count_nonzero(order != np.arange(len(order))))
+    note = (
+        f"{item.where}: rows matched by sample id with {first.where} ({n_moved} of {len(order)} "
+        "stood elsewhere)"
+    )
+    return replace(
+        item,
+        sample_ids=wanted,
+        views=tuple(_view(view, order) for view in item.views),
+        labels=labels if labels is None or len(labels) != len(order) else labels[order],
+        notes=(*item.notes, note),
+    )
+
+
+def _view(view: RowSource, order: NDArray[np.int64]) -> RowSource:
+    """A view in order; one with another number of rows is left to be refused."""
+    return OrderedRows(view, order, view.name, view.metric) if view.shape[0] == len(order) else view
