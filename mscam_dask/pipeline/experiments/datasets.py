@@ -22,9 +22,10 @@ from mscam_dask.pipeline.experiments.cells import MixtureData, StoredData
 from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
 from mscam_dask.pipeline.experiments.results import DatasetEntry
 from mscam_dask.pipeline.experiments.settings import DatasetTable, RobustnessTable
+from mscam_dask.pipeline.identity import ingest_id
 from mscam_dask.pipeline.record import ViewEntry
 from mscam_dask.pipeline.settings import DataTable
-from mscam_dask.pipeline.sources import open_data, source_records
+from mscam_dask.pipeline.sources import open_data, settled
 
 __all__ = ["Dataset", "mixture_datasets", "open_datasets"]
 
@@ -72,7 +73,7 @@ def open_datasets(
     need_labels: bool,
     aside: ExperimentDirectory | None = None,
 ) -> dict[str, Dataset]:
-    """Open every data set, making its store when it is missing or its sources have changed.
+    """Open every data set, making its store when it is missing or its sources or labels have changed.
 
     Parameters
     ----------
@@ -91,36 +92,37 @@ def open_datasets(
     """
     opened = {}
     for name, table in tables.items():
-        data, store = _kept(name, table, directory) or _made(name, table, aside or directory)
+        said = _said(table)
+        data, store = _kept(name, said, directory) or _made(name, table, said, aside or directory)
         opened[name] = _dataset(name, table, data, store, need_labels=need_labels)
     return opened
 
 
 def _said(table: DatasetTable) -> bytes:
-    """What a store is made from, as it is kept beside it."""
+    """What a store is made from, contents of sources and labels included, as it is kept beside it."""
+    content = settled(lambda: ingest_id(table))
     return msgspec.json.encode(
-        {"table": msgspec.to_builtins(table), "sources": source_records(table)}, order="sorted"
+        {"table": msgspec.to_builtins(table), "content": content}, order="sorted"
     )
 
 
 def _kept(
-    name: str, table: DatasetTable, directory: ExperimentDirectory
+    name: str, said: bytes, directory: ExperimentDirectory
 ) -> tuple[MultiViewData, Location] | None:
-    """The store of one data set; None when it is missing or its sources are others now."""
+    """The store of one data set; None when it is missing or was made of something else."""
     store = directory.store(name)
     made_from = store.with_suffix(".json")
-    if store.is_dir() and made_from.is_file() and made_from.read_bytes() == _said(table):
+    if store.is_dir() and made_from.is_file() and made_from.read_bytes() == said:
         return open_store(store), store
     return None
 
 
 def _made(
-    name: str, table: DatasetTable, directory: ExperimentDirectory
+    name: str, table: DatasetTable, said: bytes, directory: ExperimentDirectory
 ) -> tuple[MultiViewData, Location]:
-    """Make the store of one data set; what its sources were is kept beside it."""
+    """Make the store of one data set; what it was made from is kept beside it."""
     store = directory.store(name)
     made_from = store.with_suffix(".json")
-    said = _said(table)
     store.parent.mkdir(parents=True, exist_ok=True)
     made_from.unlink(missing_ok=True)
     if store.exists():

@@ -11,6 +11,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import zarr
+from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from mscam_dask.pipeline.experiments.compare import run_comparison
@@ -18,6 +20,7 @@ from mscam_dask.pipeline.experiments.config import read_experiment
 from mscam_dask.pipeline.experiments.course import Progress
 from mscam_dask.pipeline.experiments.results import ExperimentRecord, decode_experiment
 from tests.pipeline.experiments.conftest import Write
+from tests.synthetic import three_subspaces
 
 SMALL = """
 [compare]
@@ -119,6 +122,52 @@ def test_other_data_of_the_same_name_are_other_cells(write: Write, here: Path) -
     second, told = run(write(text), here / "out")
     assert cells_done(told) == len(first.cells) == 1
     assert not {cell.key for cell in second.cells} & {cell.key for cell in first.cells}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("changed", ["labels", "directory"])
+def test_sources_and_labels_that_change_make_the_store_anew(
+    write: Write, here: Path, changed: str, overwrite: bool
+) -> None:
+    data = three_subspaces()
+    assert data.labels is not None
+    rows, labels = data.views[0].read(0, data.n_samples), data.labels.astype(np.int64)
+    source = here / ("view.csv" if changed == "labels" else "foreign.zarr")
+
+    def put(values: NDArray[np.float64], truth: NDArray[np.int64]) -> None:
+        if changed == "labels":
+            np.savetxt(source, values, delimiter=",")
+            np.savetxt(here / "truth.txt", truth, fmt="%d")
+        else:
+            group = zarr.open_group(source, mode="w")
+            sizes = ("sample", "feature")
+            group.create_array("view", data=values, dimension_names=sizes)
+            group.create_array("labels", data=truth, dimension_names=sizes[:1])
+
+    put(rows, labels)
+    text = (
+        "[compare]\ndatasets = ['ab']\nmethods = ['knn-sc']\nruns = 1\n"
+        f"[dataset.ab]\nsource = '{source.name}'\n"
+    )
+    text += "labels = 'truth.txt'\nheader = false\n" if changed == "labels" else ""
+    settings = read_experiment(write(text))
+    first = run_comparison(settings, here / "out")
+    store = here / "out" / "data" / "ab.zarr"
+    made = store.stat().st_ino
+    assert run_comparison(settings, here / "out").n_reused == 1
+    assert store.stat().st_ino == made
+
+    if changed == "labels":
+        put(rows, labels[np.random.default_rng(0).permutation(len(labels))])
+    else:
+        put(rows[np.random.default_rng(0).permutation(len(rows))], labels)
+    second = run_comparison(settings, here / "out", overwrite=overwrite)
+    assert second.n_reused == 0
+    before, after = (record.rows[0].scores["accuracy"].mean for record in (first, second))
+    assert before is not None
+    assert after is not None
+    assert before > 0.85
+    assert after < 0.7
 
 
 def test_a_method_that_fails_leaves_the_others_alone(write: Write, here: Path) -> None:
