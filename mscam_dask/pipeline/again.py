@@ -1,7 +1,7 @@
 """Running a pipeline so that it is safe to run twice.
 
-A run is named after a digest of its settings and data. What is there under that name and finished is
-the answer; what was cut off is gone on with; anything else is run.
+A run is named after a digest of its settings and data. What is there under that name, finished and
+whole, is the answer; what was cut off or lost its results is gone on with; anything else is run.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from mscam_dask.errors import DataError
+from mscam_dask.pipeline.heritage import Earlier
 from mscam_dask.pipeline.identity import ID_LENGTH, run_id
 from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.run import RunOutcome, run_pipeline
@@ -40,7 +41,8 @@ class Place:
     settings
         With the place filled in.
     action
-        "run": nothing of this run is there; "resume": it was begun; "nothing": it has finished.
+        "run": nothing of this run is there; "resume": it was begun, or its results are gone or
+        damaged; "nothing": it has finished.
     """
 
     directory: Path
@@ -49,7 +51,7 @@ class Place:
     action: Action
 
 
-def find_place(settings: Settings, output: Path | None = None) -> Place:
+def find_place(settings: Settings, output: Path | None = None, *, verify: bool = True) -> Place:
     """Say where a run belongs and whether it was done before.
 
     Parameters
@@ -57,6 +59,8 @@ def find_place(settings: Settings, output: Path | None = None) -> Place:
     settings
     output
         Run directory given on the command line; it wins over [output].
+    verify
+        Whether the results of a finished run are read; `resume_run` does so by itself.
 
     Raises
     ------
@@ -74,17 +78,21 @@ def find_place(settings: Settings, output: Path | None = None) -> Place:
         directory = root.absolute() / f"{settings.name}-{identity[:ID_LENGTH]}"
         table = msgspec.structs.replace(table, root=str(root.absolute()))
     placed = msgspec.structs.replace(settings, output=table)
-    return Place(directory, identity, placed, _action(directory, identity))
+    return Place(
+        directory, identity, placed, _action(RunDirectory(directory), identity, verify=verify)
+    )
 
 
-def _action(directory: Path, identity: str) -> Action:
+def _action(directory: RunDirectory, identity: str, *, verify: bool) -> Action:
     try:
-        record = RunDirectory(directory).read_record()
+        record = directory.read_record()
     except DataError:
         return "run"  # nothing there, or nothing that can be read: run_pipeline says what
     if record.identity != identity:
         return "run"
-    return "nothing" if record.state == "finished" else "resume"
+    if record.state != "finished" or (verify and Earlier(directory, record).damage()):
+        return "resume"
+    return "nothing"
 
 
 def run_again(
@@ -118,7 +126,7 @@ def run_again(
     MscamError
         As `run_pipeline` and `resume_run`.
     """
-    place = find_place(settings, output)
+    place = find_place(settings, output, verify=False)
     if place.action == "run" or overwrite:
         return run_pipeline(
             place.settings,

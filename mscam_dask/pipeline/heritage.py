@@ -75,9 +75,24 @@ class Earlier:
             rows = list(csv.reader(io.StringIO(file.read_text(encoding="utf-8"), newline="")))
             names = [name for name, _ in rows[1:]]
             labels = np.array([int(cluster) for _, cluster in rows[1:]], dtype=np.int64)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, csv.Error) as error:
             raise DataError(f"{file} is no list of samples and clusters: {error}.") from error
         return names, labels
+
+    def damage(self) -> str:
+        """Say what is wrong with its results; nothing when they are whole."""
+        files = (self.directory.labels, self.directory.result)
+        missing = [file.name for file in files if not file.exists()]
+        if missing:
+            return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        try:
+            _, labels = self.labels()
+            result = read_result(self.directory.result)
+        except DataError as error:
+            return str(error).partition(". ")[0].removesuffix(".")
+        if not np.array_equal(labels, result.labels):
+            return f"{files[0].name} has not the clusters of {files[1].name}"
+        return ""
 
 
 def earlier_runs(settings: Settings, directory: RunDirectory) -> list[Earlier]:

@@ -8,12 +8,14 @@ from typing import Any
 
 import msgspec
 
+from mscam_dask.data.objects import location
 from mscam_dask.data.store import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import Override
 from mscam_dask.pipeline.execution import check_execution
 from mscam_dask.pipeline.file_names import check_name
+from mscam_dask.pipeline.heritage import Earlier
 from mscam_dask.pipeline.record import ResumeEntry, RunRecord, SourceRecord
 from mscam_dask.pipeline.run import RunOutcome, carry_out
 from mscam_dask.pipeline.run_directory import RunDirectory
@@ -52,7 +54,7 @@ def resume_run(
     Returns
     -------
     RunOutcome
-        At once, as it was, for a run that has finished.
+        At once, as it was, for a run that has finished and whose results are whole.
 
     Raises
     ------
@@ -70,8 +72,11 @@ def resume_run(
         )
     with RunDirectory.hold(root) as directory:
         record, settings = _read(directory)
+        lost = ""
         if record.state == "finished":
-            return RunOutcome(directory, record, resumed=False)
+            lost = Earlier(directory, record).damage()
+            if not lost:
+                return RunOutcome(directory, record, resumed=False)
         if output is not None and output != settings.output:
             settings = msgspec.structs.replace(settings, output=output)
             record = msgspec.structs.replace(record, settings=msgspec.to_builtins(settings))
@@ -85,18 +90,22 @@ def resume_run(
         directory.sweep()
         if not directory.pipeline.exists():
             directory.write(directory.pipeline, settings_text(settings).encode())
-        entry = ResumeEntry(time=now(), state=record.state, warnings=_differences(record))
+        said = (f"The results of {record.ended} are made again: {lost}.",) if lost else ()
+        entry = ResumeEntry(time=now(), state=record.state, warnings=said + _differences(record))
         record = msgspec.structs.replace(
             record,
             state="running",
             exit_code=None,
             ended=None,
             error=None,
+            fit=None,
+            metrics=None,
+            drift=None,
             resumes=(*record.resumes, entry),
             versions=software_versions(),
             blas=blas_libraries(),
         )
-        opened, notes = _data(directory, settings, record)
+        opened, notes = _data(directory, settings, record, anew=bool(lost))
         entry = msgspec.structs.replace(entry, warnings=entry.warnings + notes)
         record = msgspec.structs.replace(record, resumes=(*record.resumes[:-1], entry))
         directory.write_record(record)
@@ -127,16 +136,25 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:
 
 
 def _data(
-    directory: RunDirectory, settings: Settings, record: RunRecord
+    directory: RunDirectory, settings: Settings, record: RunRecord, *, anew: bool
 ) -> tuple[OpenData | None, tuple[str, ...]]:
-    """The data as the run began with them, read once and compared; None when there are none yet."""
+    """The data as the run began with them, read once and compared; None when there are none yet.
+
+    Where `anew`, a store of the run's own that is not whole is one that is made again.
+    """
     earlier = record.data
     if earlier is None:  # killed while they were ingested: that step begins again
         directory.remove(directory.data)
         return None, ()
     notes = _check_sources(record.sources, settings)
-    opened = open_again(settings.data, directory.data, earlier)
-    verify_store(opened.store)
+    try:
+        opened = open_again(settings.data, directory.data, earlier)
+        verify_store(opened.store)
+    except DataError:
+        if not anew or location(earlier.store).is_absolute():
+            raise
+        directory.remove(directory.data)
+        return None, notes
     found = opened.record()
     if found.digest != earlier.digest:
         changes = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.cli.terminal import sizes_text
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.results import read_result
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.errors import ConfigurationError, DataError
@@ -23,7 +25,9 @@ from mscam_dask.pipeline.again import find_place, run_again
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.environment import environment_overrides
 from mscam_dask.pipeline.identity import run_id
+from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.run import RunOutcome
+from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.synthetic import three_subspaces
 
 Write = Callable[[str], Path]
@@ -149,6 +153,70 @@ def test_a_damaged_result_is_not_taken_over(pipeline: Write, fits: list[Any]) ->
     chunk.write_bytes(chunk.read_bytes()[:-2])
     again(pipeline(f"{HERE}[evaluate]\nenabled = false\n"))
     assert len(fits) == 2
+
+
+def _missing(directory: RunDirectory) -> None:
+    directory.labels.unlink()
+    shutil.rmtree(directory.result)
+
+
+def _garbage(directory: RunDirectory) -> None:
+    directory.labels.write_bytes(b"\x00\xff,\r")
+
+
+def _of_other_clusters(directory: RunDirectory) -> None:
+    lines = directory.labels.read_text().splitlines()
+    lines[1] = lines[1][:-1] + ("0" if lines[1][-1] != "0" else "1")
+    directory.labels.write_text("\n".join(lines))
+
+
+def _cut_short(directory: RunDirectory) -> None:
+    chunk = next(file for file in directory.result.glob("labels/c/*") if file.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-2])
+
+
+def _with_the_data(directory: RunDirectory) -> None:
+    _missing(directory)
+    shutil.rmtree(directory.data)
+
+
+@pytest.mark.parametrize(
+    ("command", "harm", "says"),
+    [
+        ("run", _missing, "labels.csv and result.zarr are missing"),
+        ("resume", _garbage, "labels.csv is no list of samples and clusters"),
+        ("run", _of_other_clusters, "labels.csv has not the clusters of result.zarr"),
+        ("run", _cut_short, "is damaged"),
+        ("resume", _with_the_data, "are missing"),
+    ],
+)
+def test_results_that_are_gone_or_damaged_are_made_again(
+    pipeline: Write,
+    fits: list[Any],
+    tmp_path: Path,
+    command: str,
+    harm: Callable[[RunDirectory], None],
+    says: str,
+) -> None:
+    first = again(pipeline(QUIET), output=tmp_path / "out")
+    expected = labels_of(first)
+    harm(first.directory)
+    place = find_place(read_config(pipeline(QUIET)), tmp_path / "out")
+    assert place.action == "resume"
+    outcome = (
+        again(pipeline(QUIET), output=tmp_path / "out")
+        if command == "run"
+        else resume_run(tmp_path / "out")
+    )
+    assert outcome.resumed
+    assert len(fits) == 2
+    assert (outcome.record.state, outcome.record.fit) == ("finished", first.record.fit)
+    (entry,) = outcome.record.resumes
+    assert entry.state == "finished"
+    assert says in entry.warnings[0]
+    np.testing.assert_array_equal(labels_of(outcome), expected)
+    np.testing.assert_array_equal(read_result(outcome.directory.result).labels, expected)
+    assert not again(pipeline(QUIET), output=tmp_path / "out").resumed
 
 
 def test_a_run_that_was_cut_off_is_gone_on_with(pipeline: Write) -> None:
