@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 import uuid
@@ -12,6 +13,7 @@ from pathlib import Path
 from mscam_dask.errors import DataError, MscamError
 from mscam_dask.monitor.events import Event, StepEnded, StepStarted
 from mscam_dask.pipeline.heritage import Earlier, earlier_runs, glob_escaped
+from mscam_dask.pipeline.identity import ID_LENGTH
 from mscam_dask.pipeline.lock import RunLock
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
@@ -61,7 +63,8 @@ def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, .
         return ()
     root = Path(table.root)
     for aside in root.glob(f".{glob_escaped(settings.name)}-*.old"):  # of one killed in the middle
-        shutil.rmtree(aside)
+        if _is_aside(aside, settings.name):
+            shutil.rmtree(aside)
     found = earlier_runs(settings, directory)
     runs = [run for run in found if not run.directory.path.is_symlink()]
     needed = _started_from(root)
@@ -82,6 +85,14 @@ def _started_from(root: Path) -> set[str]:
             if record.state != "finished" and record.start:
                 names.add(record.start)
     return names
+
+
+def _is_aside(path: Path, name: str) -> bool:
+    """Whether `_removed` gave it that name, and nobody put anything in."""
+    made = rf"\.{re.escape(name)}-[0-9a-f]{{{ID_LENGTH}}}\.[0-9a-f]{{8}}\.old"
+    if not re.fullmatch(made, path.name) or path.is_symlink():
+        return False
+    return path.is_dir() and RunDirectory(path).holds_only_own()
 
 
 def _removed(directory: RunDirectory) -> bool:

@@ -93,12 +93,30 @@ def test_what_somebody_needs_stays(keep_two: Settings) -> None:
     run_of(keep_two, 7, state="interrupted", start="tiny-1")
     (runs[1].path / "notes.txt").touch()
     (runs[0].path.parent / "tiny-8").symlink_to(runs[5].path)
-    (runs[0].path.parent / ".tiny-0.0123abcd.old").mkdir()
+    (runs[0].path.parent / ".tiny-0123456789ab.0123abcd.old").mkdir()
     with RunLock(runs[2].path):
         assert remove_old_runs(keep_two, runs[5]) == ("tiny-4",)
     assert "tiny-2" in names(keep_two)
     assert remove_old_runs(keep_two, runs[5]) == ("tiny-3",)
     assert names(keep_two) == [f"tiny-{number}" for number in (1, 2, 5, 6, 7, 8)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".tiny-archive.old",
+        ".tiny-0123456789ab.archive1.old",
+        ".tiny-of-others-0123456789ab.0123abcd.old",
+        ".tiny-0123456789ab.0123abcd.old",  # its name, but with a file of somebody's
+    ],
+)
+def test_what_no_run_was_renamed_to_stays(keep_two: Settings, name: str) -> None:
+    runs = [run_of(keep_two, number) for number in range(1, 4)]
+    thesis = runs[0].path.parent / name / "thesis.txt"
+    thesis.parent.mkdir()
+    thesis.touch()
+    assert remove_old_runs(keep_two, runs[-1]) == ("tiny-1",)
+    assert thesis.exists()
 
 
 def test_without_keep_nothing_goes(keep_two: Settings, pipeline: Write) -> None:
