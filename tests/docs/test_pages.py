@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,13 @@ def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
     monkeypatch.chdir(tmp_path)
     assert run_page(DOCS / f"{name}.md") == EXAMPLES[name]
+
+
+def test_the_front_page_says_which_pages_are_executed() -> None:
+    front = (DOCS / "index.md").read_text(encoding="utf-8")
+    pages = re.findall(r"^\| .*\]\(([\w-]+)\.md\) \|$", front, re.MULTILINE)
+    assert pages[:4] == list(EXAMPLES)
+    assert "The examples of the first four of them, from the quickstart to the nightly" in front
 
 
 def test_an_example_that_is_wrong_is_noticed(
