@@ -1,4 +1,4 @@
-"""A pipeline on a schedule of Prefect 3: `pip install 'mscam-dask[prefect]'`.
+"""A pipeline on a schedule of Prefect 3: `pip install '.[prefect]'` from a clone.
 
     python prefect_flow.py PIPELINE.toml [--set TABLE.KEY=VALUE]... [--cron "30 2 * * *"]
 
