@@ -100,6 +100,7 @@ class _Child:
 
     def __init__(self, cell: Cell) -> None:
         self._code: int | None = None
+        self._said = bytearray()
         self._popen: subprocess.Popen[bytes] | None = None
         if _CAN_FORK:
             answers, ours = os.pipe()
@@ -120,6 +121,7 @@ class _Child:
             self._popen.stdin.write(msgspec.json.encode(cell))
             self._popen.stdin.close()
             self.pid, self._answers = self._popen.pid, self._popen.stdout
+        os.set_blocking(self._answers.fileno(), False)
 
     def poll(self) -> int | None:
         """Exit code, negative for a signal; None while it runs."""
@@ -138,10 +140,17 @@ class _Child:
         while self.poll() is None:
             time.sleep(_POLL_S)
 
+    def listen(self) -> None:
+        """Take what it has written by now: it cannot end before a pipe has room for its answer."""
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self._answers.fileno(), _MIB):
+                self._said += chunk
+
     def answer(self) -> bytes:
-        """What it wrote."""
+        """What it wrote, when it has ended."""
         with self._answers:
-            return self._answers.read()
+            self.listen()
+        return bytes(self._said)
 
     def memory_bytes(self) -> int:
         """Resident memory; 0 when it has just ended."""
@@ -160,7 +169,8 @@ def _work(cell: Cell, output: int) -> None:
     try:
         fit = _fitted(cell)
         fit = msgspec.structs.replace(fit, peak_memory_bytes=max(0, _peak_bytes() - before))
-        os.write(output, msgspec.json.encode(fit))
+        with os.fdopen(output, "wb") as answers:
+            answers.write(msgspec.json.encode(fit))
     finally:
         os._exit(0)
 
@@ -193,6 +203,7 @@ def _watched(child: _Child, limits: Limits) -> CellFit | None:
         if select.select([sys.stdin.buffer], [], [], _POLL_S)[0]:
             child.kill()  # nothing is asked for while a cell runs: the caller is gone
             return None
+        child.listen()
         elapsed = time.monotonic() - started
         if limits.time_s is not None and elapsed > limits.time_s:
             child.kill()

@@ -88,6 +88,15 @@ def test_a_failure_is_a_result_and_the_next_cell_goes_on(cell: Cell, process: Ce
     assert process.run(cell, NONE).outcome == "ok"
 
 
+def test_an_answer_may_be_longer_than_a_pipe_holds(cell: Cell, process: CellProcess) -> None:
+    path = "x" * 200_000  # which the message names
+    long = changed(cell, data=StoredData(path=path, digest="d"))
+    failed = process.run(long, Limits(time_s=20))
+    assert failed.outcome == "failed"
+    assert path in failed.reason
+    assert process.run(cell, NONE).outcome == "ok"
+
+
 def large(cell: Cell) -> Cell:
     """A cell that takes many seconds and some hundred MiB."""
     data = MixtureData(
