@@ -110,9 +110,17 @@ def plan_memory(
 
 
 def check_memory(
-    data: MultiViewData, parameters: Parameters, executor: Executor, *, view_graphs: bool = False
+    data: MultiViewData,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    view_graphs: bool = False,
+    whole_fits: bool = False,
 ) -> MemoryPlan:
-    """Refuse, with the numbers, what cannot fit; arguments as for `plan_memory`.
+    """Refuse, with the numbers, what cannot fit; other arguments as for `plan_memory`.
+
+    With `whole_fits`, every task is a fit by itself, as in a sweep: a worker holds all of what the
+    workers of one fit hold together.
 
     Raises
     ------
@@ -124,14 +132,16 @@ def check_memory(
     limit = executor.memory_limit_bytes
     if limit is None:
         return plan
-    need = plan.worker_bytes(executor.n_workers)
+    n_workers = 1 if whole_fits else executor.n_workers
+    need = plan.worker_bytes(n_workers)
     if need > limit:
-        task = plan.deciding_task(executor.n_workers)
+        task = plan.deciding_task(n_workers)
+        remedy = "run fewer fits at a time" if whole_fits else "use more workers"
         raise MemoryPlanError(
             f"this fit needs up to {need / _GIB:.2f} GiB for a worker thread and the smallest has "
             f"{limit / _GIB:.2f} GiB: {task.peak_bytes / _GIB:.2f} GiB for {task.task!r}, "
-            f"the rest for what {executor.n_workers} worker(s) hold together meanwhile "
-            f"({(task.beside_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, use more workers, "
+            f"the rest for what {n_workers} worker(s) hold together meanwhile "
+            f"({(task.beside_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, {remedy}, "
             "cluster from a store instead of arrays in memory, or leave out the largest view"
         )
     return plan

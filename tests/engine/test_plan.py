@@ -227,6 +227,22 @@ def test_what_just_fits_is_let_through() -> None:
     assert check_memory(views, parameters, Small(None)) == of
 
 
+def test_a_worker_that_does_whole_fits_holds_all_of_each() -> None:
+    views, parameters = data(50_000, 20, 3000), Parameters(n_clusters=5)
+    of = plan_memory(views, parameters)
+    assert of.worker_bytes(4) < of.worker_bytes(1)
+    check_memory(views, parameters, Four(of.worker_bytes(4)))
+    check_memory(views, parameters, Four(of.worker_bytes(1)), whole_fits=True)
+    with pytest.raises(MemoryPlanError, match="run fewer fits at a time"):
+        check_memory(views, parameters, Four(of.worker_bytes(1) - 1), whole_fits=True)
+
+
+class Four(Small):
+    """An executor of four workers."""
+
+    n_workers = 4
+
+
 class Apart(Small):
     """An executor whose tasks run somewhere else."""
 

@@ -191,7 +191,8 @@ def _sweep(
         found |= kept(cells, Limits())
         missing |= {cell.key: cell for cell in cells if cell.key not in found}
         parameters = sweep_parameters(table, dataset, table.alpha[0], table.graph_weight[0])
-        need = max(need, plan_memory(open_store(dataset.place), parameters).worker_bytes(n_workers))
+        plan = plan_memory(open_store(dataset.place), parameters)
+        need = max(need, plan.worker_bytes(1))  # each task is a whole fit
     seconds, n_unknown = _time(missing.values(), found)
     return ExperimentPlan(
         directory=directory.path,

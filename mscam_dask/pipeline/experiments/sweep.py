@@ -135,7 +135,7 @@ class _Sweep:
     ) -> None:
         data = open_store(dataset.place)
         settings = [sweep_parameters(self._table, dataset, *point) for point in points]
-        check_memory(data, settings[0], executor)
+        check_memory(data, settings[0], executor, whole_fits=True)
         self._course.tell(f"{len(points)} fits to do on {dataset.entry.name}, views factored once")
         cells = sweep_cells(self._table, dataset)
         fits = sweep_fits(data, settings, executor)
