@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import warnings
 from abc import ABC, abstractmethod
@@ -150,7 +151,8 @@ class ConsensusClustering(
         ----------
         X : as for `fit`
         """
-        return self._candidates(self._views(X, reset=True))
+        asked = copy.copy(self)  # takes down what it finds of X, which is no table of a fit
+        return asked._candidates(asked._views(X, reset=True))
 
     def _candidates(self, data: MultiViewData) -> tuple[Parameters, ...]:
         """The settings to try: what the user fixed is fixed, what is None is chosen."""

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.metrics import adjusted_rand_score
@@ -111,3 +112,17 @@ def test_neighbors_that_are_chosen_are_no_more_than_a_cluster_has(
     views, _ = gaussian_views(0, n_samples=72)
     (first,) = MSCAM(**parameters).settings_tried(views)
     assert first.n_neighbors == expected
+
+
+def test_asking_for_settings_leaves_the_model_as_it_was() -> None:
+    (view,), _ = gaussian_views(5, n_samples=60, dims=(6,))
+    table = pd.DataFrame(view, columns=list("abcdef"))
+    model = quick().fit(table)
+    before = {**vars(model)}
+    assert model.settings_tried(view[:, :4]) == quick().settings_tried(view)
+    assert vars(model) == before
+    assert model.n_features_in_ == 6
+    assert_array_equal(model.predict(table), model.labels_)
+    fresh = quick()
+    fresh.settings_tried(view)
+    assert not hasattr(fresh, "n_features_in_")
