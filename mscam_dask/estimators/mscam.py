@@ -72,7 +72,11 @@ class MSCAM(ConsensusClustering):
         and refuses another than the default, and runs in this process, with nothing random and
         nothing told to `callbacks`.
     random_state : int, RandomState or None, default=0
-        Seed of the random start of the eigensolver; results differ only by its tolerance.
+        Seed of all that is random in a fit: the start of the eigensolver, which shows within its
+        tolerance alone, and the k-means starts of the cuts, by which clusters that overlap may
+        come out otherwise; the halves of the edges where the number of clusters is chosen; above
+        3000 samples those on which scalings and α are compared; above 12 000 the cells in which
+        neighbours are sought.
     n_jobs : int or None, default=None
         Threads of a fit in this process; None or -1 for all cores, 8 at most. The result does
         not depend on it.

@@ -163,7 +163,9 @@ class Parameters:
     admm : AdmmSettings
         Inner solver of the views.
     seed : int
-        Seed of everything random in the numerics; the driver derives all generators from it.
+        Seed of everything random in the numerics, from which each task makes its generator: the
+        eigensolver's start, the k-means starts of cuts, halves of edges, the samples on which
+        preparations are compared, cells of approximate neighbours.
 
     Raises
     ------
