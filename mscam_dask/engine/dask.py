@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import dask.config
 from dask.base import annotate, get_annotations
 from distributed import KilledWorker, wait
 from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
@@ -24,6 +23,7 @@ from distributed.comm.core import CommClosedError
 from mscam_dask.engine.alignment import aligned
 from mscam_dask.engine.allocator import give_freed_memory_back, keep_freed_memory
 from mscam_dask.engine.attendance import POLL_S, Attendance
+from mscam_dask.engine.dask_config import FitConfig
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.local import PinnedBlas
 from mscam_dask.engine.sizes import make_measurable
@@ -49,13 +49,6 @@ _IN_THE_GAPS = frozenset({"neutral_graphs"})
 # Alike tasks that want the same large arguments. The scheduler would leave them to the worker that
 # has these already, also where others then stand idle: they are dealt out, and may still be moved.
 _DEALT_OUT = frozenset({"anchor_candidates", "cell_neighbors", "projected_distances", "sub_solve"})
-
-_CONFIG = {
-    # Views held in the driver's memory travel inside their tasks; the memory plan bounds them.
-    "distributed.admin.large-graph-warning-threshold": "4GiB",
-    # A LocalCluster gives up a worker that is not back by then, and does not start another.
-    "distributed.deploy.lost-worker-timeout": "120s",
-}
 
 
 class DaskExecutor:
@@ -144,7 +137,7 @@ class DaskExecutor:
                 f"{self._workers_timeout_s:g} s; start workers, or connect to a scheduler that "
                 "has some"
             ) from error
-        self._stack.enter_context(dask.config.set(_CONFIG))
+        self._stack.enter_context(FitConfig())
         self._stack.enter_context(PinnedBlas())
         return self
 

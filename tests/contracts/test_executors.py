@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Iterator
 
+import dask.config
 import pytest
 from distributed import Client
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
@@ -212,3 +213,16 @@ def test_fits_that_overlap_stay_pinned_and_give_the_threads_back() -> None:
         assert set(blas_threads(0.0)) == {1}
         second.__exit__(None, None, None)
         assert set(blas_threads(0.0)) == {2}
+
+
+def test_fits_that_overlap_keep_dasks_settings_and_give_them_back(thread_client: Client) -> None:
+    name = "distributed.admin.large-graph-warning-threshold"
+    before = dask.config.get(name)
+    first, second = DaskExecutor(thread_client), DaskExecutor(thread_client)
+    first.__enter__()
+    during = dask.config.get(name)
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert dask.config.get(name) == during != before
+    second.__exit__(None, None, None)
+    assert dask.config.get(name) == before
