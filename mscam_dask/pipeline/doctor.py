@@ -28,7 +28,6 @@ _MODULES = ("numpy", "scipy", "sklearn", "dask", "distributed", "zarr", "xarray"
 _EXTRAS = {
     "h5py": ("mat", "MATLAB v7.3 files"),
     "h5netcdf": ("netcdf", "NetCDF-4 files"),
-    "pandas": ("openml", "text files and the tables of OpenML"),
     "bokeh": ("dashboard", "the Dask dashboard"),
 }
 
