@@ -1,4 +1,4 @@
-"""The command line: `mscam-dask ingest | run | resume | compare | sweep | describe | doctor | tls`.
+"""`mscam-dask ingest | run | resume | compare | sweep | describe | report | doctor | tls`.
 
 This module imports Click and nothing heavier; what a command needs is imported when it runs, so
 that `--help` and a mistyped option answer at once.

@@ -21,7 +21,8 @@ class StepStarted:
     Attributes
     ----------
     step : str
-        "resume", "ingest", "validate", "start", "cluster", "evaluate", "write" or "report".
+        "resume", "ingest", "validate", "start", "cluster", "evaluate", "write", "report" or
+        "retain".
     """
 
     step: str
