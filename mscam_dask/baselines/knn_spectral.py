@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.cluster import SpectralClustering
+from sklearn.neighbors import kneighbors_graph
 
 from mscam_dask.baselines.base import Baseline, View, require_count
 from mscam_dask.data.views import MultiViewData
@@ -102,11 +103,16 @@ class NeighborSpectral(Baseline):
             n_init=self.n_init,
             random_state=int(rng.integers(2**31)),
         )
-        with warnings.catch_warnings():
-            # said below, and only where it matters: up to c components are what is looked for
-            warnings.filterwarnings("ignore", message="Graph is not fully connected")
-            labels = model.fit_predict(rows)
-        self.n_connected_components_, _ = connected_components(csr_array(model.affinity_matrix_))
+        if self.n_clusters == len(rows):  # one partition is left, and ARPACK refuses n eigenvectors
+            labels = np.arange(len(rows))
+            affinity = kneighbors_graph(rows, self.n_neighbors, include_self=True)
+        else:
+            with warnings.catch_warnings():
+                # said below, and only where it matters: up to c components are what is looked for
+                warnings.filterwarnings("ignore", message="Graph is not fully connected")
+                labels = model.fit_predict(rows)
+            affinity = model.affinity_matrix_
+        self.n_connected_components_, _ = connected_components(csr_array(affinity))
         if self.n_connected_components_ > self.n_clusters:
             warnings.warn(
                 f"the {self.n_neighbors}-neighbour graph has {self.n_connected_components_} "

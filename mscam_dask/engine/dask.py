@@ -27,7 +27,7 @@ from mscam_dask.engine.dask_config import FitConfig
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.local import PinnedBlas
 from mscam_dask.engine.sizes import make_measurable
-from mscam_dask.errors import NoWorkersError, SchedulerLostError, WorkerLostError
+from mscam_dask.errors import ClusterError, NoWorkersError, SchedulerLostError, WorkerLostError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -65,6 +65,11 @@ class DaskExecutor:
     dashboard : str, optional
         Address where the tasks can be watched, for `description`.
 
+    Raises
+    ------
+    ClusterError
+        When the client is not connected.
+
     Notes
     -----
     Within one process (`LocalCluster(processes=False)`) BLAS is pinned to one thread for the
@@ -84,6 +89,11 @@ class DaskExecutor:
         self._workers_timeout_s = workers_timeout_s
         # a leading digit keeps it out of key prefixes
         self._run = run_id or f"0{uuid.uuid4().hex[:8]}"
+        if client.status != "running":
+            raise ClusterError(
+                f"the Dask client is {client.status}; allowed is one that is connected. Make a new "
+                "one, distributed.Client(address), or leave client out for threads of this process"
+            )
         self._address = client.scheduler_info(n_workers=0)["address"]
         self._keys: set[tuple[str, str]] = set()
         self._dealt: tuple[str, Iterator[str]] = ("", iter(()))

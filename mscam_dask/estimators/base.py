@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.history import count_dataset, history_dataset
@@ -27,6 +26,7 @@ from mscam_dask.estimators.copies import SharesResources
 from mscam_dask.estimators.execution import executor_for, with_dashboard
 from mscam_dask.estimators.inputs import checked_labels
 from mscam_dask.estimators.prediction import PredictsByNeighbors
+from mscam_dask.estimators.seed import seed_of
 from mscam_dask.model.candidates import (
     Choices,
     Fixed,
@@ -309,9 +309,8 @@ class ConsensusClustering(
         )
 
     def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        keeps = self.checkpointer is not None and self.solver == "reduced"
+        return seed_of(self.random_state, is_continued=keeps)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -25,9 +25,16 @@ def executor_for(client: Client | None, n_jobs: object, run_id: str | None = Non
     Raises
     ------
     ConfigurationError
-        `n_jobs` is not a whole number of threads, None or −1.
+        `n_jobs` is not a whole number of threads, None or −1, or `client` is no client.
+    ClusterError
+        The client is closed.
     """
     if client is not None:
+        if not hasattr(client, "scheduler_info"):
+            raise ConfigurationError(
+                f"client={client!r} is not usable: allowed is a distributed.Client, which "
+                "distributed.Client(address) makes, or None for threads of this process."
+            )
         from mscam_dask.engine.dask import DaskExecutor
         from mscam_dask.monitor.dashboard.client import page_link
 

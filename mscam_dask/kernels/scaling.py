@@ -68,6 +68,7 @@ class ColumnMoments:
     maximum: NDArray[np.float64]
 
     @classmethod
+    @np.errstate(under="ignore")
     def from_rows(cls, rows: NDArray[np.float64]) -> ColumnMoments:
         """Moments of one block.
 
@@ -102,6 +103,7 @@ class ColumnMoments:
             maximum=maximum,
         )
 
+    @np.errstate(under="ignore")
     def merge(self, other: ColumnMoments) -> ColumnMoments:
         """Moments of both sets of rows together (Chan, Golub, LeVeque 1983).
 
@@ -141,16 +143,19 @@ class ColumnMoments:
         return len(self.mean)
 
     @property
+    @np.errstate(under="ignore")
     def standard_deviation(self) -> NDArray[np.float64]:
         """Population standard deviation of each column, shape (d,)."""
         return np.asarray(self.deviation_norm / np.sqrt(self.count), dtype=np.float64)
 
     @property
+    @np.errstate(under="ignore")
     def variance(self) -> NDArray[np.float64]:
         """Population variance of each column, shape (d,); may overflow beyond 1e154."""
         return np.asarray(self.standard_deviation**2, dtype=np.float64)
 
     @property
+    @np.errstate(under="ignore")
     def is_constant(self) -> NDArray[np.bool_]:
         """Columns that hold one value, to a few units in the last place, shape (d,)."""
         magnitude = np.maximum(np.abs(self.minimum), np.abs(self.maximum))
@@ -182,6 +187,7 @@ class RowTransform:
     scale: NDArray[np.float64]
     constant: NDArray[np.bool_]
 
+    @np.errstate(under="ignore")
     def apply(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scaled copy of a block of rows.
 
@@ -216,6 +222,7 @@ class RowTransform:
         return scaled
 
 
+@np.errstate(under="ignore")
 def fit_transform_from_moments(kind: Scaling, moments: ColumnMoments) -> RowTransform:
     """The scaling `kind` for a view with these column moments.
 

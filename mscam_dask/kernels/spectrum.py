@@ -285,7 +285,10 @@ def _dense_block(
     """The n_rest smallest eigenpairs beyond the null space, by a dense eigensolver."""
     # the null space is lifted above the rest of the spectrum
     lifted = (laplacian + (2.0 * bound) * (null @ null.T)).toarray()
-    values, vectors = scipy.linalg.eigh(lifted, subset_by_index=[0, n_rest - 1])
+    try:
+        values, vectors = scipy.linalg.eigh(lifted, subset_by_index=[0, n_rest - 1])
+    except scipy.linalg.LinAlgError:  # some eigenvalues of high multiplicity are too much for it
+        vectors = scipy.linalg.eigh(lifted, driver="evd")[1][:, :n_rest]
     vectors = vectors - apply_sparse(null, apply_sparse(null.T, vectors))
     vectors = np.asarray(scipy.linalg.qr(vectors, mode="economic")[0])
     products = apply_sparse(laplacian, vectors)

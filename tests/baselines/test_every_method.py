@@ -53,6 +53,16 @@ def test_the_order_of_samples_and_views_does_not_matter_when_clusters_are_clear(
     assert adjusted_rand_index(truth[order], labels) == 1.0
 
 
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+@pytest.mark.parametrize("n_clusters", [1, 22, 24])
+def test_one_cluster_and_as_many_as_samples(entry: Method, n_clusters: int) -> None:
+    views, _ = gaussian_views(3, n_samples=24, dims=(4, 5))
+    labels = made(entry, n_clusters).fit(views).labels_
+    assert len(labels) == 24
+    assert 1 <= len(set(labels.tolist())) <= n_clusters
+
+
 @pytest.mark.filterwarnings("ignore:SSC stopped after max_iter")
 def test_one_seed_one_result_and_labels_given_change_nothing(entry: Method) -> None:
     views, truth = gaussian_views(3, n_samples=80, n_clusters=4, spread=1.5)

@@ -10,14 +10,24 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from distributed import Client
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import ClusterError, ConfigurationError, DataError
+from mscam_dask.model.snapshot import Snapshot
 from tests.estimators.small import integer_views, pair_views, quick
 
 Array = NDArray[np.float64]
+
+
+class KeepsNothing:
+    def load(self) -> Snapshot | None:
+        return None
+
+    def save(self, snapshot: Snapshot) -> None:
+        pass
 
 
 @pytest.mark.parametrize(
@@ -47,6 +57,9 @@ Array = NDArray[np.float64]
         ({"n_jobs": 1.5}, r"n_jobs=1\.5"),
         ({"n_jobs": -2}, "n_jobs=-2"),
         ({"random_state": -1}, "seed=-1"),
+        ({"random_state": "a"}, "random_state='a'.*RandomState or None"),
+        ({"random_state": None, "checkpointer": KeepsNothing()}, "random_state=None.*checkpointer"),
+        ({"client": "tcp://127.0.0.1:8786"}, "client='tcp.*distributed.Client"),
         ({"view_sizes": (4, 7)}, r"view_sizes=\(4, 7\).*separate already"),
     ],
 )
@@ -55,6 +68,13 @@ def test_parameters_out_of_range_are_refused_by_name(
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         quick(**parameters).fit(integer_views())
+
+
+def test_a_closed_client_is_refused() -> None:
+    client = Client(n_workers=1, processes=False, dashboard_address=None)
+    client.close()
+    with pytest.raises(ClusterError, match=r"client is closed; .*distributed.Client\(address\)"):
+        quick(client=client).fit(integer_views())
 
 
 @pytest.mark.parametrize("view_sizes", [(5, 7), (11, 0), (), (-1, 12)])

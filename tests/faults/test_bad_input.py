@@ -92,6 +92,16 @@ def test_clusters_are_found_at_any_magnitude(
     assert_array_equal(fitted.predict([multiple, views[1]]), fitted.labels_)
 
 
+@pytest.mark.parametrize("scale", SCALES)
+def test_tiny_values_pass_where_numpy_is_told_to_raise(scale: Any) -> None:
+    views, _ = gaussian_views(3, n_samples=60)
+    with np.errstate(under="ignore"):
+        tiny = [1e-310 * view for view in views]
+    with np.errstate(all="raise"):
+        fitted = fit(tiny, scale=scale)
+        fitted.predict(tiny)
+
+
 @pytest.mark.parametrize("metric", ["distance", "kernel"])
 @pytest.mark.parametrize("factor", [1e-310, 1e-300, 1e300])
 def test_distances_and_kernels_of_any_magnitude(
