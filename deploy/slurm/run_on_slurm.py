@@ -8,7 +8,8 @@ to it. What SLURM itself needs (partition, account, walltime, interface) comes f
 slurm.dask.yaml or from dask's own configuration; README.md.
 
 A SIGTERM (which SLURM sends before the time is over, see nightly.sbatch) is passed on to the run,
-which writes its last checkpoint and ends with 75.
+which writes its last checkpoint and ends with 75. While no worker has started yet it ends this program
+itself, with 75 too; in each case the worker jobs are cancelled.
 """
 
 from __future__ import annotations
@@ -30,6 +31,32 @@ CLIENT = ("client.pem", "client-key.pem")
 EXIT_LATER = 75
 PROLOGUE = "jobqueue.slurm.job-script-prologue"
 THREADS = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
+
+
+class Termination:
+    """What SIGTERM does: ends this program with 75, or the run once there is one."""
+
+    def __init__(self) -> None:
+        self._is_told = False
+        self._is_starting = False
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        is_first, self._is_told = not self._is_told, True
+        if self._child is not None:
+            self._child.send_signal(number)
+        elif is_first and not self._is_starting:  # a second one must not disturb the closing
+            sys.stderr.write("Told to stop before a worker joined; worker jobs are cancelled.\n")
+            raise SystemExit(EXIT_LATER)
+
+    def run(self, command: list[str]) -> int:
+        """Run a command; its exit code, 75 when the signal ended it."""
+        self._is_starting = True  # a signal now waits until there is somebody to pass it on to
+        with subprocess.Popen(command) as self._child:
+            if self._is_told:
+                self._child.send_signal(signal.SIGTERM)
+            code = self._child.wait()
+        return EXIT_LATER if code == -signal.SIGTERM else code
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
@@ -85,28 +112,22 @@ def open_cluster(options: argparse.Namespace) -> SLURMCluster:
     )
 
 
-def run(options: argparse.Namespace, address: str) -> int:
-    """Run the pipeline against the scheduler; SIGTERM goes to the run."""
+def command(options: argparse.Namespace, address: str) -> list[str]:
+    """Return the command that runs the pipeline against the scheduler."""
     tls = options.tls.absolute()
-    command = [
+    return [
         *(sys.executable, "-m", "mscam_dask.cli", "run", str(options.pipeline), "--plain"),
         *("--scheduler", address, "--tls-ca", str(tls / "ca.pem")),
         *("--tls-cert", str(tls / "client.pem"), "--tls-key", str(tls / "client-key.pem")),
         *options.theirs,
     ]
-    with subprocess.Popen(command) as child:
-
-        def pass_on(number: int, _frame: FrameType | None) -> None:
-            child.send_signal(number)
-
-        signal.signal(signal.SIGTERM, pass_on)
-        code = child.wait()
-    return EXIT_LATER if code == -signal.SIGTERM else code
 
 
 def main(given: list[str]) -> int:
     """Start the cluster, run, close it."""
     options = arguments(given)
+    termination = Termination()
+    signal.signal(signal.SIGTERM, termination)
     if options.config is not None:
         dask.config.update(dask.config.config, yaml.safe_load(options.config.read_text()))
     with open_cluster(options) as cluster:
@@ -120,7 +141,7 @@ def main(given: list[str]) -> int:
                 "end at once (their output is where slurm.dask.yaml says). Try again later.\n"
             )
             return EXIT_LATER
-        return run(options, cluster.scheduler_address)
+        return termination.run(command(options, cluster.scheduler_address))
 
 
 if __name__ == "__main__":

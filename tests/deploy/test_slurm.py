@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +29,7 @@ script=${*: -1}
 case $script in -*) script=/dev/stdin ;; esac
 copy=$(mktemp "$FAKE_SLURM/jobs/script.XXXXXX")
 cat "$script" >"$copy"
+[ -z "${FAKE_QUEUE_IS_LONG:-}" ] || echo "sleep 300" >"$copy"
 setsid env SLURM_JOB_ID=1 bash "$copy" >"$copy.out" 2>&1 </dev/null &
 echo "$!" >>"$FAKE_SLURM/submitted"
 echo "Submitted batch job $!"
@@ -178,3 +181,57 @@ def test_a_warning_before_the_time_is_over_reaches_the_run(
         assert batch.wait(30) == 75
     assert (tmp_path / "told").exists()
     assert (Path(slurm["FAKE_SLURM"]) / "controlled").read_text() == "requeue 8\n"
+
+
+def test_a_warning_while_no_worker_has_started_cancels_the_jobs_and_requeues(
+    tmp_path: Path, slurm: dict[str, str]
+) -> None:
+    shutil.copy(DEPLOY / "slurm/run_on_slurm.py", tmp_path)
+    (tmp_path / "nightly.toml").touch()
+    environment = {
+        **slurm,
+        "FAKE_QUEUE_IS_LONG": "1",
+        "MSCAM_PYTHON": sys.executable,
+        "MSCAM_HOME": str(tmp_path),
+        "MSCAM_JOBS": "2",
+        "MSCAM_CORES": "1",
+        "MSCAM_MEMORY": "1GiB",
+        "SLURM_JOB_ID": "9",
+    }
+    root = Path(slurm["FAKE_SLURM"])
+
+    def lines(name: str) -> list[str]:
+        return (root / name).read_text().splitlines() if (root / name).exists() else []
+
+    with subprocess.Popen(["bash", str(DEPLOY / "slurm/nightly.sbatch")], env=environment) as batch:
+        deadline = time.monotonic() + 60
+        while len(lines("submitted")) < 2:
+            assert batch.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.5)  # into the wait for a worker
+        batch.send_signal(signal.SIGTERM)
+        assert batch.wait(60) == 75
+    assert sorted(lines("cancelled")) == sorted(lines("submitted"))
+    assert lines("controlled") == ["requeue 9"]
+
+
+def test_the_schedules_shell_becomes_the_batch_script() -> None:
+    """--signal=B: tells the first shell only."""
+    text = (DEPLOY / "slurm/mscam.scrontab").read_text()
+    (command,) = re.findall(r"^30 2 \* \* \* (.*)$", text, re.M)
+    assert re.fullmatch(r"exec env MSCAM_HOME=\S+ bash \S+/nightly.sbatch", command)
+
+
+def test_a_signal_while_the_run_starts_reaches_it() -> None:
+    spec = importlib.util.spec_from_file_location("run_on_slurm", DEPLOY / "slurm/run_on_slurm.py")
+    assert spec is not None
+    assert spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    termination = program.Termination()
+    with pytest.raises(SystemExit) as stopped:
+        termination(signal.SIGTERM, None)
+    assert stopped.value.code == 75
+    termination(signal.SIGTERM, None)  # while the cluster is closed: nothing
+    assert termination.run([sys.executable, "-c", "import time; time.sleep(60)"]) == 75
