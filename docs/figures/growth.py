@@ -2,7 +2,7 @@
 
     python docs/figures/growth.py
 
-Both axes are logarithmic; the dashed line has slope one.
+Both axes are logarithmic; the dashed line, from the first of MSCAM's points, has slope one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 HERE = Path(__file__).parent
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 430, 300, 62, 34, 46
 COLORS = {"MSCAM": "#003f7a", "SMVSC": "#be4600"}
-BESIDE = {"MSCAM": -10, "SMVSC": 36}
+BESIDE = {"cpu": {"MSCAM": 36, "SMVSC": 36}, "peak": {"MSCAM": -10, "SMVSC": 36}}  # their lines
 Point = tuple[float, float]
 
 
@@ -60,6 +60,10 @@ def panel(runs: dict[str, list[dict[str, float]]], column: str, title: str, left
     reach = min(sizes[-1], high / first[column] * first["n"])
     linear = [(first["n"], first[column]), (reach, first[column] * reach / first["n"])]
     parts.append(f'<path d="{_path(linear, x, y)}" class="linear"/>')
+    half = [math.sqrt(one * other) for one, other in zip(*linear, strict=True)]
+    parts.append(
+        f'<text x="{x(half[0]) - 8:.1f}" y="{y(half[1]) - 8:.1f}" class="y">slope one</text>'
+    )
     for name, rows in runs.items():
         points = [(row["n"], row[column]) for row in rows]
         parts.append(f'<path d="{_path(points, x, y)}" class="line" stroke="{COLORS[name]}"/>')
@@ -69,7 +73,7 @@ def panel(runs: dict[str, list[dict[str, float]]], column: str, title: str, left
         ]
         end = points[-1]
         parts.append(
-            f'<text x="{x(end[0]) - 6:.1f}" y="{y(end[1]) + BESIDE[name]:.1f}" class="name" '
+            f'<text x="{x(end[0]) - 6:.1f}" y="{y(end[1]) + BESIDE[column][name]:.1f}" class="name" '
             f'style="fill: {COLORS[name]}">{name}</text>'
         )
     parts.append(f'<text x="{left + WIDTH // 2 + 20}" y="{HEIGHT - 8}" class="x">samples</text>')
