@@ -176,9 +176,12 @@ def rename_durably(files: Files, source: Path, target: Path) -> None:
     files.sync(target.parent)
 
 
-def write_durably(files: Files, path: Path, content: bytes) -> None:
-    """Replace a small file: afterwards it is the new one, before and on failure the old one."""
-    partial = path.with_name(f".{path.name}.partial")
+def write_durably(files: Files, path: Path, content: bytes, *, partial: Path | None = None) -> None:
+    """Replace a small file: afterwards it is the new one, before and on failure the old one.
+
+    It is written as `partial` first, beside it; a failure may leave that.
+    """
+    partial = partial or path.with_name(f".{path.name}.partial")
     files.write(partial, content)
     files.sync(partial)
     rename_durably(files, partial, path)

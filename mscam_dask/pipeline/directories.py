@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mscam_dask.data.files import full_disk_is_temporary
+from mscam_dask.data.files import LOCAL, full_disk_is_temporary, write_durably
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.lock import LOCK_NAME, RunLock
 
@@ -44,7 +43,7 @@ def hold_directory(root: Path, *, record: str, kind: str) -> Iterator[None]:
             "touched. Choose another output directory (-o)."
         )
     with full_disk_is_temporary(root):
-        root.mkdir(parents=True, exist_ok=True)
+        _make_directory(root)
     with RunLock(root):
         yield
 
@@ -58,7 +57,7 @@ def _holds_others(root: Path, record: str) -> bool:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file aside, sync it and give it its name: it is whole or not there.
+    """Write a file aside, sync it and give it its name: it is whole and on the disk, or not there.
 
     Raises
     ------
@@ -68,11 +67,15 @@ def write_whole(file: Path, content: bytes) -> None:
     partial = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
         with full_disk_is_temporary(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            partial.replace(file)
+            _make_directory(file.parent)
+            write_durably(LOCAL, file, content, partial=partial)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _make_directory(path: Path) -> None:
+    """Make a directory and those above it; their names are on the disk then."""
+    made = [part for part in (path, *path.parents) if not part.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for part in reversed(made):
+        LOCAL.sync(part.parent)

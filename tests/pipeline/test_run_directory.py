@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import pytest
 
-from mscam_dask.data.files import full_disk_is_temporary
+from mscam_dask.data.files import LocalFiles, full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.pipeline.directories import write_whole
 from mscam_dask.pipeline.lock import refuse_held
 from mscam_dask.pipeline.record import RunRecord, decode_record, encode_record
 from mscam_dask.pipeline.run_directory import RunDirectory
@@ -181,6 +182,30 @@ def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
         directory.write_record(record())
     assert directory.record.read_bytes() == before
     assert {item.name for item in directory.path.iterdir()} == {".lock", "run.json"}
+
+
+def test_files_and_their_names_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, str]] = []
+    sync, rename = LocalFiles.sync, LocalFiles.rename
+
+    def synced(self: LocalFiles, path: Path) -> None:
+        sync(self, path)
+        done.append(("sync", "aside" if path.name.endswith(".partial") else path.name))
+
+    def renamed(self: LocalFiles, source: Path, target: Path) -> None:
+        rename(self, source, target)
+        done.append(("rename", target.name))
+
+    monkeypatch.setattr(LocalFiles, "sync", synced)
+    monkeypatch.setattr(LocalFiles, "rename", renamed)
+    write_whole(tmp_path / "cells" / "ab" / "x.json", b"{}")
+    made = [("sync", tmp_path.name), ("sync", "cells")]
+    written = [("sync", "aside"), ("rename", "x.json"), ("sync", "ab")]
+    assert done == made + written
+    write_whole(tmp_path / "cells" / "ab" / "x.json", b"{}")
+    assert done == made + 2 * written
 
 
 def test_only_a_full_disk_is_temporary(tmp_path: Path) -> None:
