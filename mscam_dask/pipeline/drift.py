@@ -29,7 +29,8 @@ class DriftRecord(Struct, frozen=True, kw_only=True):
         Name of the earlier run directory.
     start
         "warm": from the earlier clusters; "cold": afresh, with the reason in `reason`;
-        "unchanged": the earlier clusters as they are, for the same views and settings.
+        "unchanged": the earlier clusters as they are, for the same views and settings; samples
+        that have other ids by now are new, or moved.
     reason
         Why a run started afresh; empty otherwise.
     warm_runs

@@ -11,7 +11,7 @@ import csv
 import io
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from mscam_dask.data.objects import location
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store import open_store
 from mscam_dask.errors import DataError
-from mscam_dask.pipeline.drift import DriftRecord
+from mscam_dask.pipeline.drift import DriftRecord, drift_between, moved_text
 from mscam_dask.pipeline.record import DataRecord, FitRecord, RunRecord
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import Settings
@@ -175,7 +175,9 @@ def same_store(runs: list[Earlier], ingest: str | None) -> Earlier | None:
     return None
 
 
-def same_clustering(runs: list[Earlier], clustering: str) -> tuple[Earlier, Clusters] | None:
+def same_clustering(
+    runs: list[Earlier], clustering: str, samples: Sequence[str] | None = None
+) -> tuple[Earlier, Clusters] | None:
     """The clusters of a run with the same views and settings, if one is whole.
 
     Parameters
@@ -183,40 +185,47 @@ def same_clustering(runs: list[Earlier], clustering: str) -> tuple[Earlier, Clus
     runs
     clustering
         `mscam_dask.pipeline.identity.clustering_id`.
+    samples
+        Their names in labels.csv, to be compared with the run's; None for no drift.
     """
     for run in runs:
         if run.record.clustering != clustering or run.record.fit is None:
             continue
         with contextlib.suppress(DataError):
             result = read_result(run.directory.result)
+            drift, moved = (None, None) if samples is None else _since(run, result.labels, samples)
             clusters = Clusters(
                 labels=result.labels,
                 fit=run.record.fit,
                 write=partial(link_tree, run.directory.result),
-                drift=_unchanged(run),
+                drift=drift,
+                moved=moved,
             )
             return run, clusters
     return None
 
 
-def _unchanged(run: Earlier) -> DriftRecord | None:
-    """The drift of clusters that are those of another run: none."""
-    fit = run.record.fit
+def _since(
+    run: Earlier, labels: NDArray[np.int64], samples: Sequence[str]
+) -> tuple[DriftRecord | None, bytes | None]:
+    """The drift of clusters that are those of another run, row by row: none unless rows are renamed."""
+    fit, before = run.record.fit, run.record.drift
     assert fit is not None
-    if run.record.drift is None:
-        return None
-    return DriftRecord(
+    names, _ = run.labels()
+    renamed = names != list(samples)
+    if before is None and not renamed:
+        return None, None
+    if len(names) != len(labels):
+        raise DataError(f"{run.directory.labels} has not the clusters of {run.directory.result}.")
+    cluster_of = dict(zip(names, labels.tolist(), strict=True))
+    known = np.array([cluster_of.get(sample, -1) for sample in samples], dtype=np.int64)
+    drift = DriftRecord(
         earlier=run.name,
         start="unchanged",
         reason="",
-        warm_runs=run.record.drift.warm_runs,
-        n_common=sum(fit.sizes.values()),
-        n_new=0,
-        n_gone=0,
-        n_moved=0,
-        sizes_before=tuple(fit.sizes.values()),
-        sizes_after=tuple(fit.sizes.values()),
-        cluster_names=tuple(fit.sizes),
+        warm_runs=0 if before is None else before.warm_runs,
         score_before=fit.score,
         score_after=fit.score,
+        **drift_between(known, labels, fit.sizes),
     )
+    return drift, moved_text(samples, known, labels) if renamed else None

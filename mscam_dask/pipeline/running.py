@@ -85,7 +85,7 @@ class Run:
         if opened is None:
             self._opened = opened = self._ingest()
         self._validate(opened)
-        clusters = self._taken_over() or self._cluster(opened)
+        clusters = self._taken_over(opened) or self._cluster(opened)
         labels = opened.data.labels
         if labels is not None and self._settings.evaluate.enabled:
             self._evaluate(labels, clusters.labels)
@@ -212,12 +212,14 @@ class Run:
             said.summary = steps.findings_summary(len(said.notes))
             self._update(data=opened.record(said.notes))
 
-    def _taken_over(self) -> Clusters | None:
+    def _taken_over(self, opened: OpenData) -> Clusters | None:
         """The clusters of an earlier run that had the same views and settings."""
         assert self.record.data is not None
         clustering = clustering_id(self._settings, self.record.data.digest)
         self._update(clustering=clustering)
-        found = same_clustering(self._runs, clustering)
+        data, is_followed = opened.data, self._settings.incremental.enabled
+        samples = data.sample_ids or [str(index) for index in range(data.n_samples)]
+        found = same_clustering(self._runs, clustering, samples if is_followed else None)
         if found is None:
             return None
         earlier, clusters = found
@@ -225,6 +227,8 @@ class Run:
             executor = earlier.record.executor
             self._update(fit=clusters.fit, executor=executor, drift=clusters.drift)
             said.summary = f"taken from {earlier.name}, which had the same views and settings"
+            if clusters.moved is not None:
+                said.notes = steps.drift_notes(clusters.drift)
         return clusters
 
     def _started_from(self, opened: OpenData) -> WarmStart | None:

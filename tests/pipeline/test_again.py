@@ -278,9 +278,15 @@ class Growing:
             f"max_outer_iter = 3\n{HERE}[incremental]\nenabled = true\nfresh_after = 2\n"
         )
 
-    def write(self, rows: NDArray[np.int64], *, ids: bool = True) -> None:
+    @staticmethod
+    def names(rows: NDArray[np.int64]) -> tuple[str, ...]:
+        return tuple(f"s{row:02d}" for row in rows)
+
+    def write(
+        self, rows: NDArray[np.int64], *, ids: bool = True, names: tuple[str, ...] | None = None
+    ) -> None:
         views = tuple(ArrayRows(view[rows], f"v{i}") for i, view in enumerate(self.views))
-        names = tuple(f"s{row:02d}" for row in rows) if ids else None
+        names = (names or self.names(rows)) if ids else None
         data = MultiViewData(views, sample_ids=names, labels=self.labels[rows])
         write_store(data, self.store, overwrite=True)
 
@@ -392,6 +398,34 @@ def test_clusters_keep_their_names_over_nights_whatever_their_number(
         handed = fits[-1].get("initial_labels")
         assert handed is None or handed.max() < fit.n_clusters
         assert score_partition(truth, labels).accuracy == 1.0
+
+
+def test_other_ids_of_the_same_rows_are_moved_or_new_samples(
+    growing: Growing, fits: list[dict[str, Any]]
+) -> None:
+    rows = np.arange(60)
+    growing.write(rows)
+    first = again(growing.file)
+    before = dict(zip(growing.names(rows), labels_of(first), strict=True))
+
+    permuted = np.random.default_rng(0).permutation(rows)
+    growing.write(rows, names=growing.names(permuted))
+    second = again(growing.file)
+    after = dict(zip(growing.names(permuted), labels_of(second), strict=True))
+    moved = {name for name in before if before[name] != after[name]}
+    drift = second.record.drift
+    assert drift is not None
+    assert (drift.start, drift.earlier) == ("unchanged", first.directory.path.name)
+    assert (drift.n_common, drift.n_new, drift.n_gone) == (60, 0, 0)
+    assert drift.n_moved == len(moved) > 0
+    lines = second.directory.moved.read_text().splitlines()[1:]
+    assert {line.partition(",")[0] for line in lines} == moved
+
+    growing.write(rows, names=tuple(f"t{row:02d}" for row in rows))
+    drift = again(growing.file).record.drift
+    assert drift is not None
+    assert (drift.n_common, drift.n_new, drift.n_gone, drift.n_moved) == (0, 60, 60, 0)
+    assert len(fits) == 1
 
 
 def test_samples_without_ids_are_known_by_rows_that_did_not_change(
