@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from mscam_dask.errors import DataError
+from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.heritage import Earlier
 from mscam_dask.pipeline.identity import ID_LENGTH, run_id
 from mscam_dask.pipeline.resume import resume_run
@@ -64,12 +64,21 @@ def find_place(settings: Settings, output: Path | None = None, *, verify: bool =
 
     Raises
     ------
+    ConfigurationError
+        When one directory is named for runs of which each starts from the one before.
     DataError
         When a source is missing or cannot be read.
     """
-    identity = settled(lambda: run_id(settings))
     table = settings.output
     named = output or (None if table.directory is None else Path(table.directory))
+    if named is not None and settings.incremental.enabled:
+        raise ConfigurationError(
+            f"{'[output] directory' if output is None else '-o'} names a single run directory, "
+            f"{named}, and with [incremental] a run starts from the one before it, which lies beside "
+            "it. Leave it out: runs are named by themselves below [output] root (--set "
+            "output.root=DIR). Or say --set incremental.enabled=false to start afresh every time."
+        )
+    identity = settled(lambda: run_id(settings))
     if named is not None:
         directory = named.absolute()
         table = msgspec.structs.replace(table, directory=str(directory), root=None)

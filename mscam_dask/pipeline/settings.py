@@ -171,7 +171,7 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     Attributes
     ----------
     directory
-        The run directory itself.
+        The run directory itself; not with [incremental] or `keep`, which are of runs in a root.
     root
         Directory of run directories, each <pipeline>-<digest of settings and data>; by default
         runs where the command runs.

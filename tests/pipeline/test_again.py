@@ -428,6 +428,16 @@ def test_other_ids_of_the_same_rows_are_moved_or_new_samples(
     assert len(fits) == 1
 
 
+def test_a_named_directory_has_no_run_before_it(growing: Growing, tmp_path: Path) -> None:
+    growing.write(np.arange(60))
+    with pytest.raises(ConfigurationError, match=r"-o names .*output\.root=DIR"):
+        again(growing.file, output=tmp_path / "x")
+    growing.file.write_text(growing.file.read_text() + "[output]\ndirectory = 'x'\n")
+    with pytest.raises(ConfigurationError, match=r"\[output\] directory names .*/x"):
+        again(growing.file)
+    assert not (tmp_path / "x").exists()
+
+
 def test_samples_without_ids_are_known_by_rows_that_did_not_change(
     growing: Growing, fits: list[dict[str, Any]]
 ) -> None:
