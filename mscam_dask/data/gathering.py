@@ -1,0 +1,163 @@
+"""What several sources hold, as one `MultiViewData`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.conversion import common_sample_ids
+from mscam_dask.data.labels import encode_labels
+from mscam_dask.data.matching import in_one_order
+from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.objects import Location
+from mscam_dask.data.readers import Loaded, Selection, Source, read_labels, read_source
+from mscam_dask.data.sources import RowSource
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.errors import DataError
+
+__all__ = ["Sources", "gather"]
+
+Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
+
+
+def gather(
+    sources: Sources,
+    views: Sequence[str] | Mapping[str, str] | None,
+    labels: str | Path | Sequence[Any] | NDArray[Any] | None,
+    stack: ExitStack,
+) -> tuple[MultiViewData, tuple[str, ...]]:
+    """Read sources as one data set: views chosen and renamed, labels encoded, ids compared.
+
+    Parameters
+    ----------
+    sources, views, labels
+        As for `mscam_dask.data.ingest.ingest`.
+    stack
+        Keeps files open for views that are read later; closed by the caller.
+
+    Returns
+    -------
+    data
+        Views are read when they are asked for.
+    notes
+        What was taken for what, and what was left out.
+
+    Raises
+    ------
+    DataError
+        When a source cannot be read, something asked for is not there, or sources disagree.
+    """
+    wanted = None if views is None else tuple(views)
+    label_key = labels if isinstance(labels, str) else None
+    if isinstance(sources, MultiViewData):
+        loaded = [_as_loaded(sources)]
+    else:
+        listed = [sources] if isinstance(sources, str | Location | Source) else list(sources)
+        if not listed:
+            raise DataError("No source was given; name at least one file to ingest.")
+        selection = Selection(views=wanted, labels=label_key)
+        loaded = [
+            read_source(item if isinstance(item, Source) else Source(item), selection, stack)
+            for item in listed
+        ]
+    loaded = in_one_order(loaded)
+    chosen = _choose(loaded, views)
+    codes, names = _labels(loaded, labels)
+    _check_orientation(chosen, codes)
+    ids = common_sample_ids(
+        {f"{item.where}": item.sample_ids for item in loaded if item.sample_ids is not None}
+    )
+    data = as_multi_view(list(chosen))
+    data = replace(data, sample_ids=ids, labels=codes, label_names=names)
+    return data, tuple(note for item in loaded for note in item.notes)
+
+
+def _as_loaded(data: MultiViewData) -> Loaded:
+    return Loaded(
+        where="the data given",
+        views=data.views,
+        labels=data.labels,
+        label_names=data.label_names,
+        sample_ids=data.sample_ids,
+    )
+
+
+def _choose(
+    loaded: Sequence[Loaded], views: Sequence[str] | Mapping[str, str] | None
+) -> tuple[RowSource, ...]:
+    if views is None:
+        return tuple(view for item in loaded for view in item.views)
+    where = {
+        name: [item.where for item in loaded for view in item.views if view.name == name]
+        for name in views
+    }
+    missing = [name for name, holders in where.items() if not holders]
+    if missing:
+        listing = "; ".join(
+            f"{item.where} has {[*(view.name for view in item.views), *item.passed_over]}"
+            for item in loaded
+        )
+        raise DataError(f"No view is called {missing}. {listing}: name some of these.")
+    for name, holders in where.items():
+        if len(holders) > 1:
+            raise DataError(
+                f"Several views are called {name!r}, in {' and '.join(holders)}; names must be "
+                "unique. Leave out the source that is not meant, or rename the view in it."
+            )
+    by_name = {view.name: view for item in loaded for view in item.views}
+    renamed = views if isinstance(views, Mapping) else {name: name for name in views}
+    return tuple(
+        cast("RowSource", replace(cast("Any", by_name[old]), name=new))
+        for old, new in renamed.items()
+    )
+
+
+def _labels(
+    loaded: Sequence[Loaded], labels: str | Path | Sequence[Any] | NDArray[Any] | None
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
+    known = [item for item in loaded if item.labels is not None]
+    if isinstance(labels, str) and not any(item.labels_are_chosen for item in known):
+        if not Path(labels).is_file():
+            raise DataError(
+                f"labels={labels!r} is neither a variable or column of "
+                f"{', '.join(item.where for item in loaded)}, nor a file. Give one of these, or "
+                "leave it out."
+            )
+        labels = Path(labels)
+    if isinstance(labels, Path):
+        return encode_labels(read_labels(labels))
+    if labels is not None and not isinstance(labels, str):
+        return encode_labels(labels)
+    if isinstance(labels, str):
+        known = [item for item in known if item.labels_are_chosen]
+    if not known:
+        return None, None
+    encoded = [encode_labels(item.labels) for item in known]
+    for item, (codes, names) in zip(known[1:], encoded[1:], strict=True):
+        if names != encoded[0][1] or not np.array_equal(codes, encoded[0][0]):
+            raise DataError(
+                f"{known[0].where} and {item.where} have different labels, so their rows are not "
+                "the same samples in the same order. Put them in one order, or give labels=... "
+                "if only the labels differ."
+            )
+    codes, names = encoded[0]
+    return codes, names if names is not None else known[0].label_names
+
+
+def _check_orientation(views: tuple[RowSource, ...], labels: NDArray[np.int64] | None) -> None:
+    """Refuse (features, samples) matrices, which MATLAB files often hold, with the remedy."""
+    if labels is None or any(view.shape[1] != len(labels) for view in views):
+        return
+    if all(view.shape[0] != len(labels) for view in views):
+        listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
+        raise DataError(
+            f"There are {len(labels)} labels and every view has that many columns ({listing}): "
+            "samples are on columns. Read the file with Source(path, samples_on='columns') "
+            "(--samples-on columns)."
+        )
