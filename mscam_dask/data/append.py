@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,11 @@ class JoinedRows:
     def dtype(self) -> np.dtype[Any]:
         return np.result_type(self.first.dtype, self.second.dtype)
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Of the first, which those of the second were compared with."""
+        return _features(self.first)
+
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 as read-only float64."""
         check_row_range(self, start, stop)
@@ -79,7 +85,7 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
     Raises
     ------
     DataError
-        When views, columns or metrics differ, a view is a distance or kernel matrix, samples with
+        When views, columns, their names or metrics differ, a view is a distance or kernel matrix, samples with
         and without ids or labels would be mixed, an id is there already, or a label is neither
         the position of a name nor -1 (unlabelled).
     """
@@ -93,7 +99,10 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
     views = tuple(_joined(view, by_name[view.name], where) for view in old.views)
     labels, label_names = _labels(old, new, where)
     return MultiViewData(
-        views=views, sample_ids=_ids(old, new, where), labels=labels, label_names=label_names
+        views=views,
+        sample_ids=_ids(old, new, where),
+        labels=labels,
+        label_names=label_names,
     )
 
 
@@ -108,7 +117,43 @@ def _joined(old: RowSource, new: RowSource, where: str) -> RowSource:
             f"View {old.name!r} has {old.shape[1]} columns in {where} and {new.shape[1]} in the new "
             "samples; the features must be the same, in the same order."
         )
+    _check_features(old, new, where)
     return JoinedRows(old, new)
+
+
+def _check_features(old: RowSource, new: RowSource, where: str) -> None:
+    """Refuse columns of other names, or in another order, where both sides have names."""
+    before, after = _features(old), _features(new)
+    if before is None or after is None or before == after:
+        return
+    column = next(place for place in range(len(before)) if before[place] != after[place])
+    differ = (
+        f"column {column} (counted from 0) is {before[column]!r} in {where} and {after[column]!r} in "
+        "the new samples"
+    )
+    if sorted(before) == sorted(after):
+        raise DataError(
+            f"View {old.name!r} has the same features in another order: {differ}. Put the columns of "
+            f"the new samples in the order of the store: {_listed(before)}."
+        )
+    numbering = tuple(map(str, range(len(before))))
+    if numbering in (before, after):  # what a frame has that was given no names
+        return
+    missing, added = sorted(set(before) - set(after)), sorted(set(after) - set(before))
+    raise DataError(
+        f"View {old.name!r} has other features: {differ}; only in the store are {_listed(missing)}, "
+        f"only in the new samples {_listed(added)}. Give the same features, in the same order; if "
+        "only their names changed, rename the columns as they are in the store."
+    )
+
+
+def _features(view: RowSource) -> tuple[str, ...] | None:
+    names: tuple[str, ...] | None = getattr(view, "feature_names", None)
+    return names
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"[{', '.join(map(repr, names[:_SHOWN]))}{', ...' if len(names) > _SHOWN else ''}]"
 
 
 def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] | None:

@@ -47,6 +47,12 @@ class OrderedRows:
     def dtype(self) -> np.dtype[Any]:
         return self.source.dtype
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Of the source, where it has some."""
+        names: tuple[str, ...] | None = getattr(self.source, "feature_names", None)
+        return names
+
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 as read-only float64."""
         check_row_range(self, start, stop)

@@ -43,7 +43,7 @@ from mscam_dask.data.seal import (
     root_attributes,
     seal,
 )
-from mscam_dask.data.store import check_codecs, open_array, read_chunk
+from mscam_dask.data.store_arrays import check_codecs, open_array, read_chunk
 from mscam_dask.data.store_writer import create_array
 from mscam_dask.errors import DataError
 from mscam_dask.model.solution import Solution

@@ -4,6 +4,7 @@ A store is one Zarr v3 group in a local or shared directory. Its layout, version
 
     data.zarr/                          attributes: format, format_version, n_samples, n_views,
         |                               has_labels, has_sample_ids, label_names, nodes, seal
+        views/0                         attributes: feature_names, optional
         views/0/values                  (sample, feature)   one array per view, by position
         views/1/values                  attributes: name, metric, source_dtype, digest
         labels                          (sample,)           optional
@@ -14,7 +15,8 @@ Rules: every array carries a crc32c checksum in each chunk (Zarr's default codec
 flipped bit into wrong numbers without a word); every chunk is written, also when it is all
 fill value (a missing chunk would read as zeros); every zarr.json is sealed (see
 `mscam_dask.data.seal`); dtypes are numeric, never object; a view's
-name is an attribute, never part of a path.
+name is an attribute, never part of a path. `feature_names` lists the names of a view's columns
+where they have some; stores written before there was such an attribute have none.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "FEATURE_NAMES",
     "FORMAT",
     "FORMAT_VERSION",
     "LABELS",
@@ -38,6 +41,9 @@ __all__ = [
 
 FORMAT = "mscam_dask.dataset"
 FORMAT_VERSION = 2
+
+FEATURE_NAMES = "feature_names"
+"""Attribute of a view's group, not of its array, whose metadata are read with every block."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data import schema
 from mscam_dask.data.multiview import MultiViewData
-from mscam_dask.data.objects import Location, location, reaching, zarr_place
+from mscam_dask.data.objects import Location, location, reaching
 from mscam_dask.data.publication import current
 from mscam_dask.data.seal import (
     METADATA_ERRORS,
@@ -23,20 +23,21 @@ from mscam_dask.data.seal import (
     root_attributes,
 )
 from mscam_dask.data.sources import METRICS, Metric, as_rows, check_row_range, view_digest
+from mscam_dask.data.store_arrays import (
+    check_codecs,
+    open_array,
+    read_chunk,
+    read_sample_ids,
+    read_vector,
+)
 from mscam_dask.errors import DataError, StoreCorruptError
 
 __all__ = [
     "ZarrRows",
-    "check_codecs",
     "is_store",
-    "open_array",
     "open_store",
-    "read_chunk",
     "verify_store",
 ]
-
-# What its codecs raise for a chunk that is cut short or altered.
-_CHUNK_ERRORS = (ValueError, RuntimeError, KeyError, TypeError, IndexError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,23 @@ class ZarrRows:
     chunk_rows: int
     recorded_digest: str
     metadata_sha256: str
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, None where they have none; read when asked for.
+
+        Raises
+        ------
+        StoreCorruptError
+            When the store's metadata are not usable.
+        """
+        file = location(self.path) / self.key.rpartition("/")[0] / "zarr.json"
+        with reaching(file):
+            try:
+                names = json.loads(file.read_bytes())["attributes"].get(schema.FEATURE_NAMES)
+            except (OSError, *METADATA_ERRORS) as error:
+                raise corrupt_store(file, f"no usable group metadata: {error}") from error
+        return None if names is None else tuple(names)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 as read-only float64.
@@ -171,8 +189,8 @@ def open_store(path: str | Location) -> MultiViewData:
     views = tuple(_view(root, key, n_samples, attributes[NODES].get(key, "")) for key in keys)
     return MultiViewData(
         views=views,
-        sample_ids=_sample_ids(root, n_samples) if has_ids else None,
-        labels=_vector(root, schema.LABELS, n_samples).astype(np.int64) if has_labels else None,
+        sample_ids=read_sample_ids(root, n_samples) if has_ids else None,
+        labels=read_vector(root, schema.LABELS, n_samples).astype(np.int64) if has_labels else None,
         label_names=label_names,
     )
 
@@ -196,42 +214,6 @@ def verify_store(path: str | Location) -> MultiViewData:
                 f"{view.recorded_digest[:16]}...",
             )
     return data
-
-
-def open_array(root: Location, key: str) -> Any:
-    """Open one array of a store; damaged metadata are a `StoreCorruptError`."""
-    import zarr
-
-    file = root / key / "zarr.json"
-    if not file.is_file():
-        raise corrupt_store(file, "it is missing")
-    with reaching(file):
-        try:
-            return zarr.open_array(zarr_place(root / key), mode="r", zarr_format=3)
-        except METADATA_ERRORS as error:
-            raise corrupt_store(file, f"no usable array metadata: {error}") from error
-
-
-def read_chunk(array: Any, directory: Location, rows: slice) -> NDArray[Any]:
-    """Read rows that lie in one chunk of an array chunked by rows."""
-    index = (rows.start // array.chunks[0],) + (0,) * (array.ndim - 1)
-    file = directory / array.metadata.encode_chunk_key(index)
-    if not file.is_file():
-        raise corrupt_store(file, f"the chunk with rows {rows.start}:{rows.stop} is missing")
-    with reaching(file):
-        try:
-            return np.asarray(array[rows])
-        except _CHUNK_ERRORS as error:
-            raise corrupt_store(
-                file, f"rows {rows.start}:{rows.stop} cannot be decoded ({error})"
-            ) from error
-
-
-def check_codecs(array: Any, file: Location) -> None:
-    """Refuse an array without checksums: its damage could not be noticed."""
-    codecs = [type(codec).__name__ for codec in array.metadata.codecs]
-    if "Crc32cCodec" not in codecs:
-        raise corrupt_store(file, f"its codecs {codecs} have no checksum (crc32c)")
 
 
 def _view(root: Location, key: str, n_samples: int, metadata_sha256: str) -> ZarrRows:
@@ -265,33 +247,3 @@ def _view(root: Location, key: str, n_samples: int, metadata_sha256: str) -> Zar
         recorded_digest=attributes["digest"],
         metadata_sha256=metadata_sha256,
     )
-
-
-def _vector(root: Location, spec: schema.ArraySpec, length: int | None) -> NDArray[Any]:
-    file = root / spec.key / "zarr.json"
-    array = open_array(root, spec.key)
-    check_codecs(array, file)
-    if array.ndim != 1 or array.dtype.kind not in spec.kinds:
-        raise corrupt_store(
-            file, f"shape {array.shape}, dtype {array.dtype} where a vector was written"
-        )
-    if length is not None and array.shape[0] != length:
-        raise corrupt_store(file, f"{array.shape[0]} entries, {length} expected")
-    values = np.empty(array.shape, dtype=array.dtype)
-    for start in range(0, len(values), array.chunks[0]):
-        rows = slice(start, min(start + array.chunks[0], len(values)))
-        values[rows] = read_chunk(array, root / spec.key, rows)
-    return values
-
-
-def _sample_ids(root: Location, n_samples: int) -> tuple[str, ...]:
-    buffer = _vector(root, schema.SAMPLE_ID_BYTES, None).tobytes()
-    offsets = _vector(root, schema.SAMPLE_ID_OFFSETS, n_samples + 1)
-    file = root / schema.SAMPLE_ID_OFFSETS.key
-    if offsets[0] != 0 or offsets[-1] != len(buffer) or bool(np.any(np.diff(offsets) < 0)):
-        raise corrupt_store(file, f"offsets do not cut the {len(buffer)} bytes of ids")
-    edges = offsets.tolist()
-    try:
-        return tuple(buffer[start:stop].decode() for start, stop in pairwise(edges))
-    except UnicodeDecodeError as error:
-        raise corrupt_store(file, f"ids are not UTF-8 ({error})") from error

@@ -225,6 +225,9 @@ def _write_view(group: Any, key: str, view: RowSource, chunk_rows: int | None) -
             "digest": digest.hexdigest(),
         }
     )
+    names = getattr(view, "feature_names", None)
+    if names is not None:
+        group[key.rpartition("/")[0]].update_attributes({schema.FEATURE_NAMES: list(names)})
 
 
 def _write_vector(group: Any, spec: schema.ArraySpec, values: NDArray[Any]) -> None:

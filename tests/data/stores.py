@@ -12,7 +12,7 @@ import numpy as np
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows
 
-__all__ = ["N", "edit", "example_data"]
+__all__ = ["N", "edit", "example_data", "names_of"]
 
 N = 11
 
@@ -35,3 +35,8 @@ def edit(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
     metadata = json.loads(file.read_text())
     change(metadata)
     file.write_text(json.dumps(metadata))
+
+
+def names_of(data: MultiViewData) -> dict[str, tuple[str, ...] | None]:
+    """Names of the columns of each view."""
+    return {view.name: getattr(view, "feature_names", None) for view in data.views}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -15,7 +16,9 @@ from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.store import open_store, verify_store
 from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import DataError, StoreCorruptError
+from tests.data.stores import names_of
 
 Array = NDArray[np.float64]
 
@@ -154,6 +157,54 @@ def test_files_are_appended_as_they_are_ingested(tmp_path: Path) -> None:
     append([tmp_path / "new.npz"], tmp_path / "x.zarr")
     data = verify_store(tmp_path / "x.zarr")
     np.testing.assert_array_equal(data.views[0].read(0, 8), np.arange(24.0).reshape(8, 3))
+
+
+def table(path: Path, columns: str, *, header: bool = True) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    frame = pd.DataFrame([[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]], columns=columns.split())
+    frame.to_csv(path, index=False, header=header)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (
+            "p r q",
+            r"same features in another order: column 1 .* is 'q' in .*x\.zarr and 'r' in the new",
+        ),
+        ("p q s", r"other features: column 2 .*only in the store are \['r'\], .* samples \['s'\]"),
+        ("p q q", r"other features: column 2 .*only in the store are \['r'\], .* samples \[\]"),
+    ],
+)
+def test_columns_are_those_of_the_store_by_name(tmp_path: Path, columns: str, says: str) -> None:
+    ingest(table(tmp_path / "a.csv", "p q r"), tmp_path / "x.zarr")
+    before = open_store(tmp_path / "x.zarr").digest()
+    with pytest.raises(DataError, match=says):
+        append(table(tmp_path / "new" / "a.csv", columns), tmp_path / "x.zarr")
+    assert verify_store(tmp_path / "x.zarr").digest() == before
+
+
+def test_names_of_columns_outlast_samples_without_them(tmp_path: Path) -> None:
+    ingest(table(tmp_path / "a.csv", "p q r"), tmp_path / "x.zarr")
+    append(table(tmp_path / "new" / "a.csv", "p q r"), tmp_path / "x.zarr")
+    append(table(tmp_path / "bare" / "a.csv", "p q r", header=False), tmp_path / "x.zarr")
+    data = verify_store(tmp_path / "x.zarr")
+    assert (data.n_samples, names_of(data)) == (6, {"a": ("p", "q", "r")})
+
+
+def test_a_store_without_names_of_columns_takes_any(tmp_path: Path) -> None:
+    ingest(table(tmp_path / "a.csv", "p q r", header=False), tmp_path / "x.zarr")
+    append(table(tmp_path / "new" / "a.csv", "r q p"), tmp_path / "x.zarr")
+    assert names_of(open_store(tmp_path / "x.zarr")) == {"a": None}
+
+
+def test_the_numbering_of_a_frame_is_no_name_for_a_column(tmp_path: Path) -> None:
+    frame = pd.DataFrame([[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]])
+    ingest(as_multi_view({"a": frame}), tmp_path / "x.zarr")
+    append(table(tmp_path / "a.csv", "r q p"), tmp_path / "x.zarr")
+    with pytest.raises(DataError, match="same features in another order: column 0"):
+        append(as_multi_view({"a": frame[[2, 1, 0]]}), tmp_path / "x.zarr")
 
 
 @pytest.mark.parametrize(

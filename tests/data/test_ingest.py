@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from mscam_dask.data.sources import ArrayRows, row_ranges
 from mscam_dask.data.store import open_store, verify_store
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
+from tests.data.stores import names_of
 from tests.synthetic import values_of
 
 N = 7
@@ -165,6 +167,34 @@ def test_metric_of_the_source_stands_unless_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"metric='cosine' for view 'view_0'"):
         metrics("c.zarr", "cosine")
     assert not (tmp_path / "c.zarr").exists()
+
+
+def test_names_of_columns_follow_their_view(tmp_path: Path) -> None:
+    frames = {
+        "colour": pd.DataFrame(COLOUR, columns=list("rgb")),
+        "shape": pd.DataFrame(SHAPE, columns=["height", "width"]),
+        "bare": pd.DataFrame(SHAPE),
+        "lab": xr.DataArray(COLOUR, dims=("sample", "part"), coords={"part": list("Lab")}),
+    }
+    ingest(as_multi_view(frames), tmp_path / "a.zarr")
+    assert names_of(open_store(tmp_path / "a.zarr")) == {
+        "colour": tuple("rgb"),
+        "shape": ("height", "width"),
+        "bare": ("0", "1"),
+        "lab": tuple("Lab"),
+    }
+    swapped = {"shape": "colour", "colour": "shape"}
+    ingest(tmp_path / "a.zarr", tmp_path / "b.zarr", views=swapped)
+    again = names_of(open_store(tmp_path / "b.zarr"))
+    assert again == {"shape": tuple("rgb"), "colour": ("height", "width")}
+    text = tmp_path / "t.csv"
+    text.write_text("id,p,class,q\na,1,0,2\nb,3,1,5\n")
+    ingest(text, tmp_path / "c.zarr", views={"t": "table"})
+    assert names_of(open_store(tmp_path / "c.zarr")) == {"table": ("p", "q")}
+    dataset = xr.Dataset({"lab": frames["lab"], "bare": (("sample", "any"), SHAPE)})
+    dataset.to_zarr(tmp_path / "foreign.zarr", zarr_format=2, consolidated=False)
+    ingest(tmp_path / "foreign.zarr", tmp_path / "d.zarr")
+    assert names_of(open_store(tmp_path / "d.zarr")) == {"lab": tuple("Lab"), "bare": None}
 
 
 def test_several_files_are_several_views_named_by_file(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from mscam_dask.data.sources import ArrayRows, Metric
 from mscam_dask.data.store import is_store, open_store, verify_store
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import MultiViewData
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from tests.data.conftest import finite_tables
-from tests.data.stores import N, edit, example_data
+from tests.data.stores import N, edit, example_data, names_of
 
 
 @settings(max_examples=15)
@@ -99,6 +99,19 @@ def test_metrics_labels_and_label_names_come_back(tmp_path: Path) -> None:
     stored = open_store(write_store(data, tmp_path / "s.zarr"))
     assert tuple(view.metric for view in stored.views) == metrics
     assert stored.label_names == ("off", "on")
+
+
+def test_a_store_from_before_names_of_columns_is_read(tmp_path: Path) -> None:
+    view = ArrayRows(np.eye(3), "v", feature_names=("p", "é", "p"))
+    store = write_store(MultiViewData(views=(view,)), tmp_path / "s.zarr")
+    (stored,) = open_store(store).views
+    assert names_of(open_store(store)) == {"v": ("p", "é", "p")}
+    assert len(pickle.dumps(stored)) < 1000
+    edit(store / "views/0/zarr.json", lambda m: m["attributes"].pop("feature_names"))
+    with pytest.raises(StoreCorruptError, match=r"views/0/zarr\.json"):
+        open_store(store)
+    seal(zarr.open_group(store, mode="r+"), store)
+    assert names_of(verify_store(store)) == {"v": None}
 
 
 def test_views_read_in_another_process_by_absolute_path(

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.conversion import rows_of
 from mscam_dask.data.readers.base import Loaded, Selection, Source, oriented, unreadable
+from mscam_dask.data.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
 
 __all__ = ["read_labels", "read_text"]
@@ -33,6 +33,19 @@ class _Layout:
     columns: tuple[str, ...]
     id_position: int | None
     label_position: int | None
+
+    @property
+    def feature_positions(self) -> list[int]:
+        """Places of the columns that are neither ids nor labels."""
+        others = (self.id_position, self.label_position)
+        return [index for index in range(len(self.columns)) if index not in others]
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns at `feature_positions`, None without a header."""
+        if not self.has_header:
+            return None
+        return tuple(self.columns[position] for position in self.feature_positions)
 
 
 def read_text(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001 - a reader's signature
@@ -60,7 +73,13 @@ def read_text(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
     ]
     return Loaded(
         where=str(source.path),
-        views=(rows_of(oriented(values, source), name=source.view_name),),
+        views=(
+            ArrayRows(
+                oriented(values, source),
+                source.view_name,
+                feature_names=layout.feature_names if source.samples_on == "rows" else None,
+            ),
+        ),
         labels=None if labels is None else _parsed(labels),
         sample_ids=None if ids is None else tuple(ids),
         labels_are_chosen=labels is not None and selection.labels is not None,
@@ -200,8 +219,7 @@ def _texts(source: Source, layout: _Layout, position: int | None) -> list[str] |
 
 def _numbers(source: Source, layout: _Layout) -> NDArray[np.float64]:
     """Columns that are neither ids nor labels, (n, d)."""
-    texts = (layout.id_position, layout.label_position)
-    positions = [index for index in range(len(layout.columns)) if index not in texts]
+    positions = layout.feature_positions
     if not positions:
         raise DataError(
             f"{source.path} has no column beside ids and labels; a view has at least one."
