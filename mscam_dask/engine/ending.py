@@ -23,6 +23,10 @@ from mscam_dask.solvers.rank_control import Decision
 __all__ = ["Ending", "closed", "collect", "ended"]
 
 
+# Nats; one sample of a million apart from the rest is information of 1e-5.
+_ROUNDING = 1e-7
+
+
 @dataclasses.dataclass(frozen=True)
 class Ending:
     """Where the path ended: the graph to return and how it was reached."""
@@ -130,9 +134,9 @@ def _embeddings(
 
 
 def _shares(names: tuple[str, ...], view_scores: tuple[float, ...]) -> dict[str, float]:
-    """Non-negative scores as shares of their sum; equal when no view scores above zero."""
+    """Non-negative scores as shares of their sum; equal when no view scores above rounding."""
     positive = np.maximum(np.asarray(view_scores), 0.0)
-    if not positive.sum() > 0.0:
+    if not positive.sum() > _ROUNDING:
         positive = np.ones(len(names))
     shares = positive / positive.sum()
     return {name: float(share) for name, share in zip(names, shares, strict=True)}

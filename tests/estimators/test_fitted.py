@@ -49,6 +49,13 @@ def test_history_of_a_fit_without_a_path() -> None:
         assert history.sizes == {"outer_iteration": 0, "view": 3}
 
 
+def test_views_have_equal_shares_in_a_score_that_is_rounding() -> None:
+    views, _ = gaussian_views(4, n_samples=90, dims=(6, 8))
+    model = quick(1).fit({"a": views[0], "b": views[1]})
+    assert abs(model.score_) < 1e-7
+    assert model.view_contributions_ == {"a": 0.5, "b": 0.5}
+
+
 def test_a_model_fitted_again_forgets_the_first_data() -> None:
     table = np.hstack(integer_views())
     model = quick().fit(table)
