@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import logging
 import sys
 import traceback
@@ -31,6 +32,7 @@ def guarded(command: Callable[..., int]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_messages(*, debug: bool, **options: Any) -> None:
         sys.excepthook = _defect
+        _show_what_cannot_be_encoded()
         try:
             code = command(**options)
         except MscamError as error:
@@ -46,6 +48,12 @@ def guarded(command: Callable[..., int]) -> Callable[..., None]:
         sys.exit(code)
 
     return with_messages
+
+
+def _show_what_cannot_be_encoded() -> None:
+    """Have a terminal that is not UTF-8 show a name of other letters with escapes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _defect(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,6 +106,18 @@ def test_describe_shows_a_store_with_its_findings(here: Path, call: Call) -> Non
     ):
         assert part in re.sub(r"\s+", " ", result.stdout)
     assert "\x1b" not in result.stdout
+
+
+def test_a_terminal_that_is_not_utf_8_shows_escapes(here: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mscam_dask.cli", "ingest", "tiny.npz", "-o", "ü.zarr"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\xfc.zarr" in done.stdout
 
 
 def test_describe_finds_a_damaged_store(here: Path, call: Call) -> None:
