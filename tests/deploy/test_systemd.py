@@ -67,7 +67,17 @@ def test_the_service_is_sealed_off(units: Path) -> None:
     assert run(*seal, service).returncode != 0
 
 
+def test_the_documentation_of_the_service_is_a_file_that_the_page_installs() -> None:
+    text = (UNITS / "mscam-nightly.service").read_text()
+    (url,) = re.findall(r"^Documentation=(.*)$", text, re.M)
+    page = (UNITS / "README.md").read_text()
+    (source,) = re.findall(
+        rf"^    install -D -m 644 (\S+) {url.removeprefix('file://')}$", page, re.M
+    )
+    assert (UNITS / source).is_file()
+
+
 def test_exit_codes_mean_what_the_command_line_says() -> None:
     text = (UNITS / "mscam-nightly.service").read_text()
     assert re.search(r"^SuccessExitStatus=5$", text, re.M)
-    assert re.search(r"^RestartPreventExitStatus=2 3$", text, re.M)
+    assert re.search(r"^RestartPreventExitStatus=2 3 4$", text, re.M)
