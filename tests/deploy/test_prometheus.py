@@ -47,7 +47,7 @@ def rules() -> dict[str, Any]:
 
 
 def total(name: str, matchers: str, text: str) -> float:
-    """PromQL's sum(name{matchers}) over a /metrics text; `job` is Prometheus' own label."""
+    """PromQL's sum by (instance) (name{matchers}) over the /metrics text of one instance."""
     wanted = re.findall(r'(\w+)(=~|=)"([^"]*)"', matchers)
     values = []
     for labels, value in re.findall(rf"^{name}\{{(.*)\}} (\S+)$", text, re.MULTILINE):
@@ -55,7 +55,6 @@ def total(name: str, matchers: str, text: str) -> float:
         if all(
             re.fullmatch(pattern if how == "=~" else re.escape(pattern), have.get(label, ""))
             for label, how, pattern in wanted
-            if label != "job"
         ):
             values.append(float(value))
     assert values, f"nothing has {name}{{{matchers}}}"
@@ -69,9 +68,9 @@ def holds(expression: str, text: str) -> bool:
     }  # fmt: skip
     results = []
     for term in expression.split(" and "):
-        found = re.fullmatch(r"sum\((\w+)\{(.*)\}\) (==|>) (\d+)", term)
+        found = re.fullmatch(r"sum by \(instance\) \((\w+)(?:\{(.*)\})?\) (==|>) (\d+)", term)
         assert found, f"the test does not read {term!r}"
-        results.append(compare[found[3]](total(found[1], found[2], text), float(found[4])))
+        results.append(compare[found[3]](total(found[1], found[2] or "", text), float(found[4])))
     return all(results)
 
 
