@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from functools import cache
 from importlib.resources import files
@@ -13,6 +14,9 @@ import jsonschema
 import pytest
 import yaml
 
+from mscam_dask.pipeline.certificates import make_certificates
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.environment import environment_overrides
 from tests.deploy.files import DEPLOY, documents, paths
 
 # Its validator still names a class that jsonschema has renamed.
@@ -161,6 +165,42 @@ def test_the_runs_pod_can_fail_and_its_end_is_seen() -> None:
     (pods,) = [rule for rule in role["rules"] if rule["resources"] == ["pods"]]
     assert pods["resourceNames"] == [f"{job['metadata']['name']}-runner"]
     assert pods["verbs"] == ["get"]
+
+
+def test_the_secret_of_the_page_has_what_pods_mount_under_the_names_that_are_made(
+    tmp_path: Path,
+) -> None:
+    page = (DEPLOY / "k8s/README.md").read_text()
+    given = dict(re.findall(r"--from-file=(\S+)=certs/(\S+)", page))
+    assert all(key == file for key, file in given.items())
+    mounted = {
+        item["key"]
+        for _, manifest in all_manifests()
+        for spec in (pod_specs(manifest) if manifest["kind"].startswith("Dask") else [])
+        for item in spec["volumes"][0]["secret"]["items"]
+    }
+    made = make_certificates(tmp_path)
+    assert (
+        mounted == set(given) == {file.name for file in tmp_path.iterdir()} - {made.key("ca").name}
+    )
+
+
+def test_the_pipeline_and_the_environment_of_the_run_are_read(tmp_path: Path) -> None:
+    (settings,) = documents(DEPLOY / "k8s/pipeline.yaml")
+    (job,) = documents(DEPLOY / "k8s/job.yaml")
+    (container,) = job["spec"]["job"]["spec"]["containers"]
+    (name,) = settings["data"]
+    assert f"/pipeline/{name}" in container["args"]
+    (tmp_path / name).write_text(settings["data"][name])
+    environment = {one["name"]: one.get("value", "mscam-nightly") for one in container["env"]}
+    environment["MSCAM_EXECUTION__SCHEDULER"] = environment["DASK_SCHEDULER_ADDRESS"].replace(
+        "$(MSCAM_CLUSTER)", environment["MSCAM_CLUSTER"]
+    )
+    read = read_config(tmp_path / name, environment_overrides(environment))
+    assert read.execution.scheduler == "tls://mscam-nightly-scheduler:8786"
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "mscam"]
+    for place in (read.output.root, read.data.source):
+        assert Path(str(place)).is_relative_to(mount["mountPath"])
 
 
 def test_nothing_runs_as_root_or_without_limits() -> None:
