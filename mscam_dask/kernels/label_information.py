@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 
 __all__ = ["informations", "label_information"]
+
+# Clusters up to which a cell of the (c, c) table has a number of 32 bits.
+_LARGEST_TABLE = 46_340
 
 
 def label_information(affinity: csr_array[np.float64], labels: NDArray[np.int64]) -> float:
@@ -66,6 +69,8 @@ def _information(
     """From the probabilities `steps` of the edges, and how many each row has."""
     n = len(labels)
     n_clusters = int(labels.max()) + 1
+    if n_clusters > _LARGEST_TABLE:
+        return _information_of_pairs(affinity, labels, steps, counts, connected)
     compact = labels.astype(np.int32)
     cells = np.repeat(compact * np.int32(n_clusters), counts)
     cells += compact[affinity.indices]
@@ -77,3 +82,29 @@ def _information(
     present = joint > 0
     terms = joint[present] * np.log(joint[present] / independent[present])
     return max(0.0, float(np.sum(terms)))
+
+
+def _information_of_pairs(
+    affinity: csr_array[np.float64],
+    labels: NDArray[np.int64],
+    steps: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    connected: NDArray[np.bool_],
+) -> float:
+    """The same without a (c, c) table: only pairs of clusters that a step may join are held."""
+    n = len(labels)
+    n_clusters = int(labels.max()) + 1
+    walks = coo_array(
+        (steps, (np.repeat(labels, counts), labels[affinity.indices])),
+        shape=(n_clusters, n_clusters),
+    ).tocsr()
+    sizes = csr_array(np.bincount(labels, minlength=n_clusters)[None, :] / n)
+    alone = csr_array(np.bincount(labels[~connected], minlength=n_clusters)[:, None])
+    joint = coo_array(walks + alone @ sizes)
+    first, second, p = joint.row, joint.col, joint.data / n
+    independent = (
+        np.bincount(first, weights=p, minlength=n_clusters)[first]
+        * np.bincount(second, weights=p, minlength=n_clusters)[second]
+    )
+    present = p > 0
+    return max(0.0, float(np.sum(p[present] * np.log(p[present] / independent[present]))))

@@ -1,0 +1,48 @@
+"""Information of a step on a graph: its definition, with a table of clusters and without."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.kernels import label_information
+from mscam_dask.kernels.label_information import informations
+
+
+def by_definition(weights: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """Σ p log(p / qr) of the clusters before and after one step of the random walk."""
+    n = len(labels)
+    degrees = weights.sum(axis=1, keepdims=True)
+    steps = np.where(degrees > 0, weights / np.where(degrees > 0, degrees, 1.0), 1.0 / n)
+    members = np.eye(labels.max() + 1)[labels]
+    joint = members.T @ steps @ members / n
+    independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    some = joint > 0
+    return float(np.sum(joint[some] * np.log(joint[some] / independent[some])))
+
+
+@pytest.mark.parametrize("largest_table", [46_340, 0])
+@pytest.mark.parametrize("n_alone", [0, 3])
+def test_by_definition(largest_table: int, n_alone: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_information, "_LARGEST_TABLE", largest_table)
+    rng = np.random.default_rng(n_alone)
+    weights = rng.random((30, 30)) * (rng.random((30, 30)) < 0.2)
+    weights[rng.choice(30, n_alone, replace=False)] = 0.0
+    partitions = [rng.integers(0, c, 30) for c in (1, 2, 5, 12)]
+    found = informations(csr_array(weights), partitions)
+    expected = [by_definition(weights, labels) for labels in partitions]
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_more_clusters_than_a_table_has_cells_for() -> None:
+    """On a cycle a sample of its own cluster has one of two neighbours: log c − log 2."""
+    n = 46_342
+    samples = np.arange(n)
+    neighbors = np.column_stack([(samples - 1) % n, (samples + 1) % n]).ravel()
+    cycle: csr_array[np.float64] = csr_array(
+        (np.ones(2 * n), neighbors, np.arange(0, 2 * n + 1, 2)), shape=(n, n)
+    )
+    (found,) = informations(cycle, [samples])
+    assert found == pytest.approx(np.log(n) - np.log(2.0), rel=1e-12)
