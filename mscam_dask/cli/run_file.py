@@ -29,7 +29,7 @@ from mscam_dask.pipeline.run import RunOutcome
 
 __all__ = ["execution_overrides", "resume_directory", "run_file"]
 
-_OWN_CLUSTER = ("workers", "threads", "memory_limit")
+_OF_PROCESSES = ("workers", "memory_limit")
 _TLS = ("tls_ca", "tls_cert", "tls_key")
 
 
@@ -119,11 +119,13 @@ def execution_overrides(options: dict[str, object]) -> Iterable[Override]:
     given = {name: value for name, value in options.items() if value not in (None, False)}
     out: tuple[str, ...] = ()
     if "in_process" in given:
-        out = ("scheduler", *_TLS, "workers", "memory_limit")
+        out = ("scheduler", *_TLS, *_OF_PROCESSES)
     elif "scheduler" in given:
-        out = ("in_process", *_OWN_CLUSTER)
-    elif any(name in given for name in _OWN_CLUSTER):
+        out = ("in_process", "threads", *_OF_PROCESSES)
+    elif any(name in given for name in _OF_PROCESSES):
         out = ("scheduler", *_TLS, "in_process")
+    elif "threads" in given:  # of workers, or of this process
+        out = ("scheduler", *_TLS)
     for name in out:
         if name not in given:
             yield Override(("execution", name), None, "the command line")

@@ -87,6 +87,10 @@ def test_another_kind_of_cluster_than_the_files(here: Path, call: Call) -> None:
     )
     assert call("run", "tiny.toml", "-o", "a").exit_code == 2
     assert call("run", "tiny.toml", "-o", "b", "--in-process", "--threads", "1").exit_code == 0
+    Path("tiny.toml").write_text(f"{text}[execution]\nin_process = true\n")
+    assert call("run", "tiny.toml", "-o", "d", "--threads", "1").exit_code == 0
+    record = json.loads(Path("d/run.json").read_text())
+    assert record["executor"] == "in this process"
     Path("tiny.toml").write_text(f"{text}[execution]\nworkers = 3\nmemory_limit = '1 GiB'\n")
     result = call("run", "tiny.toml", "-o", "c", "--scheduler", "tcp://192.0.2.1:8786")
     assert result.exit_code == 2
