@@ -29,9 +29,9 @@ from mscam_dask.pipeline.experiments.summary import curves_of, method_entry, row
 
 __all__ = ["run_comparison"]
 
-_VARIES = "Run i has seed i, which also shuffles the samples (seed 0 keeps the order)."
-_VARIES_DRAWN = "Run i has seed i, with which its samples and their noise are drawn."
-_VARIES_SEED = "Run i has seed i; the samples keep the order of the file."
+_VARIES = ", which also shuffles the samples (seed 0 keeps the order)."
+_VARIES_DRAWN = ", with which its samples and their noise are drawn."
+_VARIES_SEED = "; the samples keep the order of the file."
 
 
 def run_comparison(
@@ -122,9 +122,11 @@ class _Comparison:
         return open_datasets(self._settings.datasets, self._course.directory, need_labels=True)
 
     def _varies(self) -> str:
+        first = self._table.seed
+        seeds = f"Run i has seed {f'{first} + i' if first else 'i'}"
         if isinstance(self._table, RobustnessTable):
-            return _VARIES_DRAWN
-        return _VARIES if getattr(self._table, "shuffle", False) else _VARIES_SEED
+            return seeds + _VARIES_DRAWN
+        return seeds + (_VARIES if getattr(self._table, "shuffle", False) else _VARIES_SEED)
 
     def _run_cells(self, rows: list[Contest], datasets: dict[str, Dataset]) -> None:
         stores = [

@@ -58,10 +58,12 @@ def _made_by(record: ExperimentRecord) -> str:
         f"{name} {version}" for name, version in record.versions.items() if name != "platform"
     )
     where = record.executor or "every fit kept from an earlier start"
-    seeds = f"{record.seeds[0]} to {record.seeds[-1]}" if record.seeds else "none"
+    seeds = f"Seeds {record.seeds[0]} to {record.seeds[-1]}" if record.seeds else "No seeds"
+    if len(record.seeds) == 1:
+        seeds = f"Seed {record.seeds[0]}"
     return (
         f"Made by\n\n    {record.command}\n\n{versions}; {where}. "
-        f"Seeds {seeds}. {record.varies} Mean ± standard deviation over runs. Seconds are of one "
+        f"{seeds}. {record.varies} Mean ± standard deviation over runs. Seconds are of one "
         "fit on one thread, MiB its peak resident memory above that of the process it was forked from."
     )
 

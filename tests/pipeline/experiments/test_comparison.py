@@ -124,6 +124,17 @@ def test_other_data_of_the_same_name_are_other_cells(write: Write, here: Path) -
     assert not {cell.key for cell in second.cells} & {cell.key for cell in first.cells}
 
 
+def test_the_seeds_of_the_runs_are_said(write: Write, here: Path) -> None:
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\n"
+    for name, more, said in (
+        ("a", "runs = 2\n", "Seeds 0 to 1. Run i has seed i, which also shuffles"),
+        ("b", "runs = 1\nseed = 5\n", "Seed 5. Run i has seed 5 + i, which also shuffles"),
+        ("c", "runs = 2\nseed = 5\nshuffle = false\n", "Seeds 5 to 6. Run i has seed 5 + i; the"),
+    ):
+        run(write(text + more), here / name)
+        assert said in (here / name / "results.md").read_text()
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("changed", ["labels", "directory"])
 def test_sources_and_labels_that_change_make_the_store_anew(
