@@ -35,7 +35,8 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--output",
             type=click.Path(path_type=Path),
             callback=no_url,
-            help="Directory; by default runs/<pipeline>. What is finished in it is kept.",
+            help="Directory; by default runs/<pipeline>, of a comparison with --dataset "
+            "runs/<pipeline>-<data>. What is finished in it is kept.",
         ),
         click.option("--overwrite", is_flag=True, help="Run every fit again."),
         click.option(

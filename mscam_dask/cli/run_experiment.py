@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from mscam_dask.cli.run_file import execution_overrides
 from mscam_dask.cli.terminal import progress_console, relative, results_console, show, table
@@ -18,6 +21,7 @@ from mscam_dask.pipeline.experiments.compare import run_comparison
 from mscam_dask.pipeline.experiments.config import Command, read_experiment
 from mscam_dask.pipeline.experiments.course import Progress, default_output
 from mscam_dask.pipeline.experiments.results import ExperimentRecord, MeanStd
+from mscam_dask.pipeline.experiments.settings import ExperimentSettings
 from mscam_dask.pipeline.experiments.sweep import run_sweep
 
 __all__ = ["Asked", "compare_methods", "options_asked", "run_experiment", "sweep_parameters"]
@@ -25,6 +29,7 @@ __all__ = ["Asked", "compare_methods", "options_asked", "run_experiment", "sweep
 _EXIT_WITHOUT_RESULT = 5
 _DEFAULT = Path("pipelines") / "comparison.toml"
 _MIB = 2**20
+_LONGEST_NAME = 100  # bytes, of 255 that a directory's name may have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +90,9 @@ def compare_methods(
         pipeline = _DEFAULT
     is_robustness = pipeline is not None and "robustness" in read_document(pipeline).tables
     said = _options("robustness" if is_robustness else "compare", datasets, methods, runs)
-    return run_experiment("compare", pipeline, asked, named="compare", said=said)
+    return run_experiment(
+        "compare", pipeline, asked, named="compare", said=said, is_of_data=bool(datasets)
+    )
 
 
 def sweep_parameters(pipeline: Path, asked: Asked) -> int:
@@ -100,6 +107,7 @@ def run_experiment(
     *,
     named: str,
     said: list[tuple[Override, list[str]]] | None = None,
+    is_of_data: bool = False,
 ) -> int:
     """Carry an experiment out, or show what would be done; the exit code.
 
@@ -113,6 +121,9 @@ def run_experiment(
         What was typed: `command`, or run.
     said
         Overrides by other options, with the words they were given in.
+    is_of_data
+        Whether the data are of the command line: the experiment is named after them, so that it does
+        not take the place of one on others.
     """
     said = said or []
     environment = environment_overrides(os.environ)
@@ -120,6 +131,8 @@ def run_experiment(
     overrides += [parse_override(text) for text in asked.assignments]
     overrides += execution_overrides(asked.execution)
     settings = read_experiment(pipeline, overrides, command=command)
+    if is_of_data:
+        settings = msgspec.structs.replace(settings, name=_name_of_data(settings))
     directory = default_output(settings) if asked.output is None else asked.output
     if asked.dry_run:
         from mscam_dask.cli.show_plan import show_experiment_plan
@@ -149,6 +162,14 @@ def run_experiment(
         return 0
     _show_rows(record, directory)
     return 0 if all(row.n_failed < row.n_runs for row in record.rows) else _EXIT_WITHOUT_RESULT
+
+
+def _name_of_data(settings: ExperimentSettings) -> str:
+    names = "+".join(settings.datasets)
+    if len(names.encode()) > _LONGEST_NAME:
+        digest = hashlib.sha256(names.encode()).hexdigest()[:8]
+        names = f"{len(settings.datasets)}-data-sets-{digest}"
+    return f"{settings.name}-{names}"
 
 
 def _options(

@@ -33,6 +33,34 @@ def test_compare_on_ones_own_data_and_again(here: Path, call: Call) -> None:
     assert "knn-sc" not in again.stderr
 
 
+def test_comparisons_of_data_on_the_command_line_have_a_directory_for_each(
+    here: Path, call: Call
+) -> None:
+    Path("other.npz").write_bytes(Path("tiny.npz").read_bytes())
+    Path("c.toml").write_text(
+        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\n"
+    )
+    options = ("--method", "knn-sc", "--runs", "1", "--in-process")
+    for data in (["tiny.npz"], ["other.npz"], ["tiny.npz", "other.npz"]):
+        given = [word for name in data for word in ("--dataset", name)]
+        assert call("compare", *given, *options).exit_code == 0
+    assert call("compare", "c.toml", "--dataset", "other.npz", *options).exit_code == 0
+    assert call("compare", "c.toml", *options).exit_code == 0
+    found = {
+        path.name: json.loads((path / "experiment.json").read_text())
+        for path in Path("runs").iterdir()
+    }
+    assert {
+        name: [one["name"] for one in record["datasets"]] for name, record in found.items()
+    } == {
+        "comparison-tiny": ["tiny"],
+        "comparison-other": ["other"],
+        "comparison-tiny+other": ["tiny", "other"],
+        "c-other": ["other"],
+        "c": ["tiny"],
+    }
+
+
 def test_options_go_to_the_table_that_the_file_has(here: Path, call: Call) -> None:
     Path("r.toml").write_text("[robustness]\nn_samples = 40\ncorrupted = [0.0]\n")
     result = call(
@@ -103,6 +131,10 @@ def test_sweep(here: Path, call: Call) -> None:
     assert "best by cross view information (no label seen)" in text
     again = call("sweep", "s.toml", "--in-process", "-o", "out")
     assert "6 fits, 6 kept from an earlier start" in again.stdout
+    resumed = call("resume", "out")
+    assert resumed.exit_code == 2
+    said = " ".join(resumed.stderr.split())
+    assert f"mscam-dask sweep s.toml -o {here / 'out'}" in said
     more = call("sweep", "s.toml", "--in-process", "-o", "out", "--set", "sweep.alpha=[0.1,1,2]")
     assert "9 fits, 6 kept from an earlier start" in more.stdout
 
