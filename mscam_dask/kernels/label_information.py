@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-__all__ = ["informations", "label_information"]
+__all__ = ["informations"]
 
 # Clusters up to which a cell of the (c, c) table has a number of 32 bits.
 _LARGEST_TABLE = 46_340
 
 
-def label_information(affinity: csr_array[np.float64], labels: NDArray[np.int64]) -> float:
+def informations(
+    affinity: csr_array[np.float64], partitions: Sequence[NDArray[np.int64]]
+) -> list[float]:
     """Mutual information between a sample's cluster and that of a random neighbour, in nats.
 
     Parameters
@@ -22,14 +24,14 @@ def label_information(affinity: csr_array[np.float64], labels: NDArray[np.int64]
     affinity : (n, n) sparse
         Non-negative; a sample's neighbour is drawn in proportion to its row. Samples without
         edges draw a neighbour from all samples.
-    labels : (n,) int
-        Cluster of each sample, 0 … c−1.
+    partitions : sequence of (n,) int
+        Cluster of each sample, 0 … c−1; what depends on the graph alone is done once.
 
     Returns
     -------
-    float
-        Between 0 (the graph says nothing about the partition) and log c (c equal clusters,
-        no edge between them).
+    list of float
+        One for each partition, between 0 (the graph says nothing about it) and log c (c equal
+        clusters, no edge between them).
 
     Notes
     -----
@@ -43,14 +45,6 @@ def label_information(affinity: csr_array[np.float64], labels: NDArray[np.int64]
     M. Faccin, M. T. Schaub, J.-C. Delvenne, "State aggregations in Markov chains and block
     models of networks", Phys. Rev. Lett. 127 (2021), doi:10.1103/PhysRevLett.127.078301.
     """
-    (information,) = informations(affinity, [labels])
-    return information
-
-
-def informations(
-    affinity: csr_array[np.float64], partitions: Sequence[NDArray[np.int64]]
-) -> list[float]:
-    """`label_information` of several partitions; what depends on the graph is done once."""
     n = affinity.shape[0]
     degrees = np.asarray(affinity @ np.ones(n, dtype=affinity.dtype), dtype=np.float64)
     connected = degrees > 0

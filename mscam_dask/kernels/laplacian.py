@@ -17,7 +17,6 @@ __all__ = [
     "graph_from_blocks",
     "graph_from_neighbors",
     "laplacian",
-    "normalized_laplacian",
     "symmetric_affinity",
 ]
 
@@ -149,29 +148,6 @@ def laplacian(graph: csr_array[Any]) -> csr_array[Any]:
     affinity = symmetric_affinity(graph)
     degrees = np.asarray(affinity.sum(axis=1))
     return _sorted(csr_array(diags_array(degrees, format="csr") - affinity))
-
-
-def normalized_laplacian(graph: csr_array[np.float64]) -> csr_array[np.float64]:
-    """L_sym = I - D^-1/2 W D^-1/2 with W = (A + A^T) / 2, eigenvalues in [0, 2].
-
-    Parameters
-    ----------
-    graph : csr_array of shape (n, n)
-        A, non-negative.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Null vectors are sqrt(degree) on each component. The row of a vertex without any
-        edge is zero, so that it counts as a component here as it does in `laplacian`.
-    """
-    affinity = symmetric_affinity(graph)
-    degrees = np.asarray(affinity.sum(axis=1), dtype=np.float64)
-    connected = degrees > 0
-    inverse_root = np.where(connected, 1.0 / np.sqrt(np.where(connected, degrees, 1.0)), 0.0)
-    scale = diags_array(inverse_root, format="csr")
-    identity = diags_array(connected.astype(np.float64), format="csr")
-    return _sorted(csr_array(identity - scale @ affinity @ scale))
 
 
 def connected_components(graph: csr_array[Any]) -> tuple[int, NDArray[np.int64]]:

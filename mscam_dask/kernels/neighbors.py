@@ -1,4 +1,4 @@
-"""Nearest neighbours of every sample, exhaustively, and candidates for edges."""
+"""Nearest neighbours of every sample, exhaustively."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
 from mscam_dask.kernels.distances import distances_to, squared_distances, subtract_twice_products
 from mscam_dask.kernels.smallest import smallest_columns
 
-__all__ = ["nearest_candidates", "nearest_neighbors"]
+__all__ = ["nearest_neighbors"]
 
 # Neighbours asked for beyond K + K/4 + self, so that rounding and ties at the boundary can
 # be seen; rows where they still decide are searched again without approximation.
@@ -25,18 +25,6 @@ _CENTERED = 1e-3
 
 # Relative difference of squared distances below which two samples count as equally far.
 _TIE = 1e-9
-
-
-def nearest_candidates(
-    embedding: NDArray[np.float64] | Coordinates,
-    n_candidates: int,
-    *,
-    row_start: int = 0,
-    row_stop: int | None = None,
-) -> NDArray[np.int64]:
-    """The K nearest other samples of each row: the indices of `nearest_neighbors`."""
-    indices, _ = nearest_neighbors(embedding, n_candidates, row_start=row_start, row_stop=row_stop)
-    return indices
 
 
 def nearest_neighbors(

@@ -114,14 +114,13 @@ def basis_from_gram(
     DataError
         The matrix is not square or not finite.
     """
-    return _leading_eigenpairs(gram, rank_tolerance=rank_tolerance, max_rank=None)
+    return _leading_eigenpairs(gram, rank_tolerance=rank_tolerance)
 
 
 def basis_from_kernel(
     kernel: NDArray[np.float64],
     *,
     rank_tolerance: float = _RANK_TOLERANCE,
-    max_rank: int | None = None,
 ) -> Basis:
     """Basis of the feature space of a kernel matrix K = X X^T.
 
@@ -132,8 +131,6 @@ def basis_from_kernel(
         semi-definite) are dropped: the nearest PSD matrix in Frobenius norm is used.
     rank_tolerance : float
         As in `basis_from_rows`.
-    max_rank : int, optional
-        Keep at most this many leading directions.
 
     Returns
     -------
@@ -142,15 +139,15 @@ def basis_from_kernel(
     Raises
     ------
     ConfigurationError
-        `rank_tolerance` is outside [0, 1) or `max_rank` below 1.
+        `rank_tolerance` is outside [0, 1).
     DataError
         The matrix is not square or not finite.
 
     Notes
     -----
-    O(n^3) flops, O(n^2 max_rank) with `max_rank`; three n x n matrices at most.
+    O(n^3) flops; three n x n matrices at most.
     """
-    vectors, s2 = _leading_eigenpairs(kernel, rank_tolerance=rank_tolerance, max_rank=max_rank)
+    vectors, s2 = _leading_eigenpairs(kernel, rank_tolerance=rank_tolerance)
     return Basis(orient_columns(vectors), s2)
 
 
@@ -200,7 +197,7 @@ def anchor_coordinates(basis: Basis, alpha: float) -> NDArray[np.float64]:
 
 
 def _leading_eigenpairs(
-    matrix: NDArray[np.float64], *, rank_tolerance: float, max_rank: int | None
+    matrix: NDArray[np.float64], *, rank_tolerance: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Eigenpairs above rank_tolerance * largest, descending; vectors (d, r), values (r,)."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -213,8 +210,6 @@ def _leading_eigenpairs(
             f"rank_tolerance is {rank_tolerance!r}; allowed is 0 <= rank_tolerance < 1. "
             "Leave the default unless tiny directions matter."
         )
-    if max_rank is not None and max_rank < 1:
-        raise ConfigurationError(f"max_rank is {max_rank}; allowed is at least 1, or None for all.")
     if not np.isfinite(matrix).all():
         raise DataError(
             "a Gram or kernel matrix holds NaN or infinity: the view does, or its values are "
@@ -222,8 +217,7 @@ def _leading_eigenpairs(
         )
     d = len(matrix)
     symmetric = 0.5 * (matrix + matrix.T)
-    wanted = None if max_rank is None or max_rank >= d else [d - max_rank, d - 1]
-    values, vectors = scipy.linalg.eigh(symmetric, subset_by_index=wanted, overwrite_a=True)
+    values, vectors = scipy.linalg.eigh(symmetric, overwrite_a=True)
     values, vectors = values[::-1], vectors[:, ::-1]
     keep = values > max(0.0, rank_tolerance * values[0]) if d else np.zeros(0, dtype=bool)
     return np.ascontiguousarray(vectors[:, keep]), np.ascontiguousarray(values[keep])

@@ -62,7 +62,6 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     n_pairs: int,
     *,
     warm_start: NDArray[Any] | None = None,
-    null_weights: NDArray[np.float64] | None = None,
     components: tuple[int, NDArray[np.int64]] | None = None,
     n_accurate: int | None = None,
     relative_tolerance: float = 1e-8,
@@ -74,17 +73,14 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     Parameters
     ----------
     laplacian : csr_array of shape (n, n)
-        L, symmetric positive semi-definite, null space spanned by one positive vector per
-        connected component. With float32 entries all is done in single precision: half
+        L, symmetric positive semi-definite, null space spanned by the indicators of its
+        connected components. With float32 entries all is done in single precision: half
         the memory and nearly twice as fast, for tolerances from 1e-5.
     n_pairs : int
         m, between 1 and n.
     warm_start : array of shape (n, p), p >= 1, optional
         Vectors whose span is near the wanted one, as the `vectors` of a similar graph.
         Any columns: they need be neither orthonormal nor independent.
-    null_weights : array of shape (n,), optional
-        The null vector of L before it is cut into components: ones by default (L = D - W);
-        sqrt(degree) for the normalised Laplacian.
     components : (int, array of shape (n,)), optional
         Connected components of the graph of L, as `connected_components` gives them; found when
         not given.
@@ -110,7 +106,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
         `n_pairs` outside 1 .. n, `max_iterations` below 1, or a tolerance that is not
         positive, or finer than the precision of L allows.
     DataError
-        L is not square or not finite, L does not annihilate `null_weights` on each
+        L is not square or not finite, L does not annihilate the indicator of each
         component, or `warm_start` has not n rows.
 
     Notes
@@ -147,7 +143,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     )
     bound = float(abs(scaled).sum(axis=1, dtype=np.float64).max())  # Gershgorin
     target = relative_tolerance * bound
-    null = _null_basis(scaled, null_weights, components or connected_components(scaled), bound)
+    null = _null_basis(scaled, components or connected_components(scaled), bound)
     n_null = min(null.shape[1], n_pairs)
     n_rest = n_pairs - n_null
     null_vectors = null[:, :n_null].toarray()
@@ -202,19 +198,14 @@ def _accurate(n_accurate: int | None, n_null: int, n_rest: int) -> int:
 
 def _null_basis(
     laplacian: csr_array[Any],
-    null_weights: NDArray[np.float64] | None,
     components: tuple[int, NDArray[np.int64]],
     bound: float,
 ) -> csr_array[Any]:
     """Orthonormal null vectors, one per component, as a sparse (n, count) matrix."""
     n = laplacian.shape[0]
     count, labels = components
-    weights = np.ones(n) if null_weights is None else null_weights
-    squared = np.bincount(labels, weights=weights * weights, minlength=count)
-    # an isolated vertex of weight 0 (normalised Laplacian) is its own null vector
-    weights = np.where(squared[labels] > 0, weights, 1.0)
-    norms = np.sqrt(np.bincount(labels, weights=weights * weights, minlength=count))
-    entries = (weights / norms[labels]).astype(laplacian.dtype)
+    norms = np.sqrt(np.bincount(labels, minlength=count))
+    entries = (1.0 / norms[labels]).astype(laplacian.dtype)
     index_dtype = laplacian.indices.dtype
     positions = labels.astype(index_dtype), np.arange(n + 1, dtype=index_dtype)
     null: csr_array[Any] = csr_array((entries, *positions), shape=(n, count))
@@ -225,7 +216,7 @@ def _null_basis(
         raise DataError(
             f"the matrix does not annihilate its null vectors (largest entry {worst:.2e}, "
             f"allowed is {allowed:.2e}): it is not the Laplacian of its graph. Pass "
-            "D - W, or null_weights = sqrt(degree) with a normalised Laplacian."
+            "D - W."
         )
     return null
 

@@ -34,7 +34,6 @@ __all__ = [
     "initial_state",
     "is_converged",
     "objective",
-    "self_representation_core",
     "solve_view",
     "step",
 ]
@@ -242,13 +241,6 @@ def _solve_metric_factor(
 def is_converged(state: ReducedState, tolerance: float) -> bool:
     """Whether both residuals are at most `tolerance`."""
     return state.primal_residual <= tolerance and state.dual_residual <= tolerance
-
-
-def self_representation_core(problem: ReducedProblem, state: ReducedState) -> NDArray[np.float64]:
-    """Ĉ (h, h) of Z = H Ĉ Hᵀ, formed for inspection and tests."""
-    gains = problem.squared_singular_values / (problem.squared_singular_values + problem.alpha)
-    left, right = state.core
-    return np.asarray(np.diag(gains) + left @ right.T, dtype=np.float64)
 
 
 def objective(problem: ReducedProblem, state: ReducedState) -> float:

@@ -98,14 +98,6 @@ def test_negative_eigenvalues_of_a_kernel_are_dropped() -> None:
     assert_allclose(np.abs(basis.vectors.T @ q[:, :3]), np.eye(3), atol=1e-12)
 
 
-def test_leading_directions_only() -> None:
-    rows = np.random.default_rng(0).standard_normal((9, 5))
-    whole = basis_from_kernel(rows @ rows.T)
-    some = basis_from_kernel(rows @ rows.T, max_rank=2)
-    assert_allclose(some.singular_values_squared, whole.singular_values_squared[:2])
-    assert_allclose(some.vectors, whole.vectors[:, :2], atol=1e-12)
-
-
 def test_zero_rows_have_an_empty_basis() -> None:
     for shape in ((5, 3), (3, 5)):
         assert basis_from_rows(np.zeros(shape)).vectors.shape == (shape[0], 0)
@@ -131,5 +123,3 @@ def test_matrices_that_cannot_be_used_are_refused() -> None:
         basis_from_gram(np.array([[np.nan]]))
     with pytest.raises(ConfigurationError, match="rank_tolerance"):
         basis_from_gram(np.eye(2), rank_tolerance=1.0)
-    with pytest.raises(ConfigurationError, match="max_rank"):
-        basis_from_kernel(np.eye(2), max_rank=0)

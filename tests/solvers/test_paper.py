@@ -41,6 +41,7 @@ from mscam_dask.solvers.paper import (
 )
 from mscam_dask.solvers.reduced_problem import reduced_problem
 from mscam_dask.solvers.self_representation import smooth_self_representation
+from tests.solvers.reduced_core import self_representation_core
 
 Matrix = NDArray[np.float64]
 
@@ -272,7 +273,7 @@ class TestAgainstTheReducedSpace:
                 w_subspace=H,
             )
             reduced = view_admm.step(problem, reduced, 1.1)
-            core = view_admm.self_representation_core(problem, reduced)
+            core = self_representation_core(problem, reduced)
             assert_allclose(H @ core @ H.T, full.Z, atol=1e-10)
             assert_allclose(H @ reduced.p, full.P, atol=1e-10)
             assert_allclose(H @ reduced.f, full.embedding, atol=1e-10)

@@ -24,11 +24,11 @@ from mscam_dask.solvers.view_admm import (
     initial_state,
     is_converged,
     objective,
-    self_representation_core,
     solve_view,
     step,
 )
 from tests.solvers import naive
+from tests.solvers.reduced_core import self_representation_core
 
 Array = NDArray[np.float64]
 N_SAMPLES = 24
