@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import io
 import logging
+import os
 import sys
 import traceback
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
-from mscam_dask.errors import MscamError
+from mscam_dask.errors import ConfigurationError, MscamError
 from mscam_dask.pipeline.redaction import without_credentials
 
 __all__ = ["guarded"]
 
 _INTERRUPTED = 130
+
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_OF_A_PATH = (
+    *_NOT_ALLOWED,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+)
 
 
 def guarded(command: Callable[..., int]) -> Callable[..., None]:
@@ -40,7 +53,7 @@ def guarded(command: Callable[..., int]) -> Callable[..., None]:
         except BrokenPipeError:
             raise
         except OSError as error:
-            code = _said(error, f"{type(error).__name__}: {error}", 1, debug=debug)
+            code = _said(error, *_refused(error), debug=debug)
         except KeyboardInterrupt as error:
             logging.disable(logging.CRITICAL)  # what was under way complains of being cut off
             click.echo(f"Interrupted. {error}".strip(), err=True)
@@ -54,6 +67,28 @@ def _show_what_cannot_be_encoded() -> None:
     """Have a terminal that is not UTF-8 show a name of other letters with escapes."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _refused(error: OSError) -> tuple[str, int]:
+    """What the operating system refused, what to do, and the exit code."""
+    reason = f"{type(error).__name__}: {error}"
+    if not isinstance(error, PermissionError) and error.errno not in _OF_A_PATH:
+        return reason, 1
+    if not isinstance(error.filename, str | bytes):
+        return f"{reason}. Check what this user may read and write.", ConfigurationError.exit_code
+    path = Path(os.fsdecode(error.filename)).absolute()
+    why = error.strerror or reason
+    if error.errno not in _NOT_ALLOWED:
+        return f"{path}: {why}. Check the path.", ConfigurationError.exit_code
+    if path.is_file() and not os.access(path, os.R_OK):
+        said = f"{path} cannot be read: {why}. Let this user read it, or name another file."
+    else:
+        at = next(place for place in (path, *path.parents) if place.is_dir())
+        said = (
+            f"This user may not read and write in {at} ({path.name}: {why}). Change that, or give "
+            "another directory (-o)."
+        )
+    return said, ConfigurationError.exit_code
 
 
 def _defect(

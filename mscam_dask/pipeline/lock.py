@@ -76,7 +76,7 @@ class RunLock:
         import fcntl
 
         file = self._directory / LOCK_NAME
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = _opened(file)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _write(descriptor)
@@ -102,6 +102,18 @@ class RunLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _opened(file: Path) -> int:
+    """Descriptor to lock; for reading alone where no more is allowed: the run may be finished."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        with contextlib.suppress(OSError):
+            return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        raise
 
 
 def refuse_held(directory: Path) -> None:

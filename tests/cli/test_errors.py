@@ -1,0 +1,81 @@
+"""What the operating system refuses: a message that says where and what to do, and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from mscam_dask.cli.errors import guarded
+
+Call = Callable[..., Result]
+
+
+def failed(error: OSError) -> Result:
+    @click.command()
+    @guarded
+    def command() -> int:
+        raise error
+
+    return CliRunner().invoke(command)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_directory_that_may_not_be_written_to_is_exit_code_2(number: int, tmp_path: Path) -> None:
+    partial = tmp_path / "absent" / ".data.zarr.135b71c9.partial"
+    result = failed(OSError(number, os.strerror(number), str(partial)))
+    assert result.exit_code == 2
+    said = (
+        f"may not read and write in {tmp_path} (.data.zarr.135b71c9.partial: {os.strerror(number)})"
+    )
+    assert said in result.stderr
+    assert "-o" in result.stderr
+
+
+def test_a_file_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "views.npz"
+    file.write_bytes(b"")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # for root everything is open
+    result = failed(PermissionError(errno.EACCES, "Permission denied", str(file)))
+    assert result.exit_code == 2
+    assert f"{file} cannot be read: Permission denied. Let this user read it" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "part"),
+    [
+        (PermissionError("denied"), 2, "PermissionError: denied. Check what this user may"),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "a/b"), 2, "a/b: Not a directory."),
+        (OSError(errno.EIO, "Input/output error", "a"), 1, "Input/output error: 'a'"),
+    ],
+)
+def test_other_failures(error: OSError, code: int, part: str) -> None:
+    result = failed(error)
+    assert result.exit_code == code
+    assert part in result.stderr
+
+
+def test_a_finished_run_in_a_read_only_directory_has_nothing_to_do(
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("run", "tiny.toml", "--in-process", "-o", "out")
+    assert call(*arguments).exit_code == 0
+    opened = os.open
+
+    def read_only(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR) and Path(path).parent.name == "out":
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        return opened(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", read_only)
+    result = call(*arguments)
+    assert result.exit_code == 0, result.output
+    assert "Nothing to do" in result.output
