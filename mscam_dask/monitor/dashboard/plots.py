@@ -14,16 +14,18 @@ from bokeh.models import (
     ColumnDataSource,
     DataRange1d,
     FactorRange,
+    FixedTicker,
     HoverTool,
     LinearColorMapper,
-    LogTicker,
     NumeralTickFormatter,
+    Range1d,
 )
 from bokeh.models.annotations import ColorBar, Legend, LegendItem, Title
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
 from mscam_dask.monitor.dashboard.style import ACCENT, INK, MUTED, Mark
+from mscam_dask.monitor.report.charts import log_ticks
 from mscam_dask.monitor.runs import Work
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ __all__ = ["Cell", "Line", "LinePlot", "WorkPlot"]
 
 _HEIGHT = 250
 _SPAN = 0.2  # of an axis whose values are all alike
+_MARGIN = 0.03  # of a logarithmic axis beyond its outer ticks, as a share
 _LEGEND_HEIGHT = 36
 _ITERATIONS = "outer iteration"
 _FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -62,7 +65,8 @@ class LinePlot:
     name
         Of the model, for tests and links.
     log
-        Logarithmic vertical axis; values that are not positive are left out.
+        Logarithmic vertical axis, from one tick to another; values that are not positive are left
+        out.
     number
         Format of the values, of Bokeh's NumeralTickFormatter; by default short numbers.
     from_zero
@@ -83,7 +87,8 @@ class LinePlot:
         from_zero: bool = False,
         over: str = _ITERATIONS,
     ) -> None:
-        self._log = log
+        # Bokeh's own ticks are evenly spaced within two decades: one or two stand far up then
+        self._levels = FixedTicker(ticks=[]) if log else None
         self._lines = ColumnDataSource(
             {"xs": [], "ys": [], "color": [], "dash": [], "line": []}, name=f"{name}-lines"
         )
@@ -96,7 +101,7 @@ class LinePlot:
             height=_HEIGHT + (0 if over == _ITERATIONS else _LEGEND_HEIGHT),
             sizing_mode="stretch_width",
             y_axis_type="log" if log else "linear",
-            y_range=DataRange1d(start=0.0) if from_zero else DataRange1d(default_span=_SPAN),
+            y_range=_range(log=log, from_zero=from_zero),
             x_axis_label=over,
             y_axis_label=unit,
             tools="xpan,xwheel_zoom,box_zoom,reset,save",
@@ -122,8 +127,8 @@ class LinePlot:
         )
         self.figure.xaxis.ticker = BasicTicker(min_interval=1)
         self.figure.xaxis.formatter = BasicTickFormatter(use_scientific=False)
-        if log:
-            self.figure.yaxis.ticker = LogTicker(desired_num_ticks=3)
+        if self._levels is not None:
+            self.figure.yaxis.ticker = self._levels
             self.figure.yaxis.formatter = BasicTickFormatter(precision=1, power_limit_low=-2)
         if number is not None:
             self.figure.yaxis.formatter = NumeralTickFormatter(format=number)
@@ -145,6 +150,7 @@ class LinePlot:
             "dash": [list(line.mark.dash) for line in lines],
             "line": [line.name for line in lines],
         }
+        self._enclose([y for _, pairs in drawn for _, y in pairs])
         points = [(line, x, y) for line, pairs in drawn if line.dotted for x, y in pairs]
         self._points.data = {
             "x": [x for _, x, _ in points],
@@ -155,12 +161,23 @@ class LinePlot:
         }
         return True
 
+    def _enclose(self, values: Sequence[float]) -> None:
+        """Let a logarithmic axis reach from the tick below these values to the one above."""
+        if self._levels is None:
+            return
+        levels = log_ticks(min(values), max(values))
+        if levels != list(self._levels.ticks):  # else the part that somebody looks at stays
+            self._levels.ticks = levels
+            beyond = (levels[-1] / levels[0]) ** _MARGIN
+            start, end = levels[0] / beyond, levels[-1] * beyond
+            self.figure.y_range.update(start=start, end=end, reset_start=start, reset_end=end)
+
     def _pairs(self, line: Line) -> list[tuple[int, float]]:
         """The points that the axis can show."""
         return [
             (x, float(y))
             for x, y in zip(line.iterations, line.values, strict=True)
-            if math.isfinite(y) and (y > 0.0 or not self._log)
+            if math.isfinite(y) and (y > 0.0 or self._levels is None)
         ]
 
 
@@ -264,6 +281,12 @@ class WorkPlot:
             "view": [cell.view for cell in cells if cell.busy],
         }
         return True
+
+
+def _range(*, log: bool, from_zero: bool) -> Range1d | DataRange1d:
+    if log:
+        return Range1d(start=1.0, end=10.0)
+    return DataRange1d(start=0.0) if from_zero else DataRange1d(default_span=_SPAN)
 
 
 def _legend(curves: GlyphRenderer[Any]) -> Legend:

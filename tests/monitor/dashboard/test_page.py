@@ -11,6 +11,8 @@ pytest.importorskip("bokeh", reason="bokeh is an extra")
 
 from mscam_dask.monitor.dashboard import page as module
 from mscam_dask.monitor.dashboard.page import Page, head_html
+from mscam_dask.monitor.dashboard.plots import Line, LinePlot
+from mscam_dask.monitor.dashboard.style import Mark
 from mscam_dask.monitor.events import Event
 from mscam_dask.monitor.messages import RunAnnounced, encode
 from mscam_dask.monitor.runs import Runs, ViewTask
@@ -90,6 +92,28 @@ def test_axes_without_points_are_left_out() -> None:
     assert "primal" in names
     assert "work" in names
     assert "dual" not in names
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ((1.3e-5, 4.8e-5), [1e-5, 2e-5, 5e-5]),
+        ((3e-6, 1.1e-4), [1e-6, 1e-5, 1e-4, 1e-3]),
+        ((2e-9, 5e-3), [1e-9, 1e-7, 1e-5, 1e-3, 1e-1]),
+        ((8.3e-4, 9.9e-4), [8e-4, 8.5e-4, 9e-4, 9.5e-4, 1e-3]),
+    ],
+)
+def test_a_logarithmic_axis_has_ticks_all_along_its_curves(
+    values: tuple[float, float], ticks: list[float]
+) -> None:
+    plot = LinePlot("Residual", "unit", name="residual", log=True)
+    assert plot.draw([Line("a", Mark("#000", (), "circle"), (1, 2), values)])
+    (axis,) = plot.figure.yaxis
+    shown: Any = axis.ticker
+    assert shown.ticks == pytest.approx(ticks)
+    reach: Any = plot.figure.y_range
+    assert reach.start < ticks[0] <= values[0]
+    assert values[1] <= ticks[-1] < reach.end
 
 
 def test_what_was_learned_from_the_best_partition_is_said() -> None:
