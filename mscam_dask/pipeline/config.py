@@ -301,18 +301,12 @@ def _with_paths(document: Document, name: str, table: _TableT, keys: Sequence[st
     for key in keys:
         value = getattr(table, key)
         if value is not None:
-            changes[key] = _absolute(document, name, key, value)
+            changes[key] = document.absolute(value, name, key)
     if isinstance(table, DataTable):
         if table.source not in BUILT_IN_SOURCES:
-            paths = [_absolute(document, name, "source", item) for item in table.sources]
+            paths = [document.absolute(item, name, "source") for item in table.sources]
             changes["source"] = paths[0] if len(paths) == 1 else paths
         if table.labels is not None:
-            candidate = _absolute(document, name, "labels", table.labels)
+            candidate = document.absolute(table.labels, name, "labels")
             changes["labels"] = candidate if Path(candidate).is_file() else table.labels
     return msgspec.structs.replace(table, **changes)
-
-
-def _absolute(document: Document, table: str, key: str, value: str) -> str:
-    if "://" in value:  # a source; others were refused
-        return value
-    return str(document.base(table, key) / Path(value).expanduser())

@@ -94,6 +94,10 @@ class Document:
             return Path.cwd()
         return self.path.absolute().parent
 
+    def absolute(self, value: str, *key: str) -> str:
+        """Return the path that a key has, absolute; the URL of a source as it is."""
+        return value if "://" in value else str(self.base(*key) / Path(value).expanduser())
+
     def texts(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield every text in the tables, with the key it stands under."""
         return _texts(self.tables, ())

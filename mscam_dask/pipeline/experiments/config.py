@@ -177,7 +177,7 @@ def _datasets(
         return {}
     directory = table.directory
     if directory is not None:
-        directory = str(document.base(name, "directory") / Path(directory).expanduser())
+        directory = document.absolute(directory, name, "directory")
     found: dict[str, DatasetTable] = {}
     for asked in table.datasets:
         where = document.where(name, "datasets")
@@ -206,26 +206,22 @@ def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetT
     from mscam_dask.pipeline.settings import BUILT_IN_SOURCES
 
     changes: dict[str, Any] = {}
-    base = document.base("dataset", key)
     if table.source not in BUILT_IN_SOURCES:
-        paths = [_source(base, item) for item in table.sources]
+        paths = [document.absolute(item, "dataset", key, "source") for item in table.sources]
         changes["source"] = paths[0] if len(paths) == 1 else paths
     for name in ("path", "cache"):
         value = getattr(table, name)
         if value is not None:
-            changes[name] = str(base / Path(value).expanduser())
-    if table.labels is not None and (base / table.labels).is_file():
-        changes["labels"] = str(base / table.labels)
+            changes[name] = document.absolute(value, "dataset", key, name)
+    if table.labels is not None:
+        labels = document.absolute(table.labels, "dataset", key, "labels")
+        changes["labels"] = labels if Path(labels).is_file() else table.labels
     return msgspec.structs.replace(table, **changes)
-
-
-def _source(base: Path, item: str) -> str:
-    return item if "://" in item else str(base / Path(item).expanduser())
 
 
 def _absolute(document: Document, name: str, table: Any, keys: Sequence[str]) -> Any:
     changes: Mapping[str, Any] = {
-        key: str(document.base(name, key) / Path(value).expanduser())
+        key: document.absolute(value, name, key)
         for key in keys
         if (value := getattr(table, key)) is not None
     }

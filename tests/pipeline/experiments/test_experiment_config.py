@@ -92,6 +92,17 @@ def test_directories_are_called_by_the_files_name(here: Path) -> None:
         read_experiment(file)
 
 
+def test_paths_of_data_start_at_the_file_or_at_the_command_line(here: Path) -> None:
+    place = here / "elsewhere"
+    place.mkdir()
+    shutil.copy(here / "tiny.npz", place / "near.npz")
+    file = place / "e.toml"
+    file.write_text("[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'near.npz'\n")
+    assert read_experiment(file).datasets["m"].source == str(place / "near.npz")
+    settings = read_experiment(file, [parse_override("dataset.m.source=tiny.npz")])
+    assert settings.datasets["m"].source == str(here / "tiny.npz")
+
+
 def test_kinds(write: Write) -> None:
     robustness = read_experiment(write("[robustness]\nruns = 2"))
     assert isinstance(robustness.table, RobustnessTable)
