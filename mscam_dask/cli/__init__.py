@@ -6,7 +6,6 @@ that `--help` and a mistyped option answer at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +13,22 @@ import click
 
 from mscam_dask import __version__
 from mscam_dask.cli.errors import guarded
-from mscam_dask.cli.experiments import compare, no_url, sweep
+from mscam_dask.cli.experiments import compare, sweep
+from mscam_dask.cli.options import execution_options, no_url, with_options
 
 __all__ = ["main"]
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-_EXECUTION_OPTIONS = (
-    click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one per core."),
+# What runs the tasks of a run, and how its progress is shown.
+_execution_options = with_options(
+    *execution_options(in_process="run in this process"),
     click.option(
         "--threads", type=click.IntRange(min=1), help="Threads of a worker, or with --in-process."
     ),
-    click.option("--memory-limit", metavar="SIZE", help="Memory of a worker, for example '4 GiB'."),
-    click.option("--in-process", is_flag=True, help="No cluster: run in this process."),
-    click.option(
-        "--scheduler", metavar="ADDRESS", help="Use the cluster at tls:// or tcp://host:port."
-    ),
-    click.option("--tls-ca", type=click.Path(), help="Certificate authority, for tls://."),
-    click.option("--tls-cert", type=click.Path(), help="Your certificate, for tls://."),
-    click.option("--tls-key", type=click.Path(), help="Its key, for tls://."),
-    click.option("--insecure", is_flag=True, help="Allow tcp:// to another computer."),
     click.option("--plain", is_flag=True, help="One line per iteration, as in a log."),
 )
-
-
-def _execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say what runs the tasks, and how progress is shown."""
-    for option in reversed(_EXECUTION_OPTIONS):
-        command = option(command)
-    return command
 
 
 @click.group(context_settings=_CONTEXT)

@@ -2,62 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from mscam_dask.cli.errors import guarded
+from mscam_dask.cli.options import execution_options, no_url, with_options
 
-__all__ = ["compare", "no_url", "sweep"]
-
-
-def no_url(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse a URL where a directory is needed; for Click."""
-    if path is not None and path.parts and path.parts[0] in ("s3:", "gs:", "file:"):
-        raise click.BadParameter("run directories are on file systems only; give a directory.")
-    return path
+__all__ = ["compare", "sweep"]
 
 
-def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that every experiment has."""
-    options = (
-        click.option(
-            "--set",
-            "assignments",
-            multiple=True,
-            metavar="TABLE.KEY=VALUE",
-            help="Override a setting of the file, for example compare.runs=3; repeat.",
-        ),
-        click.option(
-            "-o",
-            "--output",
-            type=click.Path(path_type=Path),
-            callback=no_url,
-            help="Directory; by default runs/<pipeline>, of a comparison with --dataset "
-            "runs/<pipeline>-<data>. What is finished in it is kept.",
-        ),
-        click.option("--overwrite", is_flag=True, help="Run every fit again."),
-        click.option(
-            "--dry-run", is_flag=True, help="Show fits, bytes, memory and time; start nothing."
-        ),
-        click.option(
-            "--workers", type=click.IntRange(min=1), help="Worker processes; one per core."
-        ),
-        click.option("--memory-limit", metavar="SIZE", help="Memory of a worker."),
-        click.option("--in-process", is_flag=True, help="No cluster: one fit at a time."),
-        click.option(
-            "--scheduler", metavar="ADDRESS", help="Use the cluster at tls:// or tcp://host:port."
-        ),
-        click.option("--tls-ca", type=click.Path(), help="Certificate authority, for tls://."),
-        click.option("--tls-cert", type=click.Path(), help="Your certificate, for tls://."),
-        click.option("--tls-key", type=click.Path(), help="Its key, for tls://."),
-        click.option("--insecure", is_flag=True, help="Allow tcp:// to another computer."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+_with_options = with_options(
+    click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="TABLE.KEY=VALUE",
+        help="Override a setting of the file, for example compare.runs=3; repeat.",
+    ),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        callback=no_url,
+        help="Directory; by default runs/<pipeline>, of a comparison with --dataset "
+        "runs/<pipeline>-<data>. What is finished in it is kept.",
+    ),
+    click.option("--overwrite", is_flag=True, help="Run every fit again."),
+    click.option(
+        "--dry-run", is_flag=True, help="Show fits, bytes, memory and time; start nothing."
+    ),
+    *execution_options(in_process="one fit at a time"),
+)
 
 
 @click.command()
