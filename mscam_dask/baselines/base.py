@@ -82,8 +82,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         data = self._views(X)
         # everything that can be refused without reading a row comes first
         check_sizes(data.n_samples, n_clusters=self.n_clusters, n_neighbors=1)
-        require_choice("scale", self.scale, get_args(Scale))
-        self._check(data)
+        self.check_parameters(data)
         self._check_memory(data)
         seed = self._seed()
         report = validate(data, n_clusters=self.n_clusters, n_neighbors=1)
@@ -99,6 +98,18 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
     @abstractmethod
     def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
         """Labels (n,) of the scaled views; sets what attributes the method has."""
+
+    def check_parameters(self, data: MultiViewData) -> None:
+        """Refuse parameters with which these views cannot be clustered; no row is read.
+
+        Raises
+        ------
+        ConfigurationError
+            As from `fit`.
+        """
+        require_choice("scale", self.scale, get_args(Scale))
+        self._check(data)
+        self._chosen(data)
 
     def _check(self, data: MultiViewData) -> None:
         """Refuse parameters that are out of range or do not fit the data."""
