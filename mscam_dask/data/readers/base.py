@@ -44,7 +44,7 @@ class Source:
         "columns" for (features, samples) matrices, which are then transposed.
     header
         Whether the first line of a text file names the columns; None: it does when it is not
-        all numbers.
+        all numbers, or these number the columns (0, 1, 2, ... above measured values).
     id_column
         Name or position (0, 1, ...) of the column of a text file with sample ids; None: the
         first column, when it is not numeric or is called id, sample or the like.

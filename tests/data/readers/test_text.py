@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers import Loaded, Selection, Source, read_source
+from mscam_dask.data.readers import Loaded, Selection, Source, read_labels, read_source
 from mscam_dask.errors import ConfigurationError, DataError
 
 VALUES = [[1.5, 2.0], [-3.0, 4e-5], [0.0, 6.0]]
@@ -37,6 +37,12 @@ def table(loaded: Loaded) -> list[list[float]]:
     (view,) = loaded.views
     rows: list[list[float]] = view.read(0, view.shape[0]).tolist()
     return rows
+
+
+def names_of(loaded: Loaded) -> tuple[str, ...] | None:
+    (view,) = loaded.views
+    names: tuple[str, ...] | None = getattr(view, "feature_names", None)
+    return names
 
 
 finite = hnp.arrays(
@@ -109,6 +115,100 @@ def test_header_and_ids_are_found(tmp_path: Path, text: str, ids: tuple[str, ...
     assert loaded.sample_ids == ids
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "ids"),
+    [
+        ("0,1,2\n1.5,2,0\n-3,4e-5,0\n0,6,0\n", "t.csv", None),
+        ("0 1 2\n1.5 2 0\n-3 4e-5 0\n0 6 0\n", "t.txt", None),
+        ("gene,2019,2020,2021\np,1.5,2,0\nq,-3,4e-5,0\nr,0,6,0\n", "t.csv", ("p", "q", "r")),
+    ],
+    ids=["columns of a frame", "white space", "years"],
+)
+def test_a_first_line_that_numbers_the_columns_is_no_sample(
+    tmp_path: Path, text: str, name: str, ids: tuple[str, ...] | None
+) -> None:
+    loaded = read(write(tmp_path, text, name))
+    assert table(loaded) == [[*row, 0] for row in VALUES]
+    assert loaded.sample_ids == ids
+    assert any("taken as the names of columns (--no-header" in note for note in loaded.notes)
+    assert len(table(read(Source(tmp_path / name, header=False)))) == len(VALUES) + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0,1,2\n1,0,2\n", "2019,2020,2021\n0.5,1,2\n", "gene,0,1,2\np,1,0,2\n"],
+    ids=["columns or counts", "years or a sample", "behind ids"],
+)
+def test_a_first_line_that_may_be_a_sample_has_to_be_told(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(DataError, match=r"first line, .* Say which: header=True .*--no-header"):
+        read(path)
+    for header in (True, False):
+        assert len(table(read(Source(path, header=header)))) == 2 - header
+
+
+@pytest.mark.parametrize(
+    ("text", "has_note"),
+    [
+        ("gene,1,2\np,1.5,2\n", True),
+        ("p,1.5,2\nq,3,4\n", True),
+        ("2019,2024\n0.5,1\n", True),
+        ("0,1\n1,0\n", False),
+        ("3,4,5\n6,7,8\n", False),
+        ("0\n1.5\n", False),
+        ("1.5,2\n3,4\n", False),
+    ],
+)
+def test_a_first_line_taken_as_a_sample_is_told_where_it_may_be_none(
+    tmp_path: Path, text: str, has_note: bool
+) -> None:
+    loaded = read(write(tmp_path, text))
+    assert len(table(loaded)) == 2
+    assert any("taken as the first sample" in note for note in loaded.notes) == has_note
+    told = read(Source(tmp_path / "table.csv", header=False))
+    assert not any("taken as the first sample" in note for note in told.notes)
+
+
+@pytest.mark.parametrize("delimiter", [",", " "])
+def test_the_heading_of_numpy_names_the_columns(tmp_path: Path, delimiter: str) -> None:
+    path = tmp_path / {",": "t.csv", " ": "t.txt"}[delimiter]
+    np.savetxt(path, VALUES, delimiter=delimiter, header=delimiter.join("pq"))
+    loaded = read(path)
+    assert table(loaded) == VALUES
+    assert names_of(loaded) == ("p", "q")
+    labelled = np.column_stack([[1, 2, 1], VALUES])
+    np.savetxt(path, labelled, delimiter=delimiter, header=delimiter.join(["label", "p", "q"]))
+    loaded = read(path)
+    assert table(loaded) == VALUES
+    assert names_of(loaded) == ("p", "q")
+
+
+@pytest.mark.parametrize("name", ["one.csv", "one.txt"])
+@pytest.mark.parametrize("heading", ["", "h\n"])
+@pytest.mark.parametrize("values", [[1.5, None, 3.0], [None, 2.0, 3.0], [1.5, None, None, 3.0]])
+def test_a_blank_line_among_single_values_is_a_missing_one(
+    tmp_path: Path, name: str, heading: str, values: list[float | None]
+) -> None:
+    lines = ["" if value is None else repr(value) for value in values]
+    loaded = read(write(tmp_path, heading + "\n".join(lines) + "\n\n \n", name))
+    expected = [[np.nan if value is None else value] for value in values]
+    np.testing.assert_array_equal(table(loaded), expected)
+
+
+@pytest.mark.parametrize("missing", ["", "NA", "nan", " null "])
+@pytest.mark.parametrize("classes", [("1", "2"), ("x", "y")])
+def test_missing_labels_are_no_class(
+    tmp_path: Path, missing: str, classes: tuple[str, str]
+) -> None:
+    labels = [classes[0], missing, classes[1], missing, classes[0]]
+    rows = "".join(f"{row},{label},{row * row}\n" for row, label in enumerate(labels))
+    says = r"2 label\(s\) of .* are missing, the first .* in row 1 .*number of their own"
+    with pytest.raises(DataError, match=says):
+        read(write(tmp_path, "a,label,b\n" + rows))
+    with pytest.raises(DataError, match=says):
+        read_labels(write(tmp_path, "\n".join(labels) + "\n\n", "labels.txt"))
+
+
 def test_told_header_and_id_column(tmp_path: Path) -> None:
     path = write(tmp_path, "0,1,2\n1.5,p,2\n-3,q,4e-5\n0,r,6\n")
     for id_column in (1, "1"):
@@ -165,6 +265,7 @@ def test_missing_values_become_nan_for_validation_to_place(tmp_path: Path, missi
         ("\n\n", "is empty"),
         ("a,b\n1,2\n3,?\n5,6\n", r"column 'b' has 1 value.*the first '\?' in row 1"),
         ("a,b\n1,2\n3,4,5\n", "row 1 has 3 fields where the first line has 2"),
+        ("a,b\n1,2,3\n4,5,6\n", "row 0 has 3 fields where the first line has 2"),
         ("1,2\n3,4,5\n", "row 1 has 3 fields where the first line has 2"),
         ("a,b\n", "has a header and no line below"),
         ("a,b\n3,1+2j\n", r"column 'b' has 1 value.*'1\+2j'"),
@@ -176,6 +277,7 @@ def test_missing_values_become_nan_for_validation_to_place(tmp_path: Path, missi
         "blank",
         "question mark",
         "ragged",
+        "names of rows",
         "ragged bare",
         "header only",
         "complex",
