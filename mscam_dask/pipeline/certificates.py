@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.host_names import check_hosts
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -99,14 +100,14 @@ def make_certificates(
     ------
     ConfigurationError
         When files are there and `renew` is off, the authority is missing and `renew` is on, it
-        has expired or cannot be read, `days` is not positive, or the package cryptography is
+        has expired or cannot be read, `days` is not positive, a host has no name that a
+        certificate can have, or the package cryptography is
         not installed.
     """
     from_when = (now or dt.datetime.now(dt.UTC)) - _SKEW
     if not 0 < days <= 36500:
         raise ConfigurationError(f"days = {days:g}; allowed is a number above 0, at most 36500.")
-    if not hosts or any(not host or "\0" in host for host in hosts):
-        raise ConfigurationError(f"hosts = {list(hosts)}; allowed are names and addresses.")
+    check_hosts(hosts)
     _require_cryptography()
     root = Path(directory).absolute()
     made = CertificateSet(root, from_when + _SKEW + dt.timedelta(days=days))
@@ -258,13 +259,7 @@ def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        pass
-    try:
         return x509.DNSName(host)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{host!r} is no name or address of a computer: {error}."
-        ) from error
 
 
 def _read_authority(

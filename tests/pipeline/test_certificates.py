@@ -95,10 +95,31 @@ def test_days_that_are_none(tmp_path: Path, days: float) -> None:
     assert not (tmp_path / "tls").exists()
 
 
-@pytest.mark.parametrize("hosts", [(), ("",), ("a\0b",)])
-def test_hosts_that_are_none(tmp_path: Path, hosts: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigurationError, match="hosts"):
+@pytest.mark.parametrize(
+    ("hosts", "part"),
+    [
+        ((), "hosts"),
+        (("",), "hosts"),
+        (("a\0b",), "hosts"),
+        (("node-1", "bad host!"), "'bad host!' in hosts"),
+        (("-node",), "'-node' in hosts"),
+        (("a..b",), "'a..b' in hosts"),
+        (("300.1.1.1/8",), "300"),
+        (("x" * 64,), "x in|x' in hosts"),
+        (("ünïcode.example",), r"ünïcode.*Give it as 'xn--ncode-cta3g\.example'"),
+    ],
+)
+def test_hosts_that_are_none_are_refused_before_anything_is_written(
+    tmp_path: Path, hosts: tuple[str, ...], part: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=part):
         make_certificates(tmp_path / "tls", hosts=hosts)
+    assert not (tmp_path / "tls").exists()
+
+
+def test_hosts_that_networks_have(tmp_path: Path) -> None:
+    hosts = ("node_1", "a.b.example.", "*.pool.example", "192.0.2.7", "2001:db8::1", "7")
+    make_certificates(tmp_path / "tls", hosts=hosts)
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
