@@ -95,7 +95,7 @@ class MonitorPlugin(SchedulerPlugin):
         """Follow the tasks of our runs; all others cost a look at their key."""
         if start != "processing" and finish != "processing":
             return
-        stage, run, name = self._ours(key)
+        stage, run, phase, name = self._ours(key)
         if run is None:
             return
         if finish == "erred":
@@ -110,16 +110,16 @@ class MonitorPlugin(SchedulerPlugin):
             return
         run.task_left(key)
         if finish == "memory":
-            iteration = str(key[0]).rpartition("-")[2]
-            done = self._done(key, kwargs, int(iteration) if iteration.isdigit() else -1)
-            run.task_done(view, done, is_solve=stage == _SOLVE and iteration.isdigit())
+            done = self._done(key, kwargs, int(phase) if phase.isdigit() else -1)
+            run.task_done(view, done, is_solve=stage == _SOLVE and phase.isdigit())
 
-    def _ours(self, key: Any) -> tuple[str, Run | None, str]:
-        """Stage, run and name in the key of a task of `DaskExecutor`."""
+    def _ours(self, key: Any) -> tuple[str, Run | None, str, str]:
+        """Stage, run, phase (of an outer iteration: its number) and name in a `DaskExecutor`'s key."""
         if type(key) is not tuple or len(key) != 2:
-            return "", None, ""
+            return "", None, "", ""
         stage, _, rest = str(key[0]).partition("-")
-        return stage, self.runs.by_id.get(rest.partition("-")[0]), str(key[1])
+        run_id, _, phase = rest.partition("-")
+        return stage, self.runs.by_id.get(run_id), phase, str(key[1])
 
     def _done(self, key: Any, reported: dict[str, Any], iteration: int) -> ViewTask:
         task = self._scheduler.tasks[key]

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -198,6 +200,17 @@ def test_a_fit_names_the_page_and_no_address_where_there_is_none(
     assert len(said) == (not has_bokeh)
     assert has_bokeh or "bokeh is not installed" in said[0]
     assert has_bokeh or "pip install 'mscam-dask[dashboard]'" in said[0]
+
+
+def test_the_id_of_a_run_is_never_taken_for_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = SimpleNamespace(uuid4=lambda: uuid.UUID("12345678" * 4))
+    monkeypatch.setattr(module, "uuid", digits)
+    with local_client(1, processes=False) as client:
+        model = MSCAM(n_clusters=2, selection=None, client=client).fit(two_subspaces())
+        (run,) = client.cluster.scheduler.plugins["mscam"].runs.by_id.values()  # type: ignore[union-attr]
+    assert run.run_id == "012345678"
+    for tasks in run.view_tasks.values():
+        assert [task.iteration for task in tasks] == list(range(model.n_iter_))
 
 
 def test_a_driver_that_dies_leaves_a_lost_run() -> None:
