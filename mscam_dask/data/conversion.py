@@ -233,12 +233,12 @@ def sample_dimension(dataset: Any) -> str:
 
 
 def dataset_views(
-    dataset: Any,
+    dataset: Any, *, label_name: str = "labels"
 ) -> tuple[dict[str, Any], tuple[str, ...] | None, NDArray[Any] | None]:
     """Take an xarray.Dataset apart: (views by name as DataArrays (n, d), ids, labels).
 
     Two-dimensional variables over the sample dimension are views, transposed where samples
-    are not their first dimension; a one-dimensional variable `labels` is the ground truth.
+    are not their first dimension; the one-dimensional variable `label_name` is the ground truth.
 
     Raises
     ------
@@ -249,7 +249,7 @@ def dataset_views(
     tables: dict[str, Any] = {}
     labels: NDArray[Any] | None = None
     for name, variable in dataset.data_vars.items():
-        if name == "labels" and variable.dims == (dimension,):
+        if name == label_name and variable.dims == (dimension,):
             labels = np.asarray(variable)
         elif variable.ndim == 2:
             tables[str(name)] = variable.transpose(dimension, ...)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mscam_dask.data.conversion import dataset_views, rows_of
+from mscam_dask.data.conversion import dataset_views, rows_of, sample_dimension
 from mscam_dask.data.readers.base import (
     Loaded,
     Selection,
@@ -40,6 +40,11 @@ def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> Loade
 
 def read_store(source: Source, selection: Selection) -> Loaded:
     """Read a store of this package, from a directory or a URL."""
+    if source.samples_on == "columns":
+        raise DataError(
+            f"samples_on='columns' (--samples-on columns) for {source.path}, a store of this "
+            "package, which has samples on rows. Leave the option out."
+        )
     data = open_store(source.path)
     views = tuple(view for view in data.views if selection.wants(view.name))
     return Loaded(
@@ -75,25 +80,33 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
 
 
 def _from_dataset(dataset: Any, source: Source, selection: Selection) -> Loaded:
-    if selection.labels is not None and selection.labels in dataset.data_vars:
-        kept = dataset.rename({selection.labels: "labels"})
-        are_chosen = True
-    else:
-        kept, are_chosen = dataset, False
+    are_chosen = selection.labels is not None and selection.labels in dataset.data_vars
+    label_name = (selection.labels or "labels") if are_chosen else "labels"
+    variables = dataset.data_vars
+    # truth by convention gives way to what was asked for by name
+    others = [name for name in ("labels",) if name != label_name and name in variables]
+    others = [name for name in others if variables[name].ndim == 1]
     passed_over = [
-        name for name in kept.data_vars if name != "labels" and not selection.wants(str(name))
+        str(name)
+        for name in variables
+        if name != label_name and name not in others and not selection.wants(str(name))
     ]
-    kept = kept.drop_vars(passed_over)
-    if passed_over and set(kept.data_vars) <= {"labels"}:
-        labels = kept.get("labels")
+    kept = dataset.drop_vars([*others, *passed_over])
+    notes = tuple(
+        f"{source.path}: left out {name!r}: {label_name!r} are the labels." for name in others
+    )
+    if passed_over and set(kept.data_vars) <= {label_name}:
+        labels = kept.get(label_name)
         return Loaded(
             where=str(source.path),
             views=(),
             labels=None if labels is None else np.asarray(labels),
             labels_are_chosen=are_chosen,
-            passed_over=tuple(map(str, passed_over)),
+            notes=notes,
+            passed_over=tuple(passed_over),
         )
-    tables, ids, labels = dataset_views(kept)
+    tables, ids, labels = dataset_views(kept, label_name=label_name)
+    _check_samples_on(kept, source)
     views = tuple(
         rows_of(
             table,
@@ -108,8 +121,27 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> Loaded:
         labels=labels,
         sample_ids=ids,
         labels_are_chosen=are_chosen,
-        passed_over=tuple(map(str, passed_over)),
+        notes=notes,
+        passed_over=tuple(passed_over),
     )
+
+
+def _check_samples_on(dataset: Any, source: Source) -> None:
+    """Refuse samples_on="columns" where the names of dimensions say otherwise."""
+    if source.samples_on == "rows":
+        return
+    dimension = sample_dimension(dataset)
+    on_rows = [
+        f"{name!r} {variable.dims}"
+        for name, variable in dataset.data_vars.items()
+        if variable.ndim == 2 and variable.dims[0] == dimension
+    ]
+    if on_rows:
+        raise DataError(
+            f"samples_on='columns' (--samples-on columns) for {source.path}, whose dimensions have "
+            f"names: {dimension!r} are the samples, on the rows of {', '.join(on_rows)}. Leave the "
+            "option out; if the samples are the other dimension, rename that one to 'sample'."
+        )
 
 
 def _refuse_pickles(root: Path) -> None:

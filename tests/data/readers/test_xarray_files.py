@@ -100,6 +100,35 @@ def test_ingested_and_selected(save: Any, tmp_path: Path) -> None:
     assert data.sample_ids == ("10", "20", "30", "40", "50")
 
 
+def test_chosen_labels_stand_beside_those_by_convention(save: Any, tmp_path: Path) -> None:
+    path = save(tmp_path / "a", dataset())
+    report = ingest(path, tmp_path / "s.zarr", labels="grade")
+    data = open_store(report.output)
+    assert set(data.view_names) == {"colour", "gaps"}
+    assert data.labels is not None
+    assert data.labels.tolist() == [5, 6, 7, 8, 9]
+    assert any("left out 'labels': 'grade' are the labels" in note for note in report.notes)
+
+
+def test_samples_on_columns_is_refused_where_dimensions_say_otherwise(
+    save: Any, stack: ExitStack, tmp_path: Path
+) -> None:
+    both = dataset().drop_vars("grade")
+    path = save(tmp_path / "a", both)
+    with pytest.raises(DataError, match=r"'sample' are the samples, on the rows of 'gaps'"):
+        read_source(Source(path, samples_on="columns"), Selection(), stack)
+    path = save(tmp_path / "b", both.drop_vars("gaps"))
+    (view,) = read_source(Source(path, samples_on="columns"), Selection(), stack).views
+    np.testing.assert_array_equal(view.read(0, 5), COLOUR)
+
+
+def test_samples_on_columns_is_refused_of_our_stores(stack: ExitStack, tmp_path: Path) -> None:
+    data = xr.Dataset({"colour": (("sample", "part"), COLOUR)})
+    path = ingest(save_zarr_3(tmp_path / "a", data), tmp_path / "s.zarr").output
+    with pytest.raises(DataError, match="which has samples on rows"):
+        read_source(Source(path, samples_on="columns"), Selection(), stack)
+
+
 def test_other_vectors_are_refused(save: Any, stack: ExitStack, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"'grade' has dimensions \('sample',\)"):
         read(save(tmp_path / "a", dataset()), stack)
