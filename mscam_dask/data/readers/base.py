@@ -89,8 +89,10 @@ class Selection:
         return self.views is None or name in self.views
 
     def is_labels(self, name: str) -> bool:
-        """Tell whether a variable of this name is to be taken for labels."""
-        return name.lower() in LABEL_NAMES if self.labels is None else name == self.labels
+        """Tell whether a variable is to be taken for labels; one asked for as a view is none."""
+        if self.labels is not None:
+            return name == self.labels
+        return name.lower() in LABEL_NAMES and not (self.views is not None and name in self.views)
 
 
 @dataclass(frozen=True, eq=False)

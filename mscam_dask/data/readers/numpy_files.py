@@ -106,7 +106,7 @@ def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
         if is_labels and is_label_vector(values):
             labels = values
             notes.append(f"{source.path}: {key!r} taken as labels.")
-        elif values.ndim == 2:
+        elif values.ndim == 2 or selection.views is not None:
             views.append(rows_of(oriented(values, source), name=key))
         else:
             ignored.append(f"{key} {values.shape}")
@@ -128,7 +128,8 @@ def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
 
 
 def _labels_key(keys: list[str], selection: Selection, *, but: list[str]) -> str | None:
-    found = [key for key in keys if selection.is_labels(key) and key not in (*but, *_DESCRIPTIVE)]
+    by_name = Selection(labels=selection.labels)  # no key but view_0, view_1, ... is a view
+    found = [key for key in keys if by_name.is_labels(key) and key not in (*but, *_DESCRIPTIVE)]
     return found[0] if found else None
 
 

@@ -74,6 +74,23 @@ def test_archive_under_other_names(tmp_path: Path) -> None:
     assert "scale (2,)" in loaded.notes[1]
 
 
+def test_a_view_asked_for_is_no_label(tmp_path: Path) -> None:
+    path = tmp_path / "xy.npz"
+    column = np.arange(4.0)[:, None]
+    np.savez(path, allow_pickle=False, x=column, y=-column, truth=np.arange(4), flat=np.arange(4))
+    loaded = read(path, views=("x", "y"))
+    assert [view.name for view in loaded.views] == ["x", "y"]
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == [0, 1, 2, 3]
+    assert read(path, views=("x",)).labels is not None
+    with pytest.raises(DataError, match=r"'flat' has 1 dimension.*\(n, 1\)"):
+        read(path, views=("x", "flat"))
+    np.savez(path, allow_pickle=False, view_0=column, y=np.arange(4), view_names=np.array(["y"]))
+    numbered = read(path, views=("y",))
+    assert [view.name for view in numbered.views] == ["y"]
+    assert numbered.labels is not None
+
+
 def test_keys_left_out_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, view_0=np.eye(3), extra=np.eye(2))
