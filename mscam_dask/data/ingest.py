@@ -19,6 +19,7 @@ from mscam_dask.data.readers import Source
 from mscam_dask.data.sources import Metric
 from mscam_dask.data.store import open_store
 from mscam_dask.data.store_writer import check_output, write_store
+from mscam_dask.data.validation import check_not_empty, validate_view
 from mscam_dask.data.views import MetricSpec, with_metrics
 
 __all__ = ["IngestReport", "Source", "ViewRecord", "append", "ingest"]
@@ -111,8 +112,8 @@ def ingest(
     ------
     DataError
         When a source cannot be read, holds Python objects, or the views do not fit each
-        other: numbers of samples, ids, names; when a value is NaN or infinite; when `output`
-        exists.
+        other: numbers of samples, ids, names; when a value is NaN or infinite; when a distance or
+        kernel view is none (`mscam_dask.data.pairwise`); when `output` exists.
     ConfigurationError
         When an option names something that does not exist.
     """
@@ -120,6 +121,10 @@ def ingest(
     with ExitStack() as stack:
         data, notes = gather(sources, views, labels, stack)
         data = with_metrics(data, "features" if metric is None else metric)
+        for view in data.views:
+            if view.metric != "features":
+                check_not_empty(view)
+                validate_view(view)
         root = write_store(data, output, chunk_rows=chunk_rows, overwrite=overwrite)
     return _report(root, notes)
 

@@ -197,6 +197,25 @@ def test_names_of_columns_follow_their_view(tmp_path: Path) -> None:
     assert names_of(open_store(tmp_path / "d.zarr")) == {"lab": tuple("Lab"), "bare": None}
 
 
+@pytest.mark.parametrize(
+    ("values", "metric", "says"),
+    [
+        (COLOUR, "distance", r"'t' has metric='distance' and shape \(7, 3\)"),
+        (COLOUR, "kernel", r"'t' has metric='kernel' and shape \(7, 3\)"),
+        (np.eye(N) - 1, "distance", "'t' has negative values"),
+        (np.triu(np.ones((N, N)), 1), "distance", "'t' is not symmetric"),
+        (-np.eye(N), "kernel", "'t' has -1 on the diagonal"),
+    ],
+)
+def test_what_is_no_matrix_of_all_pairs_is_not_stored(
+    tmp_path: Path, values: NDArray[np.float64], metric: str, says: str
+) -> None:
+    np.save(tmp_path / "t.npy", values)
+    with pytest.raises(DataError, match=says):
+        ingest(tmp_path / "t.npy", tmp_path / "s.zarr", metric=metric)
+    assert not (tmp_path / "s.zarr").exists()
+
+
 def test_several_files_are_several_views_named_by_file(tmp_path: Path) -> None:
     np.save(tmp_path / "colour.npy", COLOUR)
     np.savetxt(tmp_path / "shape.txt", SHAPE)
