@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -284,6 +286,26 @@ def test_no_source_and_missing_source(tmp_path: Path) -> None:
         ingest([], tmp_path / "s.zarr")
     with pytest.raises(DataError, match=r"There is no .*a\.npz"):
         ingest(tmp_path / "a.npz", tmp_path / "s.zarr")
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.mat", "a.csv", "a.nc", "a.zarr"])
+def test_a_source_that_may_not_be_read_is_data_that_cannot_be_used(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / name
+    if source.suffix == ".zarr":
+        source.mkdir()
+        (source / "zarr.json").touch()
+    else:
+        source.touch()
+
+    def closed(path: Path, *args: Any, **options: Any) -> Any:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    for opening in ("pathlib.Path.open", "pathlib.Path.read_bytes", "builtins.open"):
+        monkeypatch.setattr(opening, closed)
+    with pytest.raises(DataError, match=rf"{name}.* may not be read \(Permission denied\).*chmod"):
+        ingest(source, tmp_path / "s.zarr")
 
 
 @pytest.mark.parametrize("name", ["a.pkl", "a.xlsx", "folder"])

@@ -22,6 +22,7 @@ __all__ = [
     "Source",
     "is_label_vector",
     "metric_named",
+    "not_allowed",
     "oriented",
     "unreadable",
 ]
@@ -156,6 +157,15 @@ def metric_named(recorded: object, view: str, source: Source) -> Metric:
     )
 
 
+def not_allowed(source: Source, error: PermissionError) -> DataError:
+    """Error of a source that this user may not read."""
+    file = source.path if error.filename is None else error.filename
+    return DataError(
+        f"{file} may not be read ({error.strerror or error}). Ask its owner for the right to read it "
+        "(chmod a+r, and a+rx for the directories above it), or give a copy of your own."
+    )
+
+
 @contextmanager
 def unreadable(source: Source, what: str, *errors: type[Exception]) -> Iterator[None]:
     """Turn a library's errors while reading into a DataError that names the file."""
@@ -164,9 +174,9 @@ def unreadable(source: Source, what: str, *errors: type[Exception]) -> Iterator[
         yield
     except DataError:
         raise
+    except PermissionError as error:
+        raise not_allowed(source, error) from error
     except caught as error:
-        if isinstance(error, PermissionError):
-            raise
         raise DataError(
             f"{source.path} cannot be read as {what}: {error}. Check that the file is complete "
             "and what its name says it is."

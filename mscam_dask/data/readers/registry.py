@@ -12,7 +12,7 @@ from mscam_dask.data.mfeat import load_mfeat, mfeat_file
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.nus_wide import is_nus_wide, load_nus_wide
 from mscam_dask.data.objects import ObjectPath, location
-from mscam_dask.data.readers.base import Loaded, Selection, Source
+from mscam_dask.data.readers.base import Loaded, Selection, Source, not_allowed
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.numpy_files import read_npy, read_npz
 from mscam_dask.data.readers.text import read_text
@@ -99,17 +99,20 @@ def read_source(source: Source, selection: Selection, stack: ExitStack) -> Loade
     Raises
     ------
     DataError
-        When the path does not exist, no format claims it, or its contents are not usable.
+        When the path does not exist, no format claims it, or its contents are not usable or may not be read.
     """
     if isinstance(location(source.path), ObjectPath):
         return read_store(source, selection)
     path = source.file
-    restore(path)
-    if not path.exists():
-        raise DataError(f"There is no {path}. Check the path (relative to {Path.cwd()}).")
-    for candidate in FORMATS:
-        if candidate.matches(path):
-            return candidate.read(source, selection, stack)
+    try:
+        restore(path)
+        if not path.exists():
+            raise DataError(f"There is no {path}. Check the path (relative to {Path.cwd()}).")
+        for candidate in FORMATS:
+            if candidate.matches(path):
+                return candidate.read(source, selection, stack)
+    except PermissionError as error:
+        raise not_allowed(source, error) from error
     raise DataError(
         f"{path} is in no format that can be read; allowed are "
         f"{', '.join(candidate.name for candidate in FORMATS)}. Convert it to one of them."
