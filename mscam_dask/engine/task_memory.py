@@ -14,7 +14,9 @@ from mscam_dask.engine.foundation import SAMPLE
 from mscam_dask.engine.sizes import n_bytes
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.model.parameters import Parameters
+from mscam_dask.solvers.factoring import MOST_DECOMPOSED
 from mscam_dask.solvers.graph import MOST_TIES
+from mscam_dask.solvers.strongest import SPARE
 
 __all__ = ["Held", "TaskMemory", "graph_tasks", "held_during", "view_tasks"]
 
@@ -194,7 +196,9 @@ def view_tasks(
     # on large data the sample of the rows is factored and judged as well, each begins with drawing it
     drawn = 8 * judged * (d if metric == "features" else judged) if parameters.is_large(n) else 0
     factor = max(basis, drawn) + stream
-    if metric == "features" and d <= n:
+    if metric == "features" and parameters.is_large(n) and min(shape) > MOST_DECOMPOSED:
+        factor += 4 * 8 * d * (rank + SPARE)
+    elif metric == "features" and d <= n:
         factor += 4 * 8 * d * d
     else:
         factor += 3 * 8 * n * n + 8 * n * min(shape)

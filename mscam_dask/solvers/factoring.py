@@ -19,6 +19,7 @@ from mscam_dask.kernels.orthonormal import column_signs, inverse_root
 from mscam_dask.kernels.ridge import Basis, basis_from_gram, basis_from_kernel
 from mscam_dask.kernels.scaling import fit_transform_from_moments, harmless_exponent
 from mscam_dask.model.parameters import Scale
+from mscam_dask.solvers.strongest import strongest_directions
 from mscam_dask.solvers.view_basis import Encoder, FactoredView
 from mscam_dask.solvers.view_rows import (
     Blocks,
@@ -30,7 +31,10 @@ from mscam_dask.solvers.view_rows import (
     row_blocks,
 )
 
-__all__ = ["factor_view", "scaled_gram"]
+__all__ = ["MOST_DECOMPOSED", "factor_view", "scaled_gram"]
+
+MOST_DECOMPOSED = 2048
+"""Largest side of a Gram matrix that is decomposed where few of its directions are wanted."""
 
 # s²_min / s²_max above which a Gram matrix gives Q to the precision it is kept in.
 _WELL_CONDITIONED: dict[Any, float] = {np.float32: 1e-7, np.float64: 1.0}
@@ -74,8 +78,10 @@ def factor_view(
     -----
     Three passes over the rows (moments, Gram matrix, basis), a fourth where small directions
     need correction: 2 n d r + n d² flops, peak memory n·r + d² floats and a few blocks; the n×n
-    side is used when d > n.
+    side is used when d > n. With `max_rank`, of a view with more than 2048 rows and columns neither:
+    see `mscam_dask.solvers.strongest`.
     """
+    total: float | None = None
     if shape.metric != "features":
         basis, encoder = _factor_kernel(read, shape)
         all_s2 = basis.singular_values_squared
@@ -86,9 +92,13 @@ def factor_view(
             for start, stop in row_blocks(shape.n_samples, shape.n_features):
                 yield start, stop, transform.apply(read(start, stop))
 
-        tall = shape.n_features <= shape.n_samples
-        factor = _factor_by_columns if tall else _factor_by_rows
-        basis, offset, loadings, all_s2 = factor(blocks, shape, _Kept(dtype, max_rank))
+        if max_rank is not None and min(shape.n_samples, shape.n_features) > MOST_DECOMPOSED:
+            basis, offset, loadings, total = _factor_strongest(blocks, shape, dtype, max_rank)
+            all_s2 = basis.singular_values_squared
+        else:
+            tall = shape.n_features <= shape.n_samples
+            factor = _factor_by_columns if tall else _factor_by_rows
+            basis, offset, loadings, all_s2 = factor(blocks, shape, _Kept(dtype, max_rank))
         encoder = Encoder("features", transform, 0, 1.0, offset, loadings)
     rank = int(np.count_nonzero(all_s2 > _rounding_floor(encoder.offset, shape)))
     if rank == 0:
@@ -97,6 +107,8 @@ def factor_view(
             "apart. Leave it out or choose another scale"
         )
     unit = float(all_s2[:rank].mean())
+    if total is not None:  # the others are not known, but their sum
+        unit = total / min(shape.n_samples - 1, shape.n_features)
     rank = min(rank, max_rank or rank)
     encoder = dataclasses.replace(encoder, loadings=encoder.loadings[:, :rank])
     vectors = basis.vectors[:, :rank].astype(dtype, copy=False)
@@ -150,12 +162,35 @@ def _factor_by_columns(
             part = (rows - offset) @ loadings
             overlap += part.T @ part
         loadings = loadings @ inverse_root(overlap)
-    vectors = np.empty((n, len(s2)), dtype=dtype)
+    vectors, loadings = _signed(blocks, offset, loadings, np.empty((n, len(s2)), dtype=dtype))
+    return Basis(vectors, s2), offset, loadings, all_s2
+
+
+def _factor_strongest(
+    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], rank: int
+) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64], float]:
+    """The same of the strongest directions alone, and the sum of all s²."""
+    offset = mean_row(blocks, shape)
+    found = strongest_directions(blocks, shape, offset, rank)
+    s2 = found.singular_values_squared
+    loadings = found.directions / np.sqrt(s2)
+    vectors = np.empty((shape.n_samples, len(s2)), dtype=dtype)
+    vectors, loadings = _signed(blocks, offset, loadings, vectors)
+    return Basis(vectors, s2), offset, loadings, found.total
+
+
+def _signed(
+    blocks: Blocks,
+    offset: NDArray[np.float64],
+    loadings: NDArray[np.float64],
+    vectors: NDArray[Any],
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Rows times loadings, put into `vectors`, and the loadings, with the signs that all bases have."""
     for start, stop, rows in blocks():
         vectors[start:stop] = (rows - offset) @ loadings
     signs = column_signs(vectors)
-    vectors *= signs.astype(dtype)
-    return Basis(vectors, s2), offset, loadings * signs, all_s2
+    vectors *= signs.astype(vectors.dtype)
+    return vectors, loadings * signs
 
 
 def _factor_by_rows(

@@ -1,0 +1,138 @@
+"""The strongest directions of a wide view: singular vectors, by definition and beside the exact ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from numpy.typing import NDArray
+from scipy.linalg import subspace_angles
+
+from mscam_dask.errors import DataError
+from mscam_dask.solvers import factoring
+from mscam_dask.solvers.factoring import factor_view
+from mscam_dask.solvers.strongest import Strongest, strongest_directions
+from mscam_dask.solvers.view_rows import ViewShape, row_blocks
+
+Array = NDArray[np.float64]
+RANK = 5
+
+
+def decaying(seed: int = 0, *, n: int = 90, d: int = 70, fall: float = 0.7) -> Array:
+    """Rows with s = fall⁰, fall¹, … and a mean that is not zero."""
+    rng = np.random.default_rng(seed)
+    left = np.linalg.qr(rng.standard_normal((n, d)))[0]
+    left = np.linalg.qr(left - left.mean(axis=0))[0]
+    right = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    return np.asarray(3.0 + 10.0 * (left * fall ** np.arange(min(n, d))) @ right.T)
+
+
+def found_in(rows: Array, rank: int = RANK) -> Strongest:
+    n, d = rows.shape
+
+    def blocks() -> Any:
+        for start, stop in row_blocks(n, d):
+            yield start, stop, rows[start:stop]
+
+    return strongest_directions(blocks, ViewShape(n, d, "features"), rows.mean(axis=0), rank)
+
+
+def test_they_are_the_first_singular_vectors() -> None:
+    rows = decaying()
+    centred = rows - rows.mean(axis=0)
+    _, singular, right = np.linalg.svd(centred, full_matrices=False)
+    found = found_in(rows)
+    assert found.directions.shape == (70, RANK)
+    assert_allclose(found.directions.T @ found.directions, np.eye(RANK), atol=1e-12)
+    assert_allclose(found.singular_values_squared, singular[:RANK] ** 2, rtol=1e-4)
+    assert found.total == pytest.approx(np.sum(singular**2))
+    assert np.max(subspace_angles(found.directions, right[:RANK].T)) < 1e-3
+
+
+def test_of_a_slow_decay_nearly_all_variance_is_caught() -> None:
+    """Directions of about the same strength may be mixed; their sum of s² is what counts."""
+    rows = np.random.default_rng(1).standard_normal((300, 200))
+    singular = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
+    found = found_in(rows, 20)
+    caught, most = np.sum(found.singular_values_squared), np.sum(singular[:20] ** 2)
+    assert 0.99 * most < caught <= most * (1 + 1e-12)
+
+
+def test_a_view_with_fewer_directions_gives_those() -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 50))
+    found = found_in(rows)
+    assert found.directions.shape == (50, 2)
+    assert np.sum(found.singular_values_squared) == pytest.approx(found.total)
+
+
+def test_the_order_of_the_samples_and_blocks_do_not_matter(monkeypatch: Any) -> None:
+    rows = decaying(3)
+    expected = found_in(rows)
+    order = np.random.default_rng(0).permutation(len(rows))
+    moved = found_in(rows[order])
+    monkeypatch.setattr("tests.solvers.test_strongest.row_blocks", lambda n, _: [(0, 11), (11, n)])
+    parts = found_in(rows)
+    for other in (moved, parts):
+        assert_allclose(other.singular_values_squared, expected.singular_values_squared, rtol=1e-8)
+        assert np.max(subspace_angles(other.directions, expected.directions)) < 1e-6
+
+
+def test_values_too_large_to_be_squared_are_refused() -> None:
+    with pytest.raises(DataError, match="too large to be squared"):
+        found_in(1e200 * decaying())
+
+
+@pytest.mark.parametrize("shape", [(90, 70), (60, 140)])
+@pytest.mark.parametrize("scale", ["standard", "unit", "none"])
+def test_a_wide_view_is_factored_as_by_its_gram_matrix(
+    shape: tuple[int, int], scale: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    low = rng.standard_normal((shape[0], 6)) * 8.0 * 0.6 ** np.arange(6)
+    rows = low @ rng.standard_normal((6, shape[1])) + 0.2 * rng.standard_normal(shape)
+
+    def factored() -> Any:
+        shaped = ViewShape(*shape, "features")
+        return factor_view(lambda a, b: rows[a:b], shaped, scale=scale, name="w", max_rank=4)
+
+    exact = factored()
+    monkeypatch.setattr(factoring, "MOST_DECOMPOSED", 20)
+    monkeypatch.setattr(factoring, "_factor_by_columns", None)
+    monkeypatch.setattr(factoring, "_factor_by_rows", None)
+    found = factored()
+    assert_allclose(
+        found.basis.singular_values_squared, exact.basis.singular_values_squared, rtol=1e-3
+    )
+    assert np.max(subspace_angles(found.basis.vectors, exact.basis.vectors)) < 0.02
+    overlap = np.abs(np.sum(found.basis.vectors * exact.basis.vectors, axis=0))
+    assert_allclose(overlap, 1.0, atol=1e-3)
+    encoded = (found.encoder.transform.apply(rows) - found.encoder.offset) @ found.encoder.loadings
+    assert_allclose(encoded, found.basis.vectors, atol=1e-10)
+
+
+def test_all_directions_are_found_by_the_gram_matrix_whatever_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(factoring, "MOST_DECOMPOSED", 2)
+    monkeypatch.setattr(factoring, "strongest_directions", None)
+    rows = np.random.default_rng(5).standard_normal((90, 70))
+    view = factor_view(
+        lambda a, b: rows[a:b], ViewShape(90, 70, "features"), scale="none", name="w"
+    )
+    assert view.basis.rank == 70
+
+
+def test_rows_that_are_all_equal_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factoring, "MOST_DECOMPOSED", 2)
+    rows = np.tile(np.arange(1.0, 31.0), (40, 1))
+    with pytest.raises(DataError, match="all rows of view 'w' are equal"):
+        factor_view(
+            lambda a, b: rows[a:b],
+            ViewShape(40, 30, "features"),
+            scale="none",
+            name="w",
+            max_rank=4,
+        )
