@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import io
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mscam_dask.errors import ConfigurationError, MscamError
+from mscam_dask.errors import ConfigurationError, MscamError, TemporaryFailure
 from mscam_dask.pipeline.redaction import without_credentials
 
 __all__ = ["guarded"]
@@ -47,13 +50,17 @@ def guarded(command: Callable[..., int]) -> Callable[..., None]:
         sys.excepthook = _defect
         _show_what_cannot_be_encoded()
         try:
-            code = command(**options)
+            with _terminated_softly():
+                code = command(**options)
         except MscamError as error:
             code = _said(error, str(error), error.exit_code, debug=debug)
         except BrokenPipeError:
             raise
         except OSError as error:
             code = _said(error, *_refused(error), debug=debug)
+        except _Terminated as error:
+            logging.disable(logging.CRITICAL)
+            code = _said(error, "Ended by SIGTERM.", TemporaryFailure.exit_code, debug=debug)
         except KeyboardInterrupt as error:
             logging.disable(logging.CRITICAL)  # what was under way complains of being cut off
             click.echo(f"Interrupted. {error}".strip(), err=True)
@@ -67,6 +74,27 @@ def _show_what_cannot_be_encoded() -> None:
     """Have a terminal that is not UTF-8 show a name of other letters with escapes."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came while nothing else handled it."""
+
+
+@contextlib.contextmanager
+def _terminated_softly() -> Iterator[None]:
+    """Turn SIGTERM into an exit code from the first moment on, as runs do once they are under way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _terminate(*_: object) -> None:
+    raise _Terminated
 
 
 def _refused(error: OSError) -> tuple[str, int]:
@@ -99,7 +127,7 @@ def _defect(
     click.echo(without_credentials(lines), err=True, nl=False)
 
 
-def _said(error: Exception, message: str, code: int, *, debug: bool) -> int:
+def _said(error: BaseException, message: str, code: int, *, debug: bool) -> int:
     if debug:
         lines = "".join(traceback.format_exception(error))
         click.echo(without_credentials(lines), err=True, nl=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,3 +81,28 @@ def test_a_finished_run_in_a_read_only_directory_has_nothing_to_do(
     result = call(*arguments)
     assert result.exit_code == 0, result.output
     assert "Nothing to do" in result.output
+
+
+def test_sigterm_in_the_first_seconds_is_exit_code_75(here: Path) -> None:
+    # what the command imports is replaced by waiting, as long as it is imported
+    script = (
+        "import sys, time, types\n"
+        "from importlib.abc import MetaPathFinder\n"
+        "class Slow(MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'mscam_dask.cli.run_file':\n"
+        "            print('importing', flush=True)\n"
+        "            time.sleep(60)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "from mscam_dask.cli import main\n"
+        "main(['run', 'tiny.toml', '-o', 'out'], prog_name='mscam-dask')\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "importing\n"
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 75
+    assert said.strip() == "Error: Ended by SIGTERM."
