@@ -25,7 +25,7 @@ from mscam_dask.data.publication import current
 from mscam_dask.data.store import is_store, verify_store
 from mscam_dask.data.validation import validate
 from mscam_dask.errors import DataError
-from mscam_dask.monitor.pace import duration
+from mscam_dask.monitor.pace import duration, plural
 from mscam_dask.pipeline.record import DataRecord, RunRecord
 from mscam_dask.pipeline.run_directory import RunDirectory
 
@@ -142,7 +142,10 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
         fit = record.fit
         pairs += [
             ("Clusters", components_text(fit)),
-            ("Setting", f"{setting_text(fit.setting)}; {fit.n_outer_iterations} outer iterations"),
+            (
+                "Setting",
+                f"{setting_text(fit.setting)}; {plural(fit.n_outer_iterations, 'outer iteration')}",
+            ),
             ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
             ("Sizes", sizes_text(fit)),
             ("Views", share_text(fit.view_contributions)),

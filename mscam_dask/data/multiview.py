@@ -53,7 +53,7 @@ class MultiViewData:
         if repeated:
             raise DataError(
                 f"View names {repeated} are used more than once in {list(self.view_names)}; "
-                "names must be unique. Rename the views (view_names=...)."
+                "names must be unique. Rename all but one of them."
             )
         self._check_counts()
 

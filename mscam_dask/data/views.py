@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -212,7 +213,13 @@ def _cut(views: Any, view_sizes: Sequence[int]) -> list[Any]:
             f"view_sizes={tuple(view_sizes)} was given with a {type(views).__qualname__}; it is "
             "for one two-dimensional table. Leave it out when views are already apart."
         )
-    sizes = tuple(int(size) for size in view_sizes)
+    try:
+        sizes = tuple(operator.index(size) for size in view_sizes)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"view_sizes={tuple(view_sizes)} are not whole numbers; give the number of columns of "
+            "each view."
+        ) from error
     n_columns = int(views.shape[1])
     if not sizes or min(sizes) < 1 or sum(sizes) != n_columns:
         raise ConfigurationError(

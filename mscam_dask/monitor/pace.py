@@ -25,6 +25,7 @@ __all__ = [
     "largest_residual",
     "learning_sentence",
     "neighbors_words",
+    "plural",
     "printable",
     "resumed_sentence",
     "setting_sentence",
@@ -148,7 +149,7 @@ def by_view_words(preparations: Iterable[tuple[str, str, float]]) -> str:
     said = []
     for (scale, alpha), views in sorted(alike.items(), key=lambda pair: -len(pair[1])):
         names = ", ".join(views)
-        whom = names if len(names) <= _NAMED else _plural(len(views), "view")
+        whom = names if len(names) <= _NAMED else plural(len(views), "view")
         said.append(f"{scale}, {alpha:g}: {whom}")
     return f" ({'; '.join(said)})" if said else ""
 
@@ -157,7 +158,7 @@ def resumed_sentence(event: FitResumed) -> str:
     """Say from where a fit goes on."""
     if event.after_iteration == 0:
         return "goes on with the setting chosen before"
-    return f"goes on after {_plural(event.after_iteration, 'outer iteration')} done before"
+    return f"goes on after {plural(event.after_iteration, 'outer iteration')} done before"
 
 
 def learning_sentence(scores: Sequence[float], taken: int) -> str:
@@ -185,10 +186,11 @@ def learning_sentence(scores: Sequence[float], taken: int) -> str:
 def end_sentence(event: FitEnded) -> str:
     """Say how a fit ended."""
     return (
-        f"{_plural(event.n_connected_components, 'connected component')} after "
-        f"{_plural(event.n_iterations, 'outer iteration')}"
+        f"{plural(event.n_connected_components, 'connected component')} after "
+        f"{plural(event.n_iterations, 'outer iteration')}"
     )
 
 
-def _plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
+    """A number and its noun, with "s" where it is not one."""
     return f"{count} {noun}" + ("" if count == 1 else "s")

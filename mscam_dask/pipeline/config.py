@@ -244,11 +244,16 @@ def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
         )
         return None
     table = _parameter_struct(defaults)
-    try:
-        parameters = msgspec.structs.asdict(msgspec.convert(known, table))
-    except msgspec.ValidationError as error:
-        problems.append(type_problem(document, "cluster", known, error, table))
+    of_type = []
+    for name, value in known.items():  # msgspec stops at the first
+        try:
+            msgspec.convert({name: value}, table)
+        except msgspec.ValidationError as error:
+            of_type.append(type_problem(document, "cluster", known, error, table))
+    if of_type:
+        problems.extend(of_type)
         return None
+    parameters = msgspec.structs.asdict(msgspec.convert(known, table))
     problems.extend(_range_problems(document, method, parameters))
     return ClusterTable(method=method, parameters=parameters)
 
@@ -287,12 +292,13 @@ def _range_problems(
             'n_clusters = "auto". Leave it out.'
         )
     seed = parameters.get("random_state")
-    try:
-        Parameters(**values, model=method, seed=0 if seed is None else seed)
-    except ConfigurationError as error:
-        name = str(error).partition("=")[0]
-        key = "random_state" if name == "seed" else name
-        yield f"{document.where('cluster', key)}: [cluster] {error}"
+    values["seed"] = 0 if seed is None else seed
+    for name, value in values.items():  # each for itself: the first would hide the others
+        try:
+            Parameters(**{"n_clusters": 1, "model": method, name: value})
+        except ConfigurationError as error:
+            key = "random_state" if name == "seed" else name
+            yield f"{document.where('cluster', key)}: [cluster] {error}"
 
 
 def _with_paths(document: Document, name: str, table: _TableT, keys: Sequence[str]) -> _TableT:

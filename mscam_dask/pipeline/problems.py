@@ -31,7 +31,7 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 
 
 def choices(annotation: Any) -> tuple[str, ...]:
-    """Return the texts that a type allows, wherever in it they are written.
+    """Return the texts that a type allows, wherever in it they are written, each once.
 
     Examples
     --------
@@ -40,7 +40,8 @@ def choices(annotation: Any) -> tuple[str, ...]:
     """
     if get_origin(annotation) is Literal:
         return get_args(annotation)
-    return tuple(text for part in get_args(annotation) for text in choices(part))
+    found = (text for part in get_args(annotation) for text in choices(part))
+    return tuple(dict.fromkeys(found))
 
 
 def type_problem(

@@ -25,6 +25,7 @@ from mscam_dask.model.candidates import most_clusters
 from mscam_dask.model.parameters import Preparation
 from mscam_dask.model.records import LearningEnded, PreparationRecord, SettingRecord
 from mscam_dask.model.solution import Solution
+from mscam_dask.monitor.pace import plural
 from mscam_dask.pipeline.drift import DriftRecord
 from mscam_dask.pipeline.record import FitRecord, LearningEntry, PreparationEntry, SettingEntry
 from mscam_dask.pipeline.settings import ClusterTable
@@ -77,8 +78,8 @@ def findings_summary(n_findings: int) -> str:
 def fit_summary(fit: FitRecord) -> str:
     """Say how clustering went."""
     return (
-        f"{fit.n_connected_components} connected components for {fit.n_clusters} clusters, "
-        f"{fit.n_outer_iterations} outer iterations"
+        f"{plural(fit.n_connected_components, 'connected component')} for "
+        f"{plural(fit.n_clusters, 'cluster')}, {plural(fit.n_outer_iterations, 'outer iteration')}"
     )
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dask.array as da
 import numpy as np
@@ -259,6 +259,13 @@ def test_bool_columns_beside_numbers_count_as_zero_and_one(numbers: list[str]) -
 def test_view_sizes_must_sum_to_the_columns(sizes: tuple[int, ...]) -> None:
     with pytest.raises(ConfigurationError, match=r"view_sizes=.* the table has 5 columns"):
         as_multi_view(np.zeros((4, 5)), view_sizes=sizes)
+
+
+def test_view_sizes_are_whole_numbers() -> None:
+    with pytest.raises(ConfigurationError, match=r"view_sizes=\(3\.9, 4\.1\) are not whole"):
+        as_multi_view(np.ones((5, 7)), view_sizes=cast("Any", (3.9, 4.1)))
+    sizes = [np.int32(3), np.int64(4)]
+    assert len(as_multi_view(np.ones((5, 7)), view_sizes=cast("Any", sizes)).views) == 2
 
 
 def test_view_sizes_are_for_one_table_only() -> None:

@@ -79,6 +79,24 @@ def test_a_mistake_is_named_with_line_table_key_and_what_is_allowed(
 
 
 @pytest.mark.parametrize(
+    ("keys", "n_lines"),
+    [("alpha = -1.0\ntol = -3.0\nn_neighbors = 0", 3), ("alpha = 'x'\ntol = 'y'\nscale = 3", 3)],
+)
+def test_every_key_of_cluster_that_is_wrong_is_named_at_once(
+    tmp_path: Path, keys: str, n_lines: int
+) -> None:
+    message = problem(tmp_path, f"[data]\nsource = 'a.npy'\n[cluster]\nn_clusters = 3\n{keys}")
+    assert len(message.splitlines()) == n_lines
+    for line in range(5, 5 + n_lines):
+        assert f"pipeline.toml, line {line}: [cluster]" in message
+
+
+def test_a_choice_is_listed_once(tmp_path: Path) -> None:
+    message = problem(tmp_path, "[data]\nsource = 'a'\nmetric = 'l2'\n[cluster]\nn_clusters = 3")
+    assert message.count("kernel") == 1
+
+
+@pytest.mark.parametrize(
     ("data", "parts"),
     [
         ("", ["[data] needs a source"]),
