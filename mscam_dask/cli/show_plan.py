@@ -22,11 +22,18 @@ def show_plan(plan: RunPlan) -> None:
         ("To do", _to_do(plan)),
         ("Data", f"{data.n_samples} samples, {len(data.views)} views: {views}"),
         ("Bytes", f"{plan.read_bytes / _MIB:.1f} MiB of values, {_held(plan)}"),
-        ("Settings", f"{len(plan.settings)} to choose from" if len(plan.settings) > 1 else "one"),
+        ("Settings", _settings(plan)),
         ("Workers", f"{plan.n_workers}, {_need(plan)}{_against(plan)}"),
         ("Time", f"about {duration(plan.seconds)} for the clustering, from {plan.basis}"),
     ]
     show(results_console(), fields(pairs))
+
+
+def _settings(plan: RunPlan) -> str:
+    count = f"{len(plan.settings)} to choose from" if len(plan.settings) > 1 else "one"
+    if not plan.compares:
+        return count
+    return f"{count}, and preparations and first graphs of the views that the fit compares"
 
 
 def show_experiment_plan(plan: ExperimentPlan) -> None:

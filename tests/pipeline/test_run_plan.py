@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mscam_dask.pipeline import steps
 from mscam_dask.pipeline.again import run_again
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.run_plan import plan_run
+from mscam_dask.pipeline.sources import open_data
+from tests.synthetic import save_npz, three_subspaces
 
 Write = Callable[[str], Path]
 HERE = "[execution]\nin_process = true\nthreads = 1\n"
@@ -45,3 +49,20 @@ def test_a_plan_knows_what_would_be_taken_over(
     fresh = plan_run(read_config(pipeline(f"alpha = 2.0\n{HERE}")))
     assert fresh.same_as is None
     assert fresh.basis == f"the time of {first.directory.path.name}"
+
+
+@pytest.mark.parametrize("n_samples", [60, 300])
+def test_the_time_is_of_the_order_of_the_fits(
+    pipeline: Write, tiny: Path, tmp_path: Path, n_samples: int
+) -> None:
+    save_npz(tiny, three_subspaces(n_samples))
+    file = pipeline(HERE)
+    file.write_text(file.read_text().replace("selection = 'none'\nmax_outer_iter = 3\n", ""))
+    settings = read_config(file)
+    plan = plan_run(settings, tmp_path / "out")
+    assert plan.compares
+    data = open_data(settings.data, tmp_path / "data.zarr").data
+    started = time.process_time()  # whatever else the computer does
+    steps.cluster(data, settings.cluster, client=None, n_threads=1, observers=())
+    taken = time.process_time() - started
+    assert taken / 8 < plan.seconds < 8 * taken
