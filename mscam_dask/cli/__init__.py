@@ -144,10 +144,10 @@ def resume(**options: Any) -> int:
 
 
 @main.command()
-@click.argument("path", metavar="STORE_OR_RUN_DIR")
+@click.argument("path", metavar="STORE_OR_DIR")
 @guarded
 def describe(path: str) -> int:
-    """Show what a store or a run directory holds."""
+    """Show what a store or the directory of a run or an experiment holds."""
     from mscam_dask.cli.describe_path import describe_path
 
     return describe_path(path)

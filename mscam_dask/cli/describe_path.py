@@ -1,8 +1,10 @@
-"""`mscam-dask describe`: a store, or a run directory, on one screen."""
+"""`mscam-dask describe`: a store, a run or an experiment, on one screen."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -26,6 +28,8 @@ from mscam_dask.data.store import is_store, verify_store
 from mscam_dask.data.validation import validate
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.pace import duration, plural
+from mscam_dask.pipeline.experiment_report import RECORD_NAME
+from mscam_dask.pipeline.experiments.results import decode_experiment
 from mscam_dask.pipeline.record import DataRecord, RunRecord
 from mscam_dask.pipeline.run_directory import RunDirectory
 
@@ -44,14 +48,18 @@ def describe_path(place: str) -> int:
     directory = RunDirectory(path.absolute())
     if directory.record.is_file():
         _describe_run(console, directory)
+    elif (path / RECORD_NAME).is_file():
+        _describe_experiment(console, path)
     elif is_store(path):
         _describe_store(console, path)
     elif not path.exists():
-        raise DataError(f"There is no {path}. Give a store or a run directory.")
+        raise DataError(
+            f"There is no {path}. Give a store, or the directory of a run or an experiment."
+        )
     else:
         raise DataError(
-            f"{path} is neither a store (written by mscam-dask ingest) nor a run directory (written "
-            "by mscam-dask run)."
+            f"{path} is neither a store (written by mscam-dask ingest) nor the directory of a run or "
+            "an experiment (written by mscam-dask run, compare or sweep)."
         )
     return 0
 
@@ -120,6 +128,29 @@ def _describe_run(console: Console, directory: RunDirectory) -> None:
         ("Files", ", ".join(_files(directory))),
     ]
     show(console, *parts, fields(rest))
+
+
+def _describe_experiment(console: Console, directory: Path) -> None:
+    """Show what was asked, how far it is and where its results are."""
+    document = directory / RECORD_NAME
+    try:
+        record = decode_experiment(document.read_bytes(), str(document))
+    except OSError as error:
+        raise DataError(f"{document} cannot be read ({error.strerror}).") from error
+    outcomes = Counter(cell.outcome for cell in record.cells)
+    ended = "" if record.ended is None else f", ended {record.ended}"
+    pairs = [
+        ("Experiment", f"{record.kind} in {relative(directory)}"),
+        ("State", record.state),
+        ("Started", f"{record.started}{ended}"),
+        ("Command", record.command),
+        ("Data", ", ".join(f"{one.name} ({one.n_samples} samples)" for one in record.datasets)),
+        ("Methods", ", ".join(method.name for method in record.methods)),
+        ("Fits", ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items())),
+        ("Ran", record.executor or ""),
+        ("Report", f"mscam-dask report {shlex.quote(relative(directory))} writes report.html"),
+    ]
+    show(console, fields([(name, value or "-") for name, value in pairs]))
 
 
 def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]]:

@@ -220,17 +220,20 @@ class _Lines:
         assert entry is not None
         if entry.outcome == "ok":
             accuracy = entry.scores.get("accuracy")
-            said = "" if accuracy is None else f"ACC {accuracy:.4f}  "
-            said += "" if entry.seconds is None else f"{entry.seconds:.1f} s"
+            parts = [] if accuracy is None else [f"ACC {accuracy:.4f}"]
+            if entry.seconds is not None:
+                parts.append(f"{entry.seconds:.{0 if entry.seconds >= 100 else 1}f} s")
             if entry.peak_memory_bytes is not None:
-                said += f"  {entry.peak_memory_bytes / _MIB:.0f} MiB"
+                parts.append(f"{entry.peak_memory_bytes / _MIB:.0f} MiB")
+            said = " ".join(parts)
         else:
             said = f"{entry.outcome}: {entry.reason}"
         elapsed = time.monotonic() - self._started
         left = elapsed / progress.done * (progress.total - progress.done)
-        self._write(
-            f"{progress.done:>4}/{progress.total}  {entry.method:<12} {entry.dataset}  seed "
-            f"{entry.seed}  {said}  (about {_duration(left)} left)"
+        done = f"{progress.done:>{len(str(progress.total))}}/{progress.total}"
+        self._write(  # 80 columns hold it with the names and numbers of the paper's tables
+            f"{done} {entry.method:<10} {entry.dataset} seed {entry.seed} {said}, "
+            f"{_duration(left)} left"
         )
 
     def _write(self, text: str) -> None:

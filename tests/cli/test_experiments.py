@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 from click.testing import Result
 
+from mscam_dask.cli.run_experiment import _Lines
+from mscam_dask.pipeline.experiments.course import Progress
+from mscam_dask.pipeline.experiments.results import CellEntry
+
 Call = Callable[..., Result]
 
 
@@ -77,6 +81,47 @@ def test_without_anything_there_has_to_be_the_papers_pipeline(here: Path, call: 
     result = call("compare")
     assert result.exit_code == 2
     assert "mscam-dask compare --dataset mine.npz" in result.stderr
+
+
+def test_a_line_of_progress_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = CellEntry(
+        key="k",
+        dataset="caltech101_nus31",
+        method="ssc-concat",
+        seed=9,
+        shuffled=True,
+        parameters={},
+        outcome="ok",
+        scores={"accuracy": 0.4141},
+        seconds=119.41,
+        peak_memory_bytes=524 * 2**20,
+    )
+    lines = _Lines()
+    lines._started -= 3600.0
+    lines(Progress(entry=entry, done=60, total=130))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        " 60/130 ssc-concat caltech101_nus31 seed 9 ACC 0.4141 119 s 524 MiB, 70 min left"
+    )
+    assert len(line) <= 80
+
+
+def test_an_experiment_is_described(here: Path, call: Call) -> None:
+    options = ("--method", "knn-sc", "--runs", "2", "--in-process", "-o", "out")
+    assert call("compare", "--dataset", "tiny.npz", *options).exit_code == 0
+    result = call("describe", "out")
+    assert result.exit_code == 0, result.stderr
+    for part in (
+        r"Experiment +comparison in out",
+        r"State +finished",
+        r"Command +mscam-dask compare --dataset tiny\.npz",
+        r"Data +tiny \(60 samples\)",
+        r"Methods +knn-sc",
+        r"Fits +2 ok",
+        r"Ran +in this process",
+        r"mscam-dask report out writes report\.html",
+    ):
+        assert re.search(part, result.stdout), part
 
 
 def test_a_method_without_any_result_is_exit_code_5(here: Path, call: Call) -> None:
