@@ -102,6 +102,7 @@ def test_the_largest_file_is_read_soon(tmp_path: Path, line: str) -> None:
         ("cluster.n_clusters=7", ("cluster", "n_clusters"), 7),
         ("cluster.alpha = 0.5", ("cluster", "alpha"), 0.5),
         ("cluster.scale=unit", ("cluster", "scale"), "unit"),
+        ("data.source=ü.csv", ("data", "source"), "ü.csv"),
         ("data.source=./some/file.npz", ("data", "source"), "./some/file.npz"),
         ('data.source=["a", "b"]', ("data", "source"), ["a", "b"]),
         ("execution.in_process=true", ("execution", "in_process"), True),
