@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
+from pickle import PicklingError, dumps
 from typing import TYPE_CHECKING, Any, Self
 
 from mscam_dask.engine.checkpointing import Checkpointer
@@ -59,7 +59,7 @@ class SharesResources:
 
 def _can_be_pickled(value: object) -> bool:
     try:
-        pickle.dumps(value)
-    except (pickle.PicklingError, TypeError, AttributeError):
+        dumps(value)
+    except (PicklingError, TypeError, AttributeError):
         return False
     return True

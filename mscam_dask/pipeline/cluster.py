@@ -158,10 +158,8 @@ def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
         )
 
 
-def _dashboard_address() -> str | None:
-    """Loopback address for the dashboard: the usual port when it is free, None without bokeh."""
-    if find_spec("bokeh") is None:
-        return None
+def _dashboard_address() -> str:
+    """Loopback address for the dashboard, or metrics alone: the usual port when it is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
