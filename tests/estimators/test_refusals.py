@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from distributed import Client
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
 from mscam_dask.errors import ClusterError, ConfigurationError, DataError
 from mscam_dask.model.snapshot import Snapshot
+from tests.clusters import local_client
 from tests.estimators.small import integer_views, pair_views, quick
 
 Array = NDArray[np.float64]
@@ -71,8 +71,8 @@ def test_parameters_out_of_range_are_refused_by_name(
 
 
 def test_a_closed_client_is_refused() -> None:
-    client = Client(n_workers=1, processes=False, dashboard_address=None)
-    client.close()
+    with local_client(1, processes=False) as client:
+        pass
     with pytest.raises(ClusterError, match=r"client is closed; .*distributed.Client\(address\)"):
         quick(client=client).fit(integer_views())
 
