@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,28 @@ __all__ = ["informations"]
 
 # Clusters up to which a cell of the (c, c) table has a number of 32 bits.
 _LARGEST_TABLE = 46_340
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """One step of the random walk on a graph of n samples.
+
+    Attributes
+    ----------
+    neighbors : (nnz,) int
+        Where each edge leads to, row after row.
+    steps : (nnz,)
+        Probability of each edge, given its row.
+    counts : (n,) int
+        Edges of each row.
+    connected : (n,) bool
+        Rows with edges of positive weight; the others step to any sample.
+    """
+
+    neighbors: NDArray[np.integer[Any]]
+    steps: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    connected: NDArray[np.bool_]
 
 
 def informations(
@@ -50,27 +74,22 @@ def informations(
     connected = degrees > 0
     counts = np.diff(affinity.indptr)
     steps = affinity.data * np.repeat(1.0 / np.where(connected, degrees, 1.0), counts)
-    return [_information(affinity, labels, steps, counts, connected) for labels in partitions]
+    walk = _Walk(affinity.indices, steps, counts, connected)
+    return [_information(walk, labels) for labels in partitions]
 
 
-def _information(
-    affinity: csr_array[np.float64],
-    labels: NDArray[np.int64],
-    steps: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    connected: NDArray[np.bool_],
-) -> float:
-    """From the probabilities `steps` of the edges, and how many each row has."""
+def _information(walk: _Walk, labels: NDArray[np.int64]) -> float:
+    """Of one partition, by the (c, c) table of the clusters before and after a step."""
     n = len(labels)
     n_clusters = int(labels.max()) + 1
     if n_clusters > _LARGEST_TABLE:
-        return _information_of_pairs(affinity, labels, steps, counts, connected)
+        return _information_of_pairs(walk, labels, n_clusters)
     compact = labels.astype(np.int32)
-    cells = np.repeat(compact * np.int32(n_clusters), counts)
-    cells += compact[affinity.indices]
-    walks = np.bincount(cells, weights=steps, minlength=n_clusters**2)
+    cells = np.repeat(compact * np.int32(n_clusters), walk.counts)
+    cells += compact[walk.neighbors]
+    walks = np.bincount(cells, weights=walk.steps, minlength=n_clusters**2)
     sizes = np.bincount(labels, minlength=n_clusters)
-    alone = np.bincount(labels[~connected], minlength=n_clusters)
+    alone = np.bincount(labels[~walk.connected], minlength=n_clusters)
     joint = (walks.reshape(n_clusters, n_clusters) + np.outer(alone, sizes / n)) / n
     independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
     present = joint > 0
@@ -78,22 +97,15 @@ def _information(
     return max(0.0, float(np.sum(terms)))
 
 
-def _information_of_pairs(
-    affinity: csr_array[np.float64],
-    labels: NDArray[np.int64],
-    steps: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    connected: NDArray[np.bool_],
-) -> float:
+def _information_of_pairs(walk: _Walk, labels: NDArray[np.int64], n_clusters: int) -> float:
     """The same without a (c, c) table: only pairs of clusters that a step may join are held."""
     n = len(labels)
-    n_clusters = int(labels.max()) + 1
     walks = coo_array(
-        (steps, (np.repeat(labels, counts), labels[affinity.indices])),
+        (walk.steps, (np.repeat(labels, walk.counts), labels[walk.neighbors])),
         shape=(n_clusters, n_clusters),
     ).tocsr()
     sizes = csr_array(np.bincount(labels, minlength=n_clusters)[None, :] / n)
-    alone = csr_array(np.bincount(labels[~connected], minlength=n_clusters)[:, None])
+    alone = csr_array(np.bincount(labels[~walk.connected], minlength=n_clusters)[:, None])
     joint = coo_array(walks + alone @ sizes)
     first, second, p = joint.row, joint.col, joint.data / n
     independent = (
