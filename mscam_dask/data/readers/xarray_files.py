@@ -82,19 +82,18 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
 def _from_dataset(dataset: Any, source: Source, selection: Selection) -> Loaded:
     are_chosen = selection.labels is not None and selection.labels in dataset.data_vars
     label_name = (selection.labels or "labels") if are_chosen else "labels"
-    variables = dataset.data_vars
-    # truth by convention gives way to what was asked for by name
-    others = [name for name in ("labels",) if name != label_name and name in variables]
-    others = [name for name in others if variables[name].ndim == 1]
+    notes: tuple[str, ...] = ()
+    by_convention = dataset.data_vars.get("labels")
+    if by_convention is not None and label_name != "labels" and by_convention.ndim == 1:
+        # which gives way to what was asked for by name
+        dataset = dataset.drop_vars("labels")
+        notes = (f"{source.path}: left out 'labels': {label_name!r} are the labels.",)
     passed_over = [
         str(name)
-        for name in variables
-        if name != label_name and name not in others and not selection.wants(str(name))
+        for name in dataset.data_vars
+        if name != label_name and not selection.wants(str(name))
     ]
-    kept = dataset.drop_vars([*others, *passed_over])
-    notes = tuple(
-        f"{source.path}: left out {name!r}: {label_name!r} are the labels." for name in others
-    )
+    kept = dataset.drop_vars(passed_over)
     if passed_over and set(kept.data_vars) <= {label_name}:
         labels = kept.get(label_name)
         return Loaded(
