@@ -10,11 +10,36 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import psutil
-from threadpoolctl import threadpool_limits
+from threadpoolctl import OpenBLASController, threadpool_limits
 
 from mscam_dask.engine.executor import Handle
 
 __all__ = ["PinnedBlas", "SerialExecutor", "ThreadExecutor", "usable_cores"]
+
+
+class _OneBlasThread:
+    """One BLAS thread for the process, from whichever of its threads it is asked and taken back.
+
+    Notes
+    -----
+    From version 3.8 on threadpoolctl listens to one thread alone, the first that set a limit of
+    OpenBLAS, and passes over the others in silence; so that thread is forgotten first.
+    """
+
+    def __init__(self) -> None:
+        _forget_who_set_limits()
+        self._limits = threadpool_limits(limits=1, user_api="blas")
+
+    def restore(self) -> None:
+        """Give the threads back."""
+        _forget_who_set_limits()
+        self._limits.restore_original_limits()
+        _forget_who_set_limits()  # anybody may set one now
+
+
+def _forget_who_set_limits() -> None:
+    if hasattr(OpenBLASController, "clear_controlling_thread"):
+        OpenBLASController.clear_controlling_thread(force=True)
 
 
 class PinnedBlas:
@@ -30,7 +55,7 @@ class PinnedBlas:
     _lock: ClassVar[threading.Lock] = threading.Lock()
     _depth: ClassVar[int] = 0
     _for_good: ClassVar[bool] = False
-    _blas: ClassVar[threadpool_limits | None] = None
+    _blas: ClassVar[_OneBlasThread | None] = None
     _thread: ClassVar[threading.local] = threading.local()
 
     def __init__(self) -> None:
@@ -39,7 +64,7 @@ class PinnedBlas:
     def __enter__(self) -> Self:
         with PinnedBlas._lock:
             if PinnedBlas._depth == 0:
-                PinnedBlas._blas = threadpool_limits(limits=1, user_api="blas")
+                PinnedBlas._blas = _OneBlasThread()
             PinnedBlas._depth += 1
         self._openmp = threadpool_limits(limits=1, user_api="openmp")
         return self
@@ -57,7 +82,7 @@ class PinnedBlas:
         with PinnedBlas._lock:
             PinnedBlas._depth -= 1
             if PinnedBlas._depth == 0 and PinnedBlas._blas is not None:
-                PinnedBlas._blas.restore_original_limits()
+                PinnedBlas._blas.restore()
                 PinnedBlas._blas = None
 
     @classmethod
@@ -79,7 +104,7 @@ class PinnedBlas:
             return
         with cls._lock:
             if not cls._for_good and cls._depth == 0:
-                threadpool_limits(limits=1, user_api="blas")
+                _OneBlasThread()
                 PinnedBlas._for_good = True
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import dask.config
 import pytest
@@ -30,6 +31,11 @@ from tests.contracts.executor_contract import (
 
 def blas_threads(_: float) -> list[int]:
     return [int(pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def blas_threads_of_a_fit() -> list[int]:
+    with ThreadExecutor(1):
+        return blas_threads(0.0)
 
 
 def openmp_threads(_: float) -> int:
@@ -212,6 +218,27 @@ def test_fits_that_overlap_stay_pinned_and_give_the_threads_back() -> None:
         first.__exit__(None, None, None)
         assert set(blas_threads(0.0)) == {1}
         second.__exit__(None, None, None)
+        assert set(blas_threads(0.0)) == {2}
+
+
+def test_a_fit_is_pinned_whichever_thread_has_set_limits_before() -> None:
+    with ThreadExecutor(1):
+        pass
+    with ThreadPoolExecutor(1) as other, threadpool_limits(limits=2, user_api="blas"):
+        assert set(other.submit(blas_threads_of_a_fit).result()) == {1}
+        assert set(blas_threads(0.0)) == {2}
+        with threadpool_limits(limits=1, user_api="blas"):  # this thread is listened to again
+            assert set(blas_threads(0.0)) == {1}
+
+
+def test_fits_of_two_threads_that_overlap_give_the_threads_back() -> None:
+    first, second = ThreadExecutor(1), ThreadExecutor(1)
+    with ThreadPoolExecutor(1) as other, threadpool_limits(limits=2, user_api="blas"):
+        first.__enter__()
+        other.submit(second.__enter__).result()
+        first.__exit__(None, None, None)
+        assert set(blas_threads(0.0)) == {1}
+        other.submit(second.__exit__, None, None, None).result()
         assert set(blas_threads(0.0)) == {2}
 
 
