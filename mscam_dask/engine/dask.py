@@ -23,7 +23,7 @@ from distributed.comm.core import CommClosedError
 from mscam_dask.engine.alignment import aligned
 from mscam_dask.engine.allocator import give_freed_memory_back, keep_freed_memory
 from mscam_dask.engine.attendance import POLL_S, Attendance
-from mscam_dask.engine.dask_config import FitConfig
+from mscam_dask.engine.dask_config import FIT_CONFIG
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.local import PinnedBlas
 from mscam_dask.engine.sizes import make_measurable
@@ -147,7 +147,7 @@ class DaskExecutor:
                 f"{self._workers_timeout_s:g} s; start workers, or connect to a scheduler that "
                 "has some"
             ) from error
-        self._stack.enter_context(FitConfig())
+        self._stack.enter_context(FIT_CONFIG)
         self._stack.enter_context(PinnedBlas())
         return self
 

@@ -13,6 +13,7 @@ import psutil
 from threadpoolctl import OpenBLASController, threadpool_limits
 
 from mscam_dask.engine.executor import Handle
+from mscam_dask.engine.shared_setting import SharedSetting
 
 __all__ = ["PinnedBlas", "SerialExecutor", "ThreadExecutor", "usable_cores"]
 
@@ -26,12 +27,17 @@ class _OneBlasThread:
     OpenBLAS, and passes over the others in silence; so that thread is forgotten first.
     """
 
-    def __init__(self) -> None:
+    def __enter__(self) -> Self:
         _forget_who_set_limits()
         self._limits = threadpool_limits(limits=1, user_api="blas")
+        return self
 
-    def restore(self) -> None:
-        """Give the threads back."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         _forget_who_set_limits()
         self._limits.restore_original_limits()
         _forget_who_set_limits()  # anybody may set one now
@@ -47,25 +53,18 @@ class PinnedBlas:
 
     Notes
     -----
-    The BLAS limit is the process's: the first fit to enter sets it, the last to leave restores
-    it. The OpenMP limit belongs to the thread that sets it, so every thread that runs tasks
-    has to.
+    The BLAS limit is the process's, and fits that overlap share it. The OpenMP limit belongs to
+    the thread that sets it, so every thread that runs tasks has to.
     """
 
-    _lock: ClassVar[threading.Lock] = threading.Lock()
-    _depth: ClassVar[int] = 0
-    _for_good: ClassVar[bool] = False
-    _blas: ClassVar[_OneBlasThread | None] = None
+    _blas: ClassVar[SharedSetting] = SharedSetting(_OneBlasThread)
     _thread: ClassVar[threading.local] = threading.local()
 
     def __init__(self) -> None:
         self._openmp: threadpool_limits | None = None
 
     def __enter__(self) -> Self:
-        with PinnedBlas._lock:
-            if PinnedBlas._depth == 0:
-                PinnedBlas._blas = _OneBlasThread()
-            PinnedBlas._depth += 1
+        self._blas.__enter__()
         self._openmp = threadpool_limits(limits=1, user_api="openmp")
         return self
 
@@ -79,11 +78,7 @@ class PinnedBlas:
             return
         self._openmp.restore_original_limits()
         self._openmp = None
-        with PinnedBlas._lock:
-            PinnedBlas._depth -= 1
-            if PinnedBlas._depth == 0 and PinnedBlas._blas is not None:
-                PinnedBlas._blas.restore()
-                PinnedBlas._blas = None
+        self._blas.__exit__(kind, error, trace)
 
     @classmethod
     def pin_thread(cls) -> None:
@@ -100,12 +95,7 @@ class PinnedBlas:
         its fit has left already; the next fit must pin, and give the threads back, all the same.
         """
         cls.pin_thread()
-        if cls._for_good or cls._depth > 0:
-            return
-        with cls._lock:
-            if not cls._for_good and cls._depth == 0:
-                _OneBlasThread()
-                PinnedBlas._for_good = True
+        cls._blas.set_for_good()
 
 
 class _Value:
