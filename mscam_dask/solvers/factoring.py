@@ -81,10 +81,10 @@ def factor_view(
     side is used when d > n. With `max_rank`, of a view with more than 2048 rows and columns neither:
     see `mscam_dask.solvers.strongest`.
     """
-    total: float | None = None
+    smaller_side = min(shape.n_samples, shape.n_features)
+    kept = _Kept(dtype, max_rank or smaller_side)
     if shape.metric != "features":
-        basis, encoder = _factor_kernel(read, shape)
-        all_s2 = basis.singular_values_squared
+        found, encoder = _factor_kernel(read, shape)
     else:
         transform = fit_transform_from_moments(scale, column_moments(read, shape))
 
@@ -92,27 +92,26 @@ def factor_view(
             for start, stop in row_blocks(shape.n_samples, shape.n_features):
                 yield start, stop, transform.apply(read(start, stop))
 
-        if max_rank is not None and min(shape.n_samples, shape.n_features) > MOST_DECOMPOSED:
-            basis, offset, loadings, total = _factor_strongest(blocks, shape, dtype, max_rank)
-            all_s2 = basis.singular_values_squared
+        if max_rank is not None and smaller_side > MOST_DECOMPOSED:
+            factor = _factor_strongest
+        elif shape.n_features <= shape.n_samples:
+            factor = _factor_by_columns
         else:
-            tall = shape.n_features <= shape.n_samples
-            factor = _factor_by_columns if tall else _factor_by_rows
-            basis, offset, loadings, all_s2 = factor(blocks, shape, _Kept(dtype, max_rank))
-        encoder = Encoder("features", transform, 0, 1.0, offset, loadings)
-    rank = int(np.count_nonzero(all_s2 > _rounding_floor(encoder.offset, shape)))
+            factor = _factor_by_rows
+        found = factor(blocks, shape, kept)
+        encoder = Encoder("features", transform, 0, 1.0, found.offset, found.loadings)
+    known_s2 = found.known_s2
+    rank = int(np.count_nonzero(known_s2 > _rounding_floor(found.offset, shape)))
     if rank == 0:
         raise DataError(
             f"all rows of view {name!r} are equal after scale={scale!r}: it cannot tell samples "
             "apart. Leave it out or choose another scale"
         )
-    unit = float(all_s2[:rank].mean())
-    if total is not None:  # the others are not known, but their sum
-        unit = total / min(shape.n_samples - 1, shape.n_features)
-    rank = min(rank, max_rank or rank)
-    encoder = dataclasses.replace(encoder, loadings=encoder.loadings[:, :rank])
-    vectors = basis.vectors[:, :rank].astype(dtype, copy=False)
-    return FactoredView(Basis(vectors, all_s2[:rank] / unit), encoder)
+    unit = float(known_s2[:rank].mean()) if found.mean_s2 is None else found.mean_s2
+    rank = min(rank, kept.max_rank)
+    encoder = dataclasses.replace(encoder, loadings=found.loadings[:, :rank])
+    vectors = found.basis.vectors[:, :rank].astype(dtype, copy=False)
+    return FactoredView(Basis(vectors, known_s2[:rank] / unit), encoder)
 
 
 def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:
@@ -143,13 +142,36 @@ class _Kept:
     """What is kept of a basis: its type, and at most how many directions."""
 
     dtype: type[np.floating[Any]]
-    max_rank: int | None
+    max_rank: int
 
 
-def _factor_by_columns(
-    blocks: Blocks, shape: ViewShape, kept: _Kept
-) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Basis, mean row (d,), loadings (d, r) and every s² through XᵀX, for d ≤ n."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Factors:
+    """Singular directions of X, rows (n, d) less their mean.
+
+    Attributes
+    ----------
+    basis : Basis
+        Q (n, r) and s² (r,) of the directions found.
+    offset : (d,)
+        The mean row.
+    loadings : (d, r)
+        V / s, which give Q = X V / s.
+    known_s2 : (≥ r,)
+        Every s² that is known, descending.
+    mean_s2 : float or None
+        Over all directions, where not every s² is known.
+    """
+
+    basis: Basis
+    offset: NDArray[np.float64]
+    loadings: NDArray[np.float64]
+    known_s2: NDArray[np.float64]
+    mean_s2: float | None = None
+
+
+def _factor_by_columns(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+    """Through XᵀX, for d ≤ n."""
     n, dtype = shape.n_samples, kept.dtype
     offset, gram = mean_and_gram(blocks, shape)
     directions, all_s2 = basis_from_gram(gram)
@@ -163,20 +185,19 @@ def _factor_by_columns(
             overlap += part.T @ part
         loadings = loadings @ inverse_root(overlap)
     vectors, loadings = _signed(blocks, offset, loadings, np.empty((n, len(s2)), dtype=dtype))
-    return Basis(vectors, s2), offset, loadings, all_s2
+    return _Factors(Basis(vectors, s2), offset, loadings, all_s2)
 
 
-def _factor_strongest(
-    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], rank: int
-) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64], float]:
-    """The same of the strongest directions alone, and the sum of all s²."""
+def _factor_strongest(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+    """The strongest directions alone: of the other s² no more than the sum is known."""
     offset = mean_row(blocks, shape)
-    found = strongest_directions(blocks, shape, offset, rank)
+    found = strongest_directions(blocks, shape, offset, kept.max_rank)
     s2 = found.singular_values_squared
     loadings = found.directions / np.sqrt(s2)
-    vectors = np.empty((shape.n_samples, len(s2)), dtype=dtype)
+    vectors = np.empty((shape.n_samples, len(s2)), dtype=kept.dtype)
     vectors, loadings = _signed(blocks, offset, loadings, vectors)
-    return Basis(vectors, s2), offset, loadings, found.total
+    mean_s2 = found.total / min(shape.n_samples - 1, shape.n_features)
+    return _Factors(Basis(vectors, s2), offset, loadings, s2, mean_s2)
 
 
 def _signed(
@@ -193,10 +214,8 @@ def _signed(
     return vectors, loadings * signs
 
 
-def _factor_by_rows(
-    blocks: Blocks, shape: ViewShape, kept: _Kept
-) -> tuple[Basis, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """The same through X Xᵀ, for d > n."""
+def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+    """Through X Xᵀ, for d > n."""
     n = shape.n_samples
     offset = mean_row(blocks, shape)
     gram = np.empty((n, n))
@@ -213,11 +232,11 @@ def _factor_by_rows(
     loadings /= basis.singular_values_squared
     vectors = basis.vectors.astype(kept.dtype, copy=False)
     s2 = basis.singular_values_squared
-    return Basis(vectors, s2), offset, loadings, s2
+    return _Factors(Basis(vectors, s2), offset, loadings, s2)
 
 
-def _factor_kernel(read: RowReader, shape: ViewShape) -> tuple[Basis, Encoder]:
-    """Basis and encoder of a distance or kernel view."""
+def _factor_kernel(read: RowReader, shape: ViewShape) -> tuple[_Factors, Encoder]:
+    """Directions in feature space, and encoder, of a distance or kernel view."""
     n = shape.n_samples
     kernel = np.empty((n, n))
     for start, stop in row_blocks(n, n):
@@ -235,4 +254,5 @@ def _factor_kernel(read: RowReader, shape: ViewShape) -> tuple[Basis, Encoder]:
     kernel -= kernel.mean(axis=1, keepdims=True)
     basis = basis_from_kernel(kernel)
     loadings = basis.vectors / basis.singular_values_squared
-    return basis, Encoder(shape.metric, None, exponent, unit, means, loadings)
+    found = _Factors(basis, means, loadings, basis.singular_values_squared)
+    return found, Encoder(shape.metric, None, exponent, unit, means, loadings)
