@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.feature_names import feature_names_of, first_difference, is_numbering, listed
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import Metric, RowSource, as_rows, check_row_range
 from mscam_dask.errors import DataError
@@ -51,7 +51,7 @@ class JoinedRows:
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Of the first, which those of the second were compared with."""
-        return _features(self.first)
+        return feature_names_of(self.first)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 as read-only float64."""
@@ -123,10 +123,10 @@ def _joined(old: RowSource, new: RowSource, where: str) -> RowSource:
 
 def _check_features(old: RowSource, new: RowSource, where: str) -> None:
     """Refuse columns of other names, or in another order, where both sides have names."""
-    before, after = _features(old), _features(new)
+    before, after = feature_names_of(old), feature_names_of(new)
     if before is None or after is None or before == after:
         return
-    column = next(place for place in range(len(before)) if before[place] != after[place])
+    column = first_difference(before, after)
     differ = (
         f"column {column} (counted from 0) is {before[column]!r} in {where} and {after[column]!r} in "
         "the new samples"
@@ -134,26 +134,16 @@ def _check_features(old: RowSource, new: RowSource, where: str) -> None:
     if sorted(before) == sorted(after):
         raise DataError(
             f"View {old.name!r} has the same features in another order: {differ}. Put the columns of "
-            f"the new samples in the order of the store: {_listed(before)}."
+            f"the new samples in the order of the store: [{listed(before)}]."
         )
-    numbering = tuple(map(str, range(len(before))))
-    if numbering in (before, after):  # what a frame has that was given no names
+    if is_numbering(before) or is_numbering(after):
         return
     missing, added = sorted(set(before) - set(after)), sorted(set(after) - set(before))
     raise DataError(
-        f"View {old.name!r} has other features: {differ}; only in the store are {_listed(missing)}, "
-        f"only in the new samples {_listed(added)}. Give the same features, in the same order; if "
-        "only their names changed, rename the columns as they are in the store."
+        f"View {old.name!r} has other features: {differ}; only in the store are "
+        f"[{listed(missing)}], only in the new samples [{listed(added)}]. Give the same features, in "
+        "the same order; if only their names changed, rename the columns as they are in the store."
     )
-
-
-def _features(view: RowSource) -> tuple[str, ...] | None:
-    names: tuple[str, ...] | None = getattr(view, "feature_names", None)
-    return names
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"[{', '.join(map(repr, names[:_SHOWN]))}{', ...' if len(names) > _SHOWN else ''}]"
 
 
 def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] | None:
@@ -167,11 +157,10 @@ def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] 
     known = set(old.sample_ids)
     repeated = [name for name in new.sample_ids if name in known]
     if repeated:
-        listed = ", ".join(repr(name) for name in repeated[:_SHOWN])
         raise DataError(
             f"{len(repeated)} of the {len(new.sample_ids)} new samples are in {where} already: "
-            f"{listed}{', ...' if len(repeated) > _SHOWN else ''}. Leave them out; to change "
-            "samples, ingest the whole data again with --overwrite."
+            f"{listed(repeated)}. Leave them out; to change samples, ingest the whole data again with "
+            "--overwrite."
         )
     return (*old.sample_ids, *new.sample_ids)
 

@@ -55,7 +55,7 @@ def rows_of(value: Any, *, name: str, metric: Metric = "features") -> RowSource:
     DataError
         When the value is no two-dimensional table of real numbers; the message names the view.
     """
-    names = _feature_names_of(value)
+    names = _names_of_columns(value)
     if is_instance_of(value, "xarray", "DataArray"):
         value = value.data
     if is_instance_of(value, "dask", "Array"):
@@ -68,7 +68,7 @@ def rows_of(value: Any, *, name: str, metric: Metric = "features") -> RowSource:
     return ArrayRows(_as_plain_array(unmasked(value, name), name), name, metric, names)
 
 
-def _feature_names_of(value: Any) -> tuple[str, ...] | None:
+def _names_of_columns(value: Any) -> tuple[str, ...] | None:
     """Labels of a frame's columns or of a DataArray's second dimension, None where it has none."""
     if is_instance_of(value, "pandas", "DataFrame"):
         labels = value.columns

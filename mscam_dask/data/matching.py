@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.feature_names import feature_names_of
 from mscam_dask.data.readers.base import Loaded
 from mscam_dask.data.sources import Metric, RowSource, as_rows, check_row_range, row_ranges
 
@@ -50,8 +51,7 @@ class OrderedRows:
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Of the source, where it has some."""
-        names: tuple[str, ...] | None = getattr(self.source, "feature_names", None)
-        return names
+        return feature_names_of(self.source)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 as read-only float64."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data import schema
 from mscam_dask.data.conversion import check_unique_ids
+from mscam_dask.data.feature_names import feature_names_of
 from mscam_dask.data.files import LOCAL, discard, full_disk_is_temporary, sync_tree
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.objects import Location, ObjectPath, location, reaching, zarr_place
@@ -225,7 +226,7 @@ def _write_view(group: Any, key: str, view: RowSource, chunk_rows: int | None) -
             "digest": digest.hexdigest(),
         }
     )
-    names = getattr(view, "feature_names", None)
+    names = feature_names_of(view)
     if names is not None:
         group[key.rpartition("/")[0]].update_attributes({schema.FEATURE_NAMES: list(names)})
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 
+from mscam_dask.data.feature_names import feature_names_of, first_difference, is_numbering, listed
 from mscam_dask.data.views import RowSource
 from mscam_dask.errors import DataError
 
 __all__ = ["check_feature_names"]
 
 _Names = tuple[str, ...]
-
-_SHOWN = 5
 
 
 def check_feature_names(
@@ -47,7 +46,7 @@ def check_feature_names(
     nameless: list[str] = []
     named_anew: list[str] = []
     for fitted, new in pairs:
-        expected, got = _names(fitted), _names(new)
+        expected, got = feature_names_of(fitted), feature_names_of(new)
         if expected is not None and got is not None and set(expected) == set(got):
             if expected != got:
                 raise DataError(_in_another_order(new.name, expected, got))
@@ -75,20 +74,13 @@ def check_feature_names(
         )
 
 
-def _names(view: RowSource) -> _Names | None:
-    names: _Names | None = getattr(view, "feature_names", None)
-    return names
-
-
 def _given(names: _Names | None) -> _Names | None:
     """Names that somebody gave, None for a frame's own numbering."""
-    if names is not None and names == tuple(map(str, range(len(names)))):
-        return None
-    return names
+    return None if names is None or is_numbering(names) else names
 
 
 def _in_another_order(view: str, expected: _Names, got: _Names) -> str:
-    column = next(i for i, pair in enumerate(zip(expected, got, strict=True)) if pair[0] != pair[1])
+    column = first_difference(expected, got)
     return (
         f"View {view!r}: feature names must be in the same order as they were in fit; column {column} "
         f"is {got[column]!r} and was {expected[column]!r}. Put the columns in that order (frames: "
@@ -101,8 +93,7 @@ def _other_names(view: str, expected: _Names, got: _Names) -> str:
     unseen = [name for name in got if name not in known]
     missing = [name for name in expected if name not in found]
     parts = [
-        f"{len(names)} {what} ({', '.join(map(repr, names[:_SHOWN]))}"
-        f"{', ...' if len(names) > _SHOWN else ''})"
+        f"{len(names)} {what} ({listed(names)})"
         for what, names in (
             ("unseen at fit time", unseen),
             ("seen in fit and now missing", missing),
