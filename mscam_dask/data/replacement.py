@@ -14,7 +14,6 @@ Beside a store ``data.zarr`` there may be, with eight random hexadecimal digits 
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import time
@@ -24,14 +23,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mscam_dask.data import schema
+from mscam_dask.data.file_lock import take_lock
 from mscam_dask.data.files import LOCAL, Files, discard, rename_durably
 from mscam_dask.data.seal import root_attributes
-from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.errors import DataError, TemporaryFailure
 
 __all__ = ["new_partial", "replace_directory", "restore", "sole_writer"]
-
-_BUSY = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 # A writer that holds the lock renames, or puts back, within this many pauses.
 _PAUSES = 100
@@ -142,27 +139,20 @@ def _restore_now(root: Path) -> None:
 
 def _locked(file: Path, root: Path) -> int:
     """Descriptor of a lock file that is held and has its name."""
-    import fcntl
-
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), file.stat()):
-                    return descriptor
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in _BUSY:
+            remedy = "Write the store to one that has, and copy it."
+            if not take_lock(descriptor, file, remedy=remedy):
                 raise TemporaryFailure(
                     f"Another process is writing {root} (it holds {file}). Wait for it, then run "
                     "the same command again."
-                ) from error
-            if error.errno in _NO_LOCKS:
-                raise ConfigurationError(
-                    f"{file} cannot be locked ({error.strerror}): this file system has no file "
-                    "locks. Write the store to one that has, and copy it."
-                ) from error
+                )
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), file.stat()):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
             raise
         os.close(descriptor)  # its holder removed it between the two calls
 

@@ -19,6 +19,7 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
+from mscam_dask.data.file_lock import take_lock
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 
 __all__ = ["LOCK_NAME", "LockHolder", "RunLock", "refuse_held"]
@@ -26,7 +27,7 @@ __all__ = ["LOCK_NAME", "LockHolder", "RunLock", "refuse_held"]
 LOCK_NAME = ".lock"
 """File of a run directory; it stays when the run has ended."""
 
-_BUSY = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
+_REMEDY = "Put the run directory on one that has."
 
 
 class LockHolder(Struct, frozen=True, kw_only=True):
@@ -64,8 +65,7 @@ class RunLock:
 
     Notes
     -----
-    `flock`, which Linux and macOS have; over NFS it excludes other computers too where the
-    server keeps locks. Child processes do not inherit it.
+    Child processes do not inherit it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -73,22 +73,14 @@ class RunLock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> Self:
-        import fcntl
-
         file = self._directory / LOCK_NAME
         descriptor = _opened(file)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not take_lock(descriptor, file, remedy=_REMEDY):
+                raise TemporaryFailure(_held(self._directory))
             _write(descriptor)
-        except OSError as error:
+        except BaseException:
             os.close(descriptor)
-            if error.errno in _BUSY:
-                raise TemporaryFailure(_held(self._directory)) from error
-            if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-                raise ConfigurationError(
-                    f"{file} cannot be locked ({error.strerror}): this file system has no file "
-                    "locks. Put the run directory on one that has."
-                ) from error
             raise
         self._descriptor = descriptor
         return self
@@ -129,17 +121,15 @@ def refuse_held(directory: Path) -> None:
     TemporaryFailure
         Saying who holds it.
     """
-    import fcntl
-
+    file = directory / LOCK_NAME
     try:
-        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY:
-            raise TemporaryFailure(_held(directory)) from error
+        with contextlib.suppress(OSError, ConfigurationError):  # taking it to write says why
+            if not take_lock(descriptor, file, remedy=_REMEDY, is_shared=True):
+                raise TemporaryFailure(_held(directory))
     finally:
         os.close(descriptor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from mscam_dask.data.replacement import new_partial, replace_directory, restore,
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.data.store import is_store, open_store, verify_store
 from mscam_dask.data.store_writer import write_store
-from mscam_dask.errors import DataError, TemporaryFailure
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from tests.faults.memory_disk import FailingFiles, Loss, MemoryDisk, PowerCut
 
 ROOT, PARTIAL, ASIDE = (Path("/d") / name for name in ("s", ".s.0.partial", ".s.0.old"))
@@ -220,6 +221,22 @@ def test_a_second_writer_is_refused_and_readers_are_not(tmp_path: Path) -> None:
         assert numbers(store) == [0, 1, 2]
     write_store(counting(5, 9), store, overwrite=True)
     assert numbers(store) == [5, 6, 7, 8]
+
+
+def test_a_file_system_without_locks_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(
+        ConfigurationError,
+        match=r"\.data\.zarr\.lock cannot be locked .*has no.*Write the store to",
+    ):
+        write_store(counting(0, 3), tmp_path / "data.zarr")
+    assert not any(tmp_path.glob("*.zarr"))
+
+
+def no_locks(_descriptor: int, _operation: int) -> None:
+    raise OSError(errno.ENOLCK, "No locks available")
 
 
 def moved_aside(tmp_path: Path) -> tuple[Path, Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -139,6 +140,20 @@ def test_a_second_command_is_refused_before_anything_large_is_imported(
     assert f"held by process {os.getpid()}" in done.stderr
     refuse_held(tmp_path)
     refuse_held(tmp_path / "absent")
+
+
+def test_a_file_system_without_locks_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_run(tmp_path / "run")
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    refuse_held(tmp_path / "run")  # not held, as far as can be told
+    with pytest.raises(ConfigurationError, match=r"\.lock cannot be locked .*has no.*Put the run"):
+        claim(tmp_path / "run")
+
+
+def no_locks(_descriptor: int, _operation: int) -> None:
+    raise OSError(errno.ENOLCK, "No locks available")
 
 
 def test_the_lock_of_a_killed_driver_is_free(tmp_path: Path) -> None:
