@@ -22,7 +22,6 @@ from mscam_dask.solvers.rank_control import Decision
 
 __all__ = ["Ending", "closed", "collect", "ended"]
 
-
 # Nats; one sample of a million apart from the rest is information of 1e-5.
 _ROUNDING = 1e-7
 
