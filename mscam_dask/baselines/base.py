@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import check_random_state
 
 from mscam_dask.baselines.features import scaled_features
 from mscam_dask.data.validation import check_sizes, validate
 from mscam_dask.data.views import MultiViewData, as_multi_view
 from mscam_dask.engine.local import available_memory_bytes
+from mscam_dask.engine.seed import seed_of
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
 from mscam_dask.model.parameters import Scale
 from mscam_dask.solvers.partition import canonical_labels
@@ -84,7 +84,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         check_sizes(data.n_samples, n_clusters=self.n_clusters, n_neighbors=1)
         self.check_parameters(data)
         self._check_memory(data)
-        seed = self._seed()
+        seed = seed_of(self.random_state)
         report = validate(data, n_clusters=self.n_clusters, n_neighbors=1)
         self.view_names_ = data.view_names
         self.data_findings_ = tuple(report.findings)
@@ -161,23 +161,6 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
                 metric=self.metric,
             )
         return as_multi_view(X, metric=self.metric)
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, Integral) and not isinstance(self.random_state, bool):
-            if self.random_state < 0:
-                raise ConfigurationError(
-                    f"random_state={self.random_state} is not usable: allowed is a whole number "
-                    ">= 0, a RandomState or None."
-                )
-            return int(self.random_state)
-        try:
-            generator = check_random_state(self.random_state)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"random_state={self.random_state!r} is not usable: allowed is a whole number >= 0, "
-                "a RandomState or None."
-            ) from error
-        return int(generator.randint(2**31 - 1))
 
 
 def require_count(name: str, value: object, *, minimum: int = 1, maximum: int | None = None) -> int:

@@ -21,12 +21,12 @@ from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.paper import run_paper
 from mscam_dask.engine.plan import check_memory
 from mscam_dask.engine.reading import found_in_each
+from mscam_dask.engine.seed import seed_of
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.estimators.copies import SharesResources
 from mscam_dask.estimators.execution import executor_for, with_dashboard
 from mscam_dask.estimators.inputs import checked_labels
 from mscam_dask.estimators.prediction import PredictsByNeighbors
-from mscam_dask.estimators.seed import seed_of
 from mscam_dask.model.candidates import (
     Choices,
     Fixed,

@@ -10,7 +10,10 @@ from mscam_dask.errors import ConfigurationError
 __all__ = ["seed_of"]
 
 
-def seed_of(random_state: object, *, is_continued: bool) -> int:
+_ALLOWED = "allowed is a whole number >= 0, a RandomState or None"
+
+
+def seed_of(random_state: object, *, is_continued: bool = False) -> int:
     """Whole number that all randomness of a fit follows from.
 
     Parameters
@@ -26,6 +29,8 @@ def seed_of(random_state: object, *, is_continued: bool) -> int:
         It is none of these; or it is another one each time, and `is_continued`.
     """
     if isinstance(random_state, int | np.integer):
+        if random_state < 0:
+            raise ConfigurationError(f"random_state={random_state} is not usable: {_ALLOWED}.")
         return int(random_state)
     if is_continued and (random_state is None or random_state is np.random):
         raise ConfigurationError(
@@ -36,7 +41,6 @@ def seed_of(random_state: object, *, is_continued: bool) -> int:
         generator = check_random_state(random_state)
     except ValueError as error:
         raise ConfigurationError(
-            f"random_state={random_state!r} is not usable: allowed is a whole number >= 0, a "
-            "RandomState or None."
+            f"random_state={random_state!r} is not usable: {_ALLOWED}."
         ) from error
     return int(generator.randint(2**31 - 1))
