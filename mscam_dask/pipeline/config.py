@@ -298,7 +298,8 @@ def _range_problems(
             Parameters(**{"n_clusters": 1, "model": method, name: value})
         except ConfigurationError as error:
             key = "random_state" if name == "seed" else name
-            yield f"{document.where('cluster', key)}: [cluster] {error}"
+            message = str(error).replace(f"{name}=", f"{key}=", 1)
+            yield f"{document.where('cluster', key)}: [cluster] {message}"
 
 
 def _with_paths(document: Document, name: str, table: _TableT, keys: Sequence[str]) -> _TableT:

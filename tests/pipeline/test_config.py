@@ -50,7 +50,7 @@ def problem(directory: Path, text: str, *sets: str) -> str:
         ("n_neighbors = 2.5\n", 7, ["n_neighbors = 2.5", "a whole number"]),
         ("n_neighbors = 0\n", 7, ["n_neighbors=0", ">= 1"]),
         ("scale = 'standrd'\n", 7, ["scale = 'standrd'", "minmax", "Did you mean 'standard'?"]),
-        ("random_state = -1\n", 7, ["seed=-1"]),
+        ("random_state = -1\n", 7, ["[cluster] random_state=-1"]),
         ("method = 'mscamm'\n", 7, ["method = 'mscamm'", "mscam, mscan", "Did you mean 'mscam'"]),
         ("method = ['mscam']\n", 7, ["method = ['mscam']"]),
         ("method = 'mscan'\nmetric_floor = 1.0\n", 8, ["no key 'metric_floor'"]),
