@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mscam_dask.pipeline import steps
 from tests.synthetic import save_npz, three_subspaces
 
 
@@ -31,3 +33,23 @@ def pipeline(tmp_path: Path, tiny: Path) -> Callable[[str], Path]:
         return file
 
     return write
+
+
+@pytest.fixture
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work where the small data are: runs go below it."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The fits that were made, by what was handed down to them."""
+    made: list[dict[str, Any]] = []
+    fit = steps.cluster
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        made.append(dict(options["handed_down"] or {}))
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(steps, "cluster", counted)
+    return made

@@ -1,0 +1,27 @@
+"""Runs of pipeline files that are safe to do twice, and what they found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.pipeline.again import run_again
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.run import RunOutcome
+
+__all__ = ["HERE", "again", "labels_of"]
+
+HERE = "[execution]\nin_process = true\nthreads = 1\n"
+
+
+def again(file: Path, **options: Any) -> RunOutcome:
+    return run_again(read_config(file), **options)
+
+
+def labels_of(outcome: RunOutcome) -> NDArray[np.int64]:
+    return np.loadtxt(
+        outcome.directory.labels, delimiter=",", skiprows=1, usecols=1, dtype=np.int64
+    )
