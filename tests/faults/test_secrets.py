@@ -1,0 +1,148 @@
+"""No credential is in a message, a record or an event."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mscam_dask.errors import ConfigurationError, DataError, MscamError, redacted
+from mscam_dask.pipeline import steps
+from mscam_dask.pipeline.config import read_config
+from mscam_dask.pipeline.run import RunOutcome, run_pipeline
+
+pytestmark = pytest.mark.faults
+
+CANARY = "c4n4ry-D0-not-sh0w"
+
+SECRETS = [
+    f"s3://user:{CANARY}@host/bucket",
+    f"https://{CANARY}@host/x.npz",
+    f"https://host/x.npz?token={CANARY}&a=1",
+    f"https://host/x.npz?X-Amz-Signature={CANARY}",
+    f"tls://a:{CANARY}@host:8786",
+    f"Server=x;AccountKey=1;password = {CANARY}",
+    f"{{'secret_access_key': '{CANARY}'}}",
+    f'{{"aws_session_token": "{CANARY}"}}',
+    f"Authorization: Bearer {CANARY}",
+    f"-----BEGIN EC PRIVATE KEY-----\n{CANARY}\n-----END EC PRIVATE KEY-----",
+    f"-----BEGIN PRIVATE KEY-----\n{CANARY}",
+]
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_every_error_of_the_package_leaves_credentials_out(text: str) -> None:
+    for error in (ConfigurationError, DataError, MscamError):
+        said = str(error(f"before {text} after"))
+        assert CANARY not in said
+        assert said.startswith("before ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "View 'tokens': 3 of 60 samples are all zero (rows 1, 2, 3).",
+        "scheduler = 'tls://127.0.0.1:8786' needs a certificate file for tls_key",
+        "tls_key = '/home/a/key.pem': there is no such file.",
+        "https://host/path@2x.npz and a@b.c",
+        "Basic information about n_clusters=3",
+    ],
+)
+def test_what_is_no_credential_stays(text: str) -> None:
+    assert redacted(text) == text
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text", ["://" * 200_000, "token" * 200_000, "secret=" * 100_000, "-----BEGIN " * 50_000]
+)
+def test_redaction_takes_time_in_proportion(text: str) -> None:
+    assert len(redacted(text)) <= 2 * len(text)
+
+
+@pytest.mark.parametrize("text", SECRETS[:6])
+def test_a_pipeline_file_with_a_credential_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(f"[data]\nsource = {json.dumps(text)}\n[cluster]\nn_clusters = 3\n")
+    with pytest.raises(ConfigurationError, match=r"line 2: data\.source carries") as caught:
+        read_config(file)
+    assert CANARY not in str(caught.value)
+
+
+def everything_in(directory: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in directory.rglob("*") if file.is_file())
+
+
+def run_small(directory: Path) -> RunOutcome:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 15)
+    np.savez(
+        directory / "d.npz", allow_pickle=False, a=rng.normal(size=(30, 3)) + 9 * labels[:, None]
+    )
+    (directory / "p.toml").write_text(
+        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 2\nselection = 'none'\n"
+        "max_outer_iter = 2\n[execution]\nin_process = true\n"
+    )
+    return run_pipeline(read_config(directory / "p.toml"), directory / "out")
+
+
+@pytest.fixture
+def secret_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_SECRET_ACCESS_KEY", "MY_API_KEY", "GITHUB_TOKEN", "DB_PASSWORD"):
+        monkeypatch.setenv(name, CANARY)
+
+
+@pytest.mark.usefixtures("secret_environment")
+def test_the_environment_is_not_in_a_run_directory(tmp_path: Path) -> None:
+    outcome = run_small(tmp_path)
+    assert outcome.record.state == "finished"
+    assert CANARY.encode() not in everything_in(tmp_path)
+
+
+@pytest.mark.usefixtures("secret_environment")
+@pytest.mark.parametrize("carried", [CANARY, f"https://u:{CANARY}@host"])
+def test_an_error_of_a_library_is_recorded_without_it(
+    carried: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise PermissionError(f"access denied for {carried}")
+
+    monkeypatch.setattr(steps, "cluster", fail)
+    with pytest.raises(PermissionError):
+        run_small(tmp_path)
+    kept = everything_in(tmp_path / "out")
+    assert b"access denied for" in kept
+    assert CANARY.encode() not in kept
+
+
+@pytest.mark.usefixtures("secret_environment")
+@pytest.mark.parametrize("kind", [PermissionError, ZeroDivisionError, DataError])
+@pytest.mark.parametrize("debug", [False, True])
+def test_the_command_line_does_not_show_it(
+    kind: type[Exception], debug: bool, tmp_path: Path
+) -> None:
+    script = (
+        "import click, builtins, sys\n"
+        "from mscam_dask import errors\n"
+        "from mscam_dask.cli.errors import guarded\n"
+        "kind = getattr(builtins, sys.argv[1], None) or getattr(errors, sys.argv[1])\n"
+        "@click.command()\n@guarded\n"
+        "def command(): raise kind('denied: https://u:' + sys.argv[2] + '@host or ' + sys.argv[2])\n"
+        "command(['--debug'] if sys.argv[3] == 'True' else [])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, kind.__name__, CANARY, str(debug)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ),
+    )
+    assert done.returncode != 0
+    assert "denied: https://***@host" in done.stderr
+    assert CANARY not in done.stderr + done.stdout
