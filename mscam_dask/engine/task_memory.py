@@ -16,7 +16,7 @@ from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.solvers.factoring import MOST_DECOMPOSED
 from mscam_dask.solvers.graph import MOST_TIES
-from mscam_dask.solvers.strongest import SPARE
+from mscam_dask.solvers.strongest import COUNTED, SPARE
 
 __all__ = ["Held", "TaskMemory", "graph_tasks", "held_during", "view_tasks"]
 
@@ -200,6 +200,9 @@ def view_tasks(
         factor += 4 * 8 * d * (rank + SPARE)
     elif metric == "features" and d <= n:
         factor += 4 * 8 * d * d
+    elif metric != "features" and parameters.is_large(n) and n > MOST_DECOMPOSED:
+        directions = max(5 * 8 * n * rank, 3 * 8 * COUNTED**2)
+        factor = 8 * n * n + max(basis + directions, drawn) + stream
     else:
         factor += 3 * 8 * n * n + 8 * n * min(shape)
     rows = 4 * judged * d if metric == "features" else 3 * 8 * judged * judged

@@ -18,6 +18,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels.orthonormal import orient_columns, orthonormalize_nearby
 
 __all__ = [
+    "RANK_TOLERANCE",
     "Basis",
     "anchor_coordinates",
     "basis_from_gram",
@@ -28,7 +29,7 @@ __all__ = [
 
 # Relative to the largest squared singular value. A Gram matrix knows s^2 to about
 # 1e-15 s_max^2, so directions above this have at least five digits.
-_RANK_TOLERANCE = 1e-10
+RANK_TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Basis:
         return len(self.singular_values_squared)
 
 
-def basis_from_rows(rows: NDArray[np.float64], *, rank_tolerance: float = _RANK_TOLERANCE) -> Basis:
+def basis_from_rows(rows: NDArray[np.float64], *, rank_tolerance: float = RANK_TOLERANCE) -> Basis:
     """Thin SVD X = Q S V^T through the smaller of X^T X and X X^T.
 
     Parameters
@@ -88,7 +89,7 @@ def basis_from_rows(rows: NDArray[np.float64], *, rank_tolerance: float = _RANK_
 
 
 def basis_from_gram(
-    gram: NDArray[np.float64], *, rank_tolerance: float = _RANK_TOLERANCE
+    gram: NDArray[np.float64], *, rank_tolerance: float = RANK_TOLERANCE
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Eigenvectors V and eigenvalues s^2 of X^T X, for code that streams X by blocks.
 
@@ -120,7 +121,7 @@ def basis_from_gram(
 def basis_from_kernel(
     kernel: NDArray[np.float64],
     *,
-    rank_tolerance: float = _RANK_TOLERANCE,
+    rank_tolerance: float = RANK_TOLERANCE,
 ) -> Basis:
     """Basis of the feature space of a kernel matrix K = X X^T.
 

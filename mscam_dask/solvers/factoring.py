@@ -19,7 +19,7 @@ from mscam_dask.kernels.orthonormal import column_signs, inverse_root
 from mscam_dask.kernels.ridge import Basis, basis_from_gram, basis_from_kernel
 from mscam_dask.kernels.scaling import fit_transform_from_moments, harmless_exponent
 from mscam_dask.model.parameters import Scale
-from mscam_dask.solvers.strongest import strongest_directions
+from mscam_dask.solvers.strongest import strongest_directions, strongest_of_kernel
 from mscam_dask.solvers.view_basis import Encoder, FactoredView
 from mscam_dask.solvers.view_rows import (
     Blocks,
@@ -78,13 +78,15 @@ def factor_view(
     -----
     Three passes over the rows (moments, Gram matrix, basis), a fourth where small directions
     need correction: 2 n d r + n d² flops, peak memory n·r + d² floats and a few blocks; the n×n
-    side is used when d > n. With `max_rank`, of a view with more than 2048 rows and columns neither:
-    see `mscam_dask.solvers.strongest`.
+    side is used when d > n. With `max_rank`, a view with more than 2048 rows and columns has no Gram
+    matrix, and a distance or kernel view of as many samples is not decomposed: see
+    `mscam_dask.solvers.strongest`.
     """
     smaller_side = min(shape.n_samples, shape.n_features)
     kept = _Kept(dtype, max_rank or smaller_side)
+    exact = max_rank is None or smaller_side <= MOST_DECOMPOSED
     if shape.metric != "features":
-        found, encoder = _factor_kernel(read, shape)
+        found, encoder = _factor_kernel(read, shape, None if exact else kept.max_rank)
     else:
         transform = fit_transform_from_moments(scale, column_moments(read, shape))
 
@@ -92,7 +94,7 @@ def factor_view(
             for start, stop in row_blocks(shape.n_samples, shape.n_features):
                 yield start, stop, transform.apply(read(start, stop))
 
-        if max_rank is not None and smaller_side > MOST_DECOMPOSED:
+        if not exact:
             factor = _factor_strongest
         elif shape.n_features <= shape.n_samples:
             factor = _factor_by_columns
@@ -235,24 +237,30 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
     return _Factors(Basis(vectors, s2), offset, loadings, s2)
 
 
-def _factor_kernel(read: RowReader, shape: ViewShape) -> tuple[_Factors, Encoder]:
+def _factor_kernel(
+    read: RowReader, shape: ViewShape, max_rank: int | None
+) -> tuple[_Factors, Encoder]:
     """Directions in feature space, and encoder, of a distance or kernel view."""
     n = shape.n_samples
     kernel = np.empty((n, n))
     for start, stop in row_blocks(n, n):
         kernel[start:stop] = read(start, stop)
-    exponent = int(harmless_exponent(np.abs(kernel).max()))
+    exponent = int(harmless_exponent(max(kernel.max(), -kernel.min())))
     if exponent:
-        kernel = np.ldexp(kernel, -exponent)
+        np.ldexp(kernel, -exponent, out=kernel)
     unit = 1.0
     if shape.metric == "distance":
         unit = float(kernel.sum() / max(1, n * (n - 1))) or 1.0  # mean over i ≠ j
-        kernel = np.exp(-kernel / unit)
+        kernel /= -unit
+        np.exp(kernel, out=kernel)
     means = kernel.mean(axis=0)
     # HKH with H = I − 11ᵀ/n; new rows need the column means alone, since Qᵀ1 = 0
     kernel -= means
     kernel -= kernel.mean(axis=1, keepdims=True)
-    basis = basis_from_kernel(kernel)
-    loadings = basis.vectors / basis.singular_values_squared
-    found = _Factors(basis, means, loadings, basis.singular_values_squared)
-    return found, Encoder(shape.metric, None, exponent, unit, means, loadings)
+    if max_rank is None:
+        basis, mean_s2 = basis_from_kernel(kernel), None
+    else:
+        basis, mean_s2 = strongest_of_kernel(kernel, max_rank)
+    s2 = basis.singular_values_squared
+    found = _Factors(basis, means, basis.vectors / s2, s2, mean_s2)
+    return found, Encoder(shape.metric, None, exponent, unit, means, found.loadings)

@@ -26,6 +26,7 @@ from mscam_dask.data.views import Metric, MultiViewData, as_multi_view
 from mscam_dask.engine.anchor_blocks import row_ranges
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.foundation import LARGE_RANK
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.plan import MemoryPlan, check_memory, plan_memory
 from mscam_dask.engine.tasks.preparation import sampled_neighbors
@@ -337,6 +338,21 @@ def test_comparing_the_preparations_of_a_wide_view_stays_below_its_figure(d: int
         tracemalloc.stop()
     figures = {task.task: task.peak_bytes for task in plan(n, (d,)).tasks}
     assert peak <= figures["comparing preparations of v0"]
+
+
+def test_preparing_a_large_distance_view_stays_below_its_figure() -> None:
+    n = 4200
+    distances = squareform(pdist(np.random.default_rng(0).standard_normal((n, 5))))
+    view = ArrayRows(distances, "v0", "distance")
+    tracemalloc.start()
+    try:
+        factor(view, "none", LARGE_RANK)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    tasks = plan(n, (n,), "distance", exact_samples=4100).tasks
+    figure = {task.task: task.peak_bytes for task in tasks}["prepare v0"]
+    assert figure / 2 < peak <= figure < 3 * 8 * n**2
 
 
 @pytest.mark.parametrize("ties", [False, True])

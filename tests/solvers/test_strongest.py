@@ -1,20 +1,24 @@
-"""The strongest directions of a wide view: singular vectors, by definition and beside the exact ones."""
+"""The strongest directions of a wide view or a large kernel, by definition and beside the exact ones."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.linalg import subspace_angles
+from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask.errors import DataError
-from mscam_dask.solvers import factoring
+from mscam_dask.kernels.ridge import basis_from_kernel
+from mscam_dask.solvers import factoring, strongest
 from mscam_dask.solvers.factoring import factor_view
-from mscam_dask.solvers.strongest import Strongest, strongest_directions
-from mscam_dask.solvers.view_rows import ViewShape, row_blocks
+from mscam_dask.solvers.strongest import Strongest, strongest_directions, strongest_of_kernel
+from mscam_dask.solvers.view_basis import FactoredView
+from mscam_dask.solvers.view_rows import Metric, ViewShape, row_blocks
 
 Array = NDArray[np.float64]
 RANK = 5
@@ -136,3 +140,74 @@ def test_rows_that_are_all_equal_are_refused(monkeypatch: pytest.MonkeyPatch) ->
             name="w",
             max_rank=4,
         )
+
+
+def centred(kernel: Array) -> Array:
+    kernel = kernel - kernel.mean(axis=0)
+    return np.asarray(kernel - kernel.mean(axis=1, keepdims=True))
+
+
+def kernels() -> dict[str, Array]:
+    """Of many directions, of few, of fewer than wanted, and one with negative eigenvalues."""
+    rng = np.random.default_rng(6)
+    rows = rng.standard_normal((160, 30)) * 0.9 ** np.arange(30)
+    noise = rng.standard_normal((160, 160))
+    full = centred(np.exp(-squareform(pdist(rows)) / 5.0))
+    return {
+        "full": full,
+        "thirty": centred(rows @ rows.T),
+        "three": centred(rows[:, :3] @ rows[:, :3].T),
+        "indefinite": full + 0.01 * centred(noise + noise.T),
+    }
+
+
+@pytest.mark.parametrize("kind", ["full", "thirty", "three", "indefinite"])
+def test_of_a_kernel_they_are_its_first_eigenvectors(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strongest, "COUNTED", 70)
+    kernel = kernels()[kind]
+    exact = basis_from_kernel(kernel)
+    basis, mean = strongest_of_kernel(kernel, RANK)
+    assert basis.rank == min(RANK, exact.rank)
+    s2 = exact.singular_values_squared
+    assert_allclose(basis.singular_values_squared, s2[:RANK], rtol=1e-10)
+    assert_allclose(basis.vectors, exact.vectors[:, :RANK], atol=1e-8)
+    # the negative ones' share is estimated
+    assert mean == pytest.approx(s2.mean(), rel=0.15 if kind == "indefinite" else 1e-9)
+
+
+@pytest.mark.parametrize("metric", ["distance", "kernel"])
+def test_a_large_distance_or_kernel_view_is_factored_as_by_all_its_directions(
+    metric: Metric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = np.random.default_rng(7).standard_normal((90, 3)) * [9.0, 4.0, 2.0]
+    square = squareform(pdist(points)) if metric == "distance" else 7.0 + points @ points.T
+
+    def factored() -> FactoredView:
+        shape = ViewShape(90, 90, metric)
+        return factor_view(lambda a, b: square[a:b], shape, scale="none", name="w", max_rank=3)
+
+    exact = factored()
+    monkeypatch.setattr(factoring, "MOST_DECOMPOSED", 20)
+    monkeypatch.setattr(factoring, "basis_from_kernel", None)
+    found = factored()
+    assert_allclose(
+        found.basis.singular_values_squared, exact.basis.singular_values_squared, rtol=1e-9
+    )
+    assert_allclose(found.basis.vectors, exact.basis.vectors, atol=1e-8)
+    assert_allclose(found.encoder(square), found.basis.vectors, atol=1e-10)
+
+
+def test_samples_that_are_all_equal_are_refused_by_their_distances_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(factoring, "MOST_DECOMPOSED", 20)
+    for metric, square in (("distance", np.zeros((40, 40))), ("kernel", np.full((40, 40), 3.1))):
+        shape = ViewShape(40, 40, cast(Metric, metric))
+        with pytest.raises(DataError, match="all rows of view 'w' are equal"):
+            factor_view(partial(_rows, square), shape, scale="none", name="w", max_rank=4)
+
+
+def _rows(square: Array, start: int, stop: int) -> Array:
+    return square[start:stop]
