@@ -43,8 +43,8 @@ def read_npy(source: Source, selection: Selection, stack: ExitStack) -> Loaded: 
 def read_npz(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
     """Read an archive with view_0, view_1, ... (and labels, view_names, kind, sample_ids).
 
-    An archive without such keys gives one view per two-dimensional array, named by its key;
-    one written by scipy.sparse.save_npz gives one view.
+    An archive without view_0 gives one view per two-dimensional array, named by its key; one written
+    by scipy.sparse.save_npz gives one view.
     """
     with unreadable(source, "a NumPy archive (.npz) of numbers", *_ERRORS):
         # Opened here: np.load leaves a damaged archive open.
@@ -76,15 +76,15 @@ def _read_numbered(archive: Any, source: Source, selection: Selection) -> Loaded
         if selection.wants(name)
     ]
     labels_key = _labels_key(archive.files, selection, but=keys)
-    used = {*keys, *_DESCRIPTIVE, labels_key}
+    ids = _sample_ids(archive, source)
+    used = {*keys, *_DESCRIPTIVE, labels_key} - ({"sample_ids"} if ids is None else set())
     ignored = [key for key in archive.files if key not in used]
-    ids = _array(archive, "sample_ids", source) if "sample_ids" in archive.files else None
     return Loaded(
         where=str(source.path),
         views=tuple(views),
         labels=None if labels_key is None else _array(archive, labels_key, source),
         label_names=_texts(archive, "label_names", None, source),
-        sample_ids=None if ids is None else tuple(str(item) for item in ids.tolist()),
+        sample_ids=ids,
         labels_are_chosen=labels_key is not None and selection.labels is not None,
         notes=(f"{source.path}: left out {ignored}.",) if ignored else (),
         passed_over=tuple(name for name in names if not selection.wants(name)),
@@ -97,7 +97,11 @@ def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
     ignored: list[str] = []
     passed_over: list[str] = []
     notes: list[str] = []
+    is_view = selection.views is not None and "sample_ids" in selection.views
+    ids = None if is_view else _sample_ids(archive, source)
     for key in archive.files:
+        if key == "sample_ids" and ids is not None:
+            continue
         is_labels = selection.is_labels(key) and labels is None
         if not is_labels and not selection.wants(key):
             passed_over.append(key)
@@ -121,10 +125,23 @@ def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
         where=str(source.path),
         views=tuple(views),
         labels=labels,
+        sample_ids=ids,
         labels_are_chosen=labels is not None and selection.labels is not None,
         notes=tuple(notes),
         passed_over=tuple(passed_over),
     )
+
+
+def _sample_ids(archive: Any, source: Source) -> tuple[str, ...] | None:
+    """Numbers or text under "sample_ids", one for each sample; None where there is no such vector."""
+    if "sample_ids" not in archive.files:
+        return None
+    values = _array(archive, "sample_ids", source)
+    if values.size != max(values.shape, default=0):
+        return None
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    return tuple(str(item) for item in values.ravel().tolist())
 
 
 def _labels_key(keys: list[str], selection: Selection, *, but: list[str]) -> str | None:

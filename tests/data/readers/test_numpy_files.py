@@ -74,6 +74,31 @@ def test_archive_under_other_names(tmp_path: Path) -> None:
     assert "scale (2,)" in loaded.notes[1]
 
 
+@pytest.mark.parametrize("key", ["view_0", "colour"])
+@pytest.mark.parametrize(
+    "ids", [["s2", "s0", "é"], [[2], [0], [1]], [b"s2", b"s0", "é".encode()]], ids=str
+)
+def test_sample_ids_of_archives(tmp_path: Path, key: str, ids: list[Any]) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, allow_pickle=False, **{key: np.eye(3), "sample_ids": np.array(ids)})
+    loaded = read(path)
+    assert list(values(loaded)) == [key]
+    expected = ("2", "0", "1") if ids[0] == [2] else ("s2", "s0", "é")
+    assert loaded.sample_ids == expected
+    assert loaded.notes == ()
+
+
+def test_sample_ids_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, view_0=np.eye(3), sample_ids=np.eye(3))
+    assert read(path).sample_ids is None
+    assert read(path).notes == (f"{path}: left out ['sample_ids'].",)
+    np.savez(path, colour=np.eye(3), sample_ids=np.eye(3))
+    assert list(values(read(path))) == ["colour", "sample_ids"]
+    np.savez(path, colour=np.eye(3), sample_ids=np.arange(3)[:, None])
+    assert list(values(read(path, views=("sample_ids",)))) == ["sample_ids"]
+
+
 def test_a_view_asked_for_is_no_label(tmp_path: Path) -> None:
     path = tmp_path / "xy.npz"
     column = np.arange(4.0)[:, None]
