@@ -398,6 +398,20 @@ def test_rows_of_tables_in_another_order_are_matched_by_id(tmp_path: Path) -> No
     assert any("matched by sample id" in note and "3 of 3" in note for note in report.notes)
 
 
+def test_samples_on_columns_are_matched_by_the_header(tmp_path: Path) -> None:
+    names = [f"s{i}" for i in range(N)]
+    order = np.random.default_rng(0).permutation(N)
+    pd.DataFrame(COLOUR, index=names).T.to_csv(tmp_path / "colour.csv")
+    pd.DataFrame(SHAPE, index=names).iloc[order].T.to_csv(tmp_path / "shape.csv")
+    sources = [
+        Source(tmp_path / f"{name}.csv", samples_on="columns") for name in ("colour", "shape")
+    ]
+    report = ingest(sources, tmp_path / "s.zarr")
+    assert open_store(report.output).sample_ids == tuple(names)
+    for name, values in stored(report).items():
+        np.testing.assert_array_equal(values, {"colour": COLOUR, "shape": SHAPE}[name])
+
+
 @pytest.mark.parametrize("said", ["by the file", "when it is ingested"])
 def test_a_matrix_of_all_pairs_is_matched_by_id_both_ways(tmp_path: Path, said: str) -> None:
     order = np.random.default_rng(0).permutation(N)

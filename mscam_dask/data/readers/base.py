@@ -42,7 +42,8 @@ class Source:
     name
         Name of its view, for formats that hold one; by default the file's name without ending.
     samples_on
-        "columns" for (features, samples) matrices, which are then transposed.
+        "columns" for (features, samples) matrices, which are then transposed; of a text file the
+        header has the sample ids then, and the column of ids the names of features.
     header
         Whether the first line of a text file names the columns; None: it does when it is not
         all numbers, or these number the columns (0, 1, 2, ... above measured values).

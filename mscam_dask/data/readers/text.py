@@ -7,14 +7,21 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
-from itertools import repeat
+from itertools import islice, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import Loaded, Selection, Source, oriented, unreadable
+from mscam_dask.data.readers.base import Loaded, Selection, Source, unreadable
 from mscam_dask.data.readers.text_labels import parsed_labels
-from mscam_dask.data.readers.text_layout import MISSING, Layout, is_number, layout_of, lines_of
+from mscam_dask.data.readers.text_layout import (
+    LABEL_COLUMNS,
+    MISSING,
+    Layout,
+    is_number,
+    layout_of,
+    lines_of,
+)
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
 
@@ -22,11 +29,13 @@ __all__ = ["read_text"]
 
 
 def read_text(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001 - a reader's signature
-    """Read one table, one sample per line; the view is named by the file.
+    """Read one table, one sample per line or column; the view is named by the file.
 
     A column called labels, label, class, target or ground_truth (or what the selection names)
     is ground truth, never a feature; a label that is missing is refused. Empty fields, NA, null
     and the like become NaN, and so does a blank line between others where there is one column.
+    With samples on columns the header has their ids, the column of ids the names of features, and
+    ground truth is a row.
     """
     if source.delimiter is not None and len(source.delimiter) != 1:
         raise ConfigurationError(
@@ -34,24 +43,61 @@ def read_text(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
         )
     with unreadable(source, "text", UnicodeDecodeError, csv.Error):
         layout = layout_of(source, selection)
-        values = _numbers(source, layout)
         ids = _texts(source, layout, layout.id_position)
+        if source.samples_on == "columns":
+            return _samples_on_columns(source, selection, layout, ids)
+        values = _numbers(source, layout)
         labels = _texts(source, layout, layout.label_position)
         truth = None if labels is None else parsed_labels(labels, str(source.path))
     return Loaded(
         where=str(source.path),
-        views=(
-            ArrayRows(
-                oriented(values, source),
-                source.view_name,
-                feature_names=layout.feature_names if source.samples_on == "rows" else None,
-            ),
-        ),
+        views=(ArrayRows(values, source.view_name, feature_names=layout.feature_names),),
         labels=truth,
         sample_ids=None if ids is None else tuple(ids),
         labels_are_chosen=labels is not None and selection.labels is not None,
         notes=layout.notes,
     )
+
+
+def _samples_on_columns(
+    source: Source, selection: Selection, layout: Layout, features: list[str] | None
+) -> Loaded:
+    """The table turned: `features` are the names of its rows, one of which may be ground truth."""
+    truth = None
+    notes = layout.notes
+    if layout.has_header:
+        notes = (*notes, f"{source.path}: first line taken as sample ids.")
+    row = _label_row(features, selection)
+    if row is not None:
+        assert features is not None
+        fields = next(islice(_rows(source, layout), row, None))
+        truth = parsed_labels(
+            [fields[position] for position in layout.feature_positions], str(source.path)
+        )
+        notes = (*notes, f"{source.path}: row {features[row]!r} taken as labels.")
+        features = features[:row] + features[row + 1 :]
+    values = _numbers(source, layout, but=row)
+    return Loaded(
+        where=str(source.path),
+        views=(
+            ArrayRows(
+                values.T,
+                source.view_name,
+                feature_names=None if features is None else tuple(features),
+            ),
+        ),
+        labels=truth,
+        sample_ids=layout.feature_names,
+        labels_are_chosen=truth is not None and selection.labels is not None,
+        notes=notes,
+    )
+
+
+def _label_row(features: list[str] | None, selection: Selection) -> int | None:
+    for row, name in enumerate(features or ()):
+        if name == selection.labels if selection.labels else name.lower() in LABEL_COLUMNS:
+            return row
+    return None
 
 
 def _rows(source: Source, layout: Layout) -> Iterator[list[str]]:
@@ -79,8 +125,8 @@ def _texts(source: Source, layout: Layout, position: int | None) -> list[str] | 
     return [row[position] for row in _rows(source, layout)]
 
 
-def _numbers(source: Source, layout: Layout) -> NDArray[np.float64]:
-    """Columns that are neither ids nor labels, (n, d)."""
+def _numbers(source: Source, layout: Layout, *, but: int | None = None) -> NDArray[np.float64]:
+    """Columns that are neither ids nor labels, (lines, columns), without the line `but`."""
     positions = layout.feature_positions
     if not positions:
         raise DataError(
@@ -100,7 +146,7 @@ def _numbers(source: Source, layout: Layout) -> NDArray[np.float64]:
             values = np.loadtxt(lines, delimiter=layout.delimiter, comments=None, ndmin=2)
             if values.shape[1] == len(layout.columns):
                 return values
-    return _careful_numbers(source, layout, positions)
+    return _careful_numbers(source, layout, positions, but)
 
 
 def _unbroken(stream: Iterable[str]) -> Iterator[str]:
@@ -115,7 +161,9 @@ def _unbroken(stream: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _careful_numbers(source: Source, layout: Layout, positions: list[int]) -> NDArray[np.float64]:
+def _careful_numbers(
+    source: Source, layout: Layout, positions: list[int], but: int | None
+) -> NDArray[np.float64]:
     """Parse line by line: ids, labels and missing values allowed, errors with their place."""
     found: list[NDArray[np.float64]] = []
     bad: Counter[int] = Counter()
@@ -127,6 +175,8 @@ def _careful_numbers(source: Source, layout: Layout, positions: list[int]) -> ND
                 f"{len(layout.columns)} (rows counted from 0 below the header). Check the "
                 "delimiter, and commas inside fields, which need quotes."
             )
+        if index == but:
+            continue
         fields = [row[position] for position in positions]
         if "_" not in "".join(fields):  # Python's own notation, 1_000
             with suppress(ValueError):

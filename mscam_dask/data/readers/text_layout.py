@@ -10,10 +10,18 @@ from itertools import islice
 from mscam_dask.data.readers.base import Selection, Source
 from mscam_dask.errors import ConfigurationError, DataError
 
-__all__ = ["MISSING", "Layout", "is_number", "layout_of", "lines_of", "looks_numeric"]
+__all__ = [
+    "LABEL_COLUMNS",
+    "MISSING",
+    "Layout",
+    "is_number",
+    "layout_of",
+    "lines_of",
+    "looks_numeric",
+]
 
 _ID_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
-_LABEL_COLUMNS = ("labels", "label", "class", "target", "ground_truth")  # not y: a coordinate
+LABEL_COLUMNS = ("labels", "label", "class", "target", "ground_truth")  # not y: a coordinate
 MISSING = ("", "na", "n/a", "nan", "null", "none")
 
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
@@ -33,7 +41,8 @@ class Layout:
     columns
         Their names; "column 0", ... without a header.
     id_position, label_position
-        Places of the columns with sample ids and labels, None where there are none.
+        Places of the columns with sample ids and labels, None where there are none. Where samples are
+        on columns, the first has the names of features, and there is no second.
     notes
         What was taken for what.
     """
@@ -99,9 +108,10 @@ def layout_of(source: Source, selection: Selection) -> Layout:
     has_header = _has_header(source, first, second) if source.header is None else source.header
     columns = _heading(first) if has_header else tuple(f"column {i}" for i in range(len(first)))
     body = second if has_header else first
+    on_rows = source.samples_on == "rows"
     label_position = None
-    for position, column in enumerate(columns if has_header else ()):
-        named = column == selection.labels if selection.labels else column.lower() in _LABEL_COLUMNS
+    for position, column in enumerate(columns if has_header and on_rows else ()):
+        named = column == selection.labels if selection.labels else column.lower() in LABEL_COLUMNS
         if named:
             label_position = position
             break
@@ -116,7 +126,10 @@ def layout_of(source: Source, selection: Selection) -> Layout:
             *_notes_of_header(source, first, second, has_header=has_header),
             *(
                 f"{source.path}: column {columns[position]!r} taken as {what}."
-                for what, position in (("sample ids", id_position), ("labels", label_position))
+                for what, position in (
+                    ("sample ids" if on_rows else "names of features", id_position),
+                    ("labels", label_position),
+                )
                 if position is not None
             ),
         ),
@@ -138,9 +151,10 @@ def _notes_of_header(
     is_plain = bool(numbers) and all(map(looks_numeric, numbers))
     if source.header is not None or not is_plain:
         return ()
+    what = "sample" if source.samples_on == "rows" else "feature"
     if has_header:
         is_sure = first[0].lower() in _ID_NAMES and not looks_numeric(first[0])
-        taken = "the names of columns (--no-header if it is a sample)"
+        taken = f"the names of columns (--no-header if it is a {what})"
         return () if is_sure else (f"{source.path}: first line {_shown(first)} taken as {taken}.",)
     # whole numbers that differ, above others: years, sizes, positions
     is_odd = (
@@ -149,7 +163,7 @@ def _notes_of_header(
         and any(not field.isdecimal() for field in second[-len(numbers) :])
     )
     if is_odd or not looks_numeric(first[0]):
-        taken = "the first sample (--header if it names the columns)"
+        taken = f"the first {what} (--header if it names the columns)"
         return (f"{source.path}: first line {_shown(first)} taken as {taken}.",)
     return ()
 

@@ -245,6 +245,42 @@ def test_label_column_is_never_a_feature(tmp_path: Path) -> None:
     assert loaded.labels.tolist() == [1, 2, 1]
 
 
+def test_samples_on_columns_are_known_by_the_header(tmp_path: Path) -> None:
+    path = write(tmp_path, "gene,s2,label,s3\nA,1.5,-3,0\nB,2,4e-5,6\n")
+    loaded = read(Source(path, samples_on="columns"))
+    assert table(loaded) == VALUES
+    assert loaded.sample_ids == ("s2", "label", "s3")
+    assert names_of(loaded) == ("A", "B")
+    assert loaded.labels is None
+    assert loaded.notes == (
+        f"{path}: column 'gene' taken as names of features.",
+        f"{path}: first line taken as sample ids.",
+    )
+    bare = write(tmp_path, "1.5,-3,0\n2,4e-5,6\n", "bare.csv")
+    loaded = read(Source(bare, samples_on="columns"))
+    assert table(loaded) == VALUES
+    assert loaded.sample_ids is names_of(loaded) is None
+    numbered = write(tmp_path, "gene,7,5,9\nA,1.5,-3,0\nB,2,4e-5,6\n", "numbered.csv")
+    (note, _) = read(Source(numbered, samples_on="columns")).notes
+    assert "taken as the first feature (--header" in note
+    told = read(Source(numbered, samples_on="columns", header=True))
+    assert told.sample_ids == ("7", "5", "9")
+
+
+@pytest.mark.parametrize("name", ["Class", "grade"])
+@pytest.mark.parametrize("grades", ["x,y,x", "1,2,1"])
+def test_label_row_is_never_a_feature(tmp_path: Path, name: str, grades: str) -> None:
+    path = write(tmp_path, f"id,p,q,r\nA,1.5,-3,0\n{name},{grades}\nB,2,4e-5,6\n")
+    source = Source(path, samples_on="columns")
+    loaded = read(source, labels="grade") if name == "grade" else read(source)
+    assert table(loaded) == VALUES
+    assert names_of(loaded) == ("A", "B")
+    assert loaded.labels is not None
+    assert [str(item).removesuffix(".0") for item in loaded.labels] == grades.split(",")
+    assert loaded.labels_are_chosen == (name == "grade")
+    assert f"{path}: row {name!r} taken as labels." in loaded.notes
+
+
 def test_the_uci_form_is_read_from_a_file_without_ending(tmp_path: Path) -> None:
     path = write(tmp_path, "  1.5   2.0\n -3.0   4e-05\n  0.0   6.0\n", "mfeat-fou")
     loaded = read(path)
