@@ -24,6 +24,7 @@ from mscam_dask.cli.terminal import (
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.objects import Location, ObjectPath, location, size_of
 from mscam_dask.data.publication import current
+from mscam_dask.data.sources import recorded_digest
 from mscam_dask.data.store import is_store, verify_store
 from mscam_dask.data.validation import validate
 from mscam_dask.errors import DataError
@@ -78,7 +79,7 @@ def _describe_store(console: Console, path: Location) -> None:
                 str(view.shape[1]),
                 view.metric,
                 view.dtype.name,
-                str(getattr(view, "recorded_digest", ""))[:_SHORT],
+                recorded_digest(view)[:_SHORT],
             )
             for view in data.views
         ],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.sources import RowSource, view_digest
+from mscam_dask.data.sources import RowSource, recorded_digest, view_digest
 from mscam_dask.errors import DataError
 
 __all__ = ["MultiViewData"]
@@ -112,6 +112,6 @@ class MultiViewData:
         """
         total = hashlib.sha256()
         for view in self.views:
-            values = getattr(view, "recorded_digest", None) or view_digest(view)
+            values = recorded_digest(view) or view_digest(view)
             total.update(f"{len(view.name)}:{view.name};{view.metric};{values};".encode())
         return total.hexdigest()

@@ -33,6 +33,7 @@ __all__ = [
     "ViewDigest",
     "as_rows",
     "check_row_range",
+    "recorded_digest",
     "row_ranges",
     "rows_of_chunk",
     "view_digest",
@@ -236,6 +237,11 @@ def row_ranges(source: RowSource, *, block_bytes: int = BLOCK_BYTES) -> Iterator
 def rows_of_chunk(source: RowSource) -> int:
     """Rows that a source decodes together; 1 where it has no chunks."""
     return int(getattr(source, "chunk_rows", 1))
+
+
+def recorded_digest(source: RowSource) -> str:
+    """`view_digest` of a source that had it written down, as a store has; else nothing."""
+    return str(getattr(source, "recorded_digest", ""))
 
 
 class ViewDigest:

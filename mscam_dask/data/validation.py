@@ -13,7 +13,7 @@ from mscam_dask.data.conversion import check_unique_ids
 from mscam_dask.data.findings import Finding, ValidationReport
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.pairwise import check_pairwise, check_square
-from mscam_dask.data.sources import RowSource, ViewDigest, row_ranges
+from mscam_dask.data.sources import RowSource, ViewDigest, recorded_digest, row_ranges
 from mscam_dask.data.view_content import check_view
 from mscam_dask.errors import ConfigurationError, DataError
 
@@ -205,7 +205,7 @@ def _validated(view: RowSource) -> _Seen:
 
 
 def _validated_and_digested(view: RowSource) -> _Seen:
-    recorded = str(getattr(view, "recorded_digest", ""))
+    recorded = recorded_digest(view)
     if recorded:
         return validate_view(view), recorded
     digest = ViewDigest(view.shape)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mscam_dask.data.sources import ViewDigest
+from mscam_dask.data.sources import ViewDigest, recorded_digest
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators.inputs import TakesViews
@@ -79,7 +79,7 @@ class PredictsByNeighbors(TakesViews):
         digests = {
             source.name: ViewDigest(source.shape)
             for source in train.views
-            if not hasattr(source, "recorded_digest")
+            if not recorded_digest(source)
         }
 
         def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:

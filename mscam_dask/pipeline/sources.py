@@ -13,6 +13,7 @@ from typing import TypeVar
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.objects import Location, ObjectPath, location
+from mscam_dask.data.sources import recorded_digest
 from mscam_dask.data.store import is_store, open_store
 from mscam_dask.data.views import MetricSpec, with_metrics
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
@@ -26,6 +27,7 @@ __all__ = [
     "open_data",
     "settled",
     "source_records",
+    "view_entries",
 ]
 
 
@@ -62,20 +64,25 @@ class OpenData:
             store=self.store.name if self.is_new else str(self.store),
             digest=self.data.digest(),
             n_samples=self.data.n_samples,
-            views=tuple(
-                ViewEntry(
-                    name=view.name,
-                    metric=view.metric,
-                    shape=view.shape,
-                    dtype=view.dtype.name,
-                    digest=str(getattr(view, "recorded_digest", "")),
-                )
-                for view in self.data.views
-            ),
+            views=view_entries(self.data),
             n_classes=None if labels is None else len(set(labels.tolist())),
             has_sample_ids=self.data.sample_ids is not None,
             notes=tuple(dict.fromkeys(self.notes + notes)),
         )
+
+
+def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
+    """Return what a record says of the views."""
+    return tuple(
+        ViewEntry(
+            name=view.name,
+            metric=view.metric,
+            shape=view.shape,
+            dtype=view.dtype.name,
+            digest=recorded_digest(view),
+        )
+        for view in data.views
+    )
 
 
 def check_sources_outside(table: DataTable, output: Path) -> None:

@@ -23,9 +23,8 @@ from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
 from mscam_dask.pipeline.experiments.results import DatasetEntry
 from mscam_dask.pipeline.experiments.settings import DatasetTable, RobustnessTable
 from mscam_dask.pipeline.identity import ingest_id
-from mscam_dask.pipeline.record import ViewEntry
 from mscam_dask.pipeline.settings import DataTable
-from mscam_dask.pipeline.sources import open_data, settled
+from mscam_dask.pipeline.sources import open_data, settled, view_entries
 
 __all__ = ["Dataset", "mixture_datasets", "open_datasets"]
 
@@ -181,23 +180,10 @@ def _dataset(
         n_samples=data.n_samples,
         n_clusters=n_clusters,
         n_classes=n_classes,
-        views=_views(data),
+        views=view_entries(data),
         note=_NOTES.get(name, ""),
     )
     return Dataset(entry, {None: StoredData(path=str(store), digest=entry.digest)})
-
-
-def _views(data: MultiViewData) -> tuple[ViewEntry, ...]:
-    return tuple(
-        ViewEntry(
-            name=view.name,
-            metric=view.metric,
-            shape=view.shape,
-            dtype=view.dtype.name,
-            digest=str(getattr(view, "recorded_digest", "")),
-        )
-        for view in data.views
-    )
 
 
 def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, Dataset]:
@@ -224,7 +210,7 @@ def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, 
                 n_samples=table.n_samples,
                 n_clusters=2,
                 n_classes=2,
-                views=_views(first),
+                views=view_entries(first),
                 corrupted=share,
             ),
             {
