@@ -21,11 +21,14 @@ class StoredData(Struct, frozen=True, kw_only=True, tag="store", tag_field="kind
     ----------
     path
         Where it is; not part of a cell's key.
+    metrics
+        Of the views, in order, as they are to be taken; part of the digest.
     digest
         Of views and labels.
     """
 
     path: str
+    metrics: tuple[str, ...]
     digest: str
 
 

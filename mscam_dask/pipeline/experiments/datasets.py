@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from mscam_dask.pipeline.experiments.cells import MixtureData, StoredData
 from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
 from mscam_dask.pipeline.experiments.results import DatasetEntry
 from mscam_dask.pipeline.experiments.settings import DatasetTable, RobustnessTable
+from mscam_dask.pipeline.experiments.stored import read_stored, stored_as
 from mscam_dask.pipeline.identity import ingest_id
 from mscam_dask.pipeline.settings import DataTable
 from mscam_dask.pipeline.sources import open_data, settled, view_entries
@@ -47,9 +47,17 @@ class Dataset:
     @property
     def place(self) -> Location:
         """Where its store is."""
+        return location(self._stored.path)
+
+    @property
+    def _stored(self) -> StoredData:
         data = self.data[None]
         assert isinstance(data, StoredData)
-        return location(data.path)
+        return data
+
+    def read(self) -> MultiViewData:
+        """Open its store, see `read_stored`."""
+        return read_stored(self._stored)
 
     def of(self, seed: int) -> StoredData | MixtureData:
         """Return what a run with this seed clusters."""
@@ -170,20 +178,18 @@ def _dataset(
         )
     n_clusters = table.n_clusters or n_classes
     validate(data, n_clusters=n_clusters, n_neighbors=1)
-    digest = hashlib.sha256(data.digest().encode())
-    if labels is not None:
-        digest.update(labels.astype("<i8").tobytes())
+    stored = stored_as(data, store)
     entry = DatasetEntry(
         name=name,
         source=", ".join(Path(source).name for source in table.sources),
-        digest=digest.hexdigest(),
+        digest=stored.digest,
         n_samples=data.n_samples,
         n_clusters=n_clusters,
         n_classes=n_classes,
         views=view_entries(data),
         note=_NOTES.get(name, ""),
     )
-    return Dataset(entry, {None: StoredData(path=str(store), digest=entry.digest)})
+    return Dataset(entry, {None: stored})
 
 
 def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, Dataset]:

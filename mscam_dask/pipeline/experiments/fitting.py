@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from mscam_dask.data.mixtures import corrupted_mixture
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows, RowSource
-from mscam_dask.data.store import open_store
 from mscam_dask.engine.local import PinnedBlas
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import score_partition
 from mscam_dask.pipeline.experiments.cells import Cell, CellFit, MixtureData
 from mscam_dask.pipeline.experiments.methods import METHODS, make_estimator
 from mscam_dask.pipeline.experiments.results import SCORES
+from mscam_dask.pipeline.experiments.stored import read_stored
 
 __all__ = ["cell_data", "fit_cell", "shuffled_data"]
 
@@ -68,7 +68,7 @@ def cell_data(cell: Cell, *, shuffle: bool) -> MultiViewData:
             noise_variance=cell.data.noise_variance,
             covariance_scale=cell.data.covariance_scale,
         )
-    data = open_store(cell.data.path)
+    data = read_stored(cell.data)
     return shuffled_data(data, cell.seed) if shuffle else data
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mscam_dask.data.store import open_store
 from mscam_dask.engine.plan import plan_memory
 from mscam_dask.pipeline.execution import check_execution
 from mscam_dask.pipeline.experiments.cells import Cell, Limits
@@ -191,7 +190,7 @@ def _sweep(
         found |= kept(cells, Limits())
         missing |= {cell.key: cell for cell in cells if cell.key not in found}
         parameters = sweep_parameters(table, dataset, table.alpha[0], table.graph_weight[0])
-        plan = plan_memory(open_store(dataset.place), parameters)
+        plan = plan_memory(dataset.read(), parameters)
         need = max(need, plan.worker_bytes(1))  # each task is a whole fit
     seconds, n_unknown = _time(missing.values(), found)
     return ExperimentPlan(

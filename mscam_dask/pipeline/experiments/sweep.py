@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mscam_dask.data.store import open_store
 from mscam_dask.data.validation import validate
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.local import SerialExecutor
@@ -96,7 +95,7 @@ class _Sweep:
         self._course.tell("reading the data")
         datasets = open_datasets(self._settings.datasets, self._course.directory, need_labels=False)
         for dataset in datasets.values():
-            data = open_store(dataset.place)
+            data = dataset.read()
             first = sweep_parameters(table, dataset, table.alpha[0], table.graph_weight[0])
             validate(data, n_clusters=first.n_clusters, n_neighbors=first.n_neighbors)
         self._course.update(
@@ -133,7 +132,7 @@ class _Sweep:
     def _fit(
         self, dataset: Dataset, points: Sequence[tuple[float, float]], executor: Executor
     ) -> None:
-        data = open_store(dataset.place)
+        data = dataset.read()
         settings = [sweep_parameters(self._table, dataset, *point) for point in points]
         check_memory(data, settings[0], executor, whole_fits=True)
         self._course.tell(f"{len(points)} fits to do on {dataset.entry.name}, views factored once")

@@ -15,10 +15,12 @@ import psutil
 import pytest
 
 from mscam_dask.data.store_writer import write_store
+from mscam_dask.errors import TemporaryFailure
 from mscam_dask.metrics import clustering_accuracy
 from mscam_dask.pipeline.experiments.cell_process import CellProcess
 from mscam_dask.pipeline.experiments.cells import Cell, Limits, MixtureData, StoredData
 from mscam_dask.pipeline.experiments.fitting import fit_cell
+from mscam_dask.pipeline.experiments.stored import stored_as
 from tests.synthetic import three_subspaces
 
 NONE = Limits()
@@ -26,11 +28,11 @@ NONE = Limits()
 
 @pytest.fixture
 def cell(tmp_path: Path) -> Cell:
-    store = write_store(three_subspaces(), tmp_path / "tiny.zarr")
+    data = three_subspaces()
     return Cell(
         dataset="tiny",
         method="knn-sc",
-        data=StoredData(path=str(store), digest="d"),
+        data=stored_as(data, write_store(data, tmp_path / "tiny.zarr")),
         n_clusters=3,
         seed=1,
         shuffled=True,
@@ -49,6 +51,11 @@ def changed(cell: Cell, **changes: object) -> Cell:
     return msgspec.structs.replace(cell, **changes)
 
 
+def with_data(cell: Cell, **changes: object) -> Cell:
+    assert isinstance(cell.data, StoredData)
+    return changed(cell, data=msgspec.structs.replace(cell.data, **changes))
+
+
 def test_a_key_is_of_everything_that_determines_the_result(cell: Cell) -> None:
     others = [
         changed(cell, method="mlan"),
@@ -56,10 +63,10 @@ def test_a_key_is_of_everything_that_determines_the_result(cell: Cell) -> None:
         changed(cell, seed=2),
         changed(cell, shuffled=False),
         changed(cell, parameters={"n_neighbors": 5}),
-        changed(cell, data=StoredData(path="x", digest="e")),
+        with_data(cell, digest="e"),
     ]
     assert len({one.key for one in (cell, *others)}) == 7
-    moved = changed(cell, dataset="again", data=StoredData(path="elsewhere", digest="d"))
+    moved = with_data(changed(cell, dataset="again"), path="elsewhere")
     assert moved.key == cell.key
     first = changed(cell, parameters={"a": 1, "b": 2})
     assert first.key == changed(cell, parameters={"b": 2, "a": 1}).key
@@ -82,7 +89,7 @@ def test_a_failure_is_a_result_and_the_next_cell_goes_on(cell: Cell, process: Ce
     assert failed.outcome == "failed"
     assert failed.reason.startswith("ConfigurationError: n_clusters=61")
     assert failed.scores == {}
-    missing = process.run(changed(cell, data=StoredData(path="absent", digest="d")), NONE)
+    missing = process.run(with_data(cell, path="absent"), NONE)
     assert missing.outcome == "failed"
     assert "absent" in missing.reason
     assert process.run(cell, NONE).outcome == "ok"
@@ -90,8 +97,7 @@ def test_a_failure_is_a_result_and_the_next_cell_goes_on(cell: Cell, process: Ce
 
 def test_an_answer_may_be_longer_than_a_pipe_holds(cell: Cell, process: CellProcess) -> None:
     path = "x" * 200_000  # which the message names
-    long = changed(cell, data=StoredData(path=path, digest="d"))
-    failed = process.run(long, Limits(time_s=20))
+    failed = process.run(with_data(cell, path=path), Limits(time_s=20))
     assert failed.outcome == "failed"
     assert path in failed.reason
     assert process.run(cell, NONE).outcome == "ok"
@@ -169,6 +175,13 @@ def test_a_cell_goes_with_its_caller(cell: Cell, process: CellProcess) -> None:
     assert not alive
     running.join(timeout=30)
     assert not running.is_alive()
+
+
+def test_data_that_were_replaced_are_no_result_of_those_before(cell: Cell) -> None:
+    assert isinstance(cell.data, StoredData)
+    write_store(three_subspaces(seed=1), cell.data.path, overwrite=True)
+    with pytest.raises(TemporaryFailure, match=r"tiny\.zarr has been replaced .*Start the exp"):
+        fit_cell(cell)
 
 
 def test_the_seed_shuffles_all_views_and_labels_alike(cell: Cell) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,12 +14,16 @@ import numpy as np
 import pytest
 import zarr
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
+from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from mscam_dask.pipeline.experiments.compare import run_comparison
 from mscam_dask.pipeline.experiments.config import read_experiment
 from mscam_dask.pipeline.experiments.course import Progress
 from mscam_dask.pipeline.experiments.results import ExperimentRecord, decode_experiment
+from mscam_dask.pipeline.experiments.sweep import run_sweep
 from tests.pipeline.experiments.conftest import Write
 from tests.synthetic import three_subspaces
 
@@ -122,6 +127,29 @@ def test_other_data_of_the_same_name_are_other_cells(write: Write, here: Path) -
     second, told = run(write(text), here / "out")
     assert cells_done(told) == len(first.cells) == 1
     assert not {cell.key for cell in second.cells} & {cell.key for cell in first.cells}
+
+
+@pytest.mark.parametrize("kind", ["compare", "sweep"])
+def test_metrics_of_a_data_set_are_those_its_store_is_clustered_by(
+    write: Write, here: Path, kind: str
+) -> None:
+    rng, labels = np.random.default_rng(0), np.arange(60) % 3
+    points = [np.eye(3)[labels] + rng.normal(size=(60, 3)) for _ in "ab"]  # scores are not 1
+    distances = [cdist(rows, rows) for rows in points]
+    found = {}
+    for name, metric in (("features", "features"), ("distance", "distance"), ("asked", "features")):
+        store = as_multi_view(distances, metric=metric)
+        write_store(replace(store, labels=labels), here / f"{name}.zarr")
+        text = f"[{kind}]\ndatasets = ['d']\n[dataset.d]\nsource = '{name}.zarr'\n"
+        text += "metric = 'distance'\n" if name == "asked" else ""
+        if kind == "compare":
+            text = text.replace("[dataset", "methods = ['knn-sc']\nruns = 1\n[dataset")
+            record = run_comparison(read_experiment(write(text)), here / name)
+        else:
+            text = text.replace("[dataset", "alpha = [1.0]\ngraph_weight = [1.0]\n[dataset")
+            record = run_sweep(read_experiment(write(text), command="sweep"), here / name)
+        found[name] = [(cell.key, cell.scores) for cell in record.cells]
+    assert found["asked"] == found["distance"] != found["features"]
 
 
 def test_the_seeds_of_the_runs_are_said(write: Write, here: Path) -> None:

@@ -17,7 +17,7 @@ def test_a_cluster_without_workers_is_an_error_in_time() -> None:
     cell = Cell(
         dataset="tiny",
         method="knn-sc",
-        data=StoredData(path="absent", digest="d"),
+        data=StoredData(path="absent", metrics=(), digest="d"),
         n_clusters=3,
         seed=1,
         shuffled=False,
