@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,13 @@ def _compressed(value: Any, form: Any) -> Any:
 
 
 def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
-    if isinstance(value, RowSource | str | bytes) or not (
+    if isinstance(value, str | PathLike):
+        raise DataError(
+            f"View {name!r} is the path {str(value)!r}, and a fit reads no files of single views. Make "
+            "one store of the files (mscam-dask ingest FILE... -o data.zarr) and give its path in the "
+            "place of the views, or load them into arrays."
+        )
+    if isinstance(value, RowSource | bytes) or not (
         hasattr(value, "__array__") or isinstance(value, list | tuple)
     ):
         raise DataError(
@@ -103,6 +110,11 @@ def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
         raise DataError(
             f"View {name!r} cannot be made an array ({error}); allowed is a two-dimensional "
             "table with rows of equal length."
+        ) from error
+    except (TypeError, RuntimeError) as error:  # such as tensors of other devices
+        raise DataError(
+            f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__} that gives no "
+            f"array: {str(error).rstrip('.')}. Make a NumPy array of it first."
         ) from error
 
 
@@ -249,6 +261,12 @@ def dataset_views(
     tables: dict[str, Any] = {}
     labels: NDArray[Any] | None = None
     for name, variable in dataset.data_vars.items():
+        if variable.dims == (dimension, dimension):  # xarray itself hardly takes such
+            raise DataError(
+                f"Variable {name!r} has dimension {dimension!r} twice; a view has two, one of them "
+                f"{dimension!r}. Name the other one differently: xarray.DataArray(values, "
+                f"dims=({dimension!r}, {f'other_{dimension}'!r}))."
+            )
         if name == label_name and variable.dims == (dimension,):
             labels = np.asarray(variable)
         elif variable.ndim == 2:

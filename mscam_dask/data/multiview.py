@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,16 +62,10 @@ class MultiViewData:
         counts = {view.name: view.shape[0] for view in self.views}
         if len(set(counts.values())) > 1:
             listing = ", ".join(f"{name!r}: {count}" for name, count in counts.items())
-            turned = [
-                view.name
-                for view in self.views
-                if view.shape[0] != self.n_samples and view.shape[1] == self.n_samples
-            ]
-            remedy = (
-                f"View(s) {turned} look like (features, samples): transpose them."
-                if turned
-                else "Keep the samples all views share, in the same order."
-            )
+            turned = self._turned(counts.values())
+            remedy = "Keep the samples all views share, in the same order."
+            if turned:
+                remedy = f"View(s) {turned} look like (features, samples): transpose them. Else: {remedy}"
             raise DataError(
                 f"The views have different numbers of samples ({listing}); every view must have "
                 f"one row per sample. {remedy}"
@@ -88,6 +83,13 @@ class MultiViewData:
                 f"Labels have dtype {self.labels.dtype} and shape {self.labels.shape}; allowed is "
                 "one int64 per sample. Encode classes with numpy.unique(y, return_inverse=True)."
             )
+
+    def _turned(self, counts: Iterable[int]) -> list[str]:
+        """Views with samples on columns, if with these turned all have as many; else none."""
+        for count in counts:
+            if all(count in view.shape for view in self.views):
+                return [view.name for view in self.views if view.shape[0] != count]
+        return []
 
     @property
     def n_samples(self) -> int:

@@ -189,12 +189,20 @@ class DaskRows:
         Raises
         ------
         DataError
-            When the rows have masked values.
+            When the rows have masked values, or are not of the shape or dtype that the array says.
         """
         check_row_range(self, start, stop)
         block: Any = self.array[start:stop].compute(scheduler="synchronous")
         if hasattr(block, "toarray"):
             block = block.toarray()
+        if block.shape != (stop - start, self.shape[1]):
+            raise DataError(
+                f"View {self.name!r} is a Dask array that says {self.shape}, and its rows "
+                f"{start}:{stop} came with shape {block.shape}: a function of its graph returns blocks "
+                "of another shape. Tell map_blocks the chunks that come out (chunks=...), or call "
+                ".compute_chunk_sizes()."
+            )
+        check_view(self.name, block.shape, block.dtype)
         return as_rows(unmasked(block, self.name, rows=(start, stop)))
 
 

@@ -115,5 +115,7 @@ def _is_plain_table(X: Any) -> bool:
     if type(X).__module__.partition(".")[0] == "xarray":
         return False
     if isinstance(X, Sequence):
-        return len(X) > 0 and not any(hasattr(item, "shape") for item in X)
-    return True
+        return len(X) > 0 and not any(
+            hasattr(item, "shape") or isinstance(item, str | os.PathLike) for item in X
+        )
+    return hasattr(X, "__array__") or hasattr(X, "__array_interface__")

@@ -181,3 +181,21 @@ def test_masked_dask_values_are_refused_like_masked_numpy_values() -> None:
         lazy.read(3, 6)
     unmasked = DaskRows(da.from_array(np.ma.array(values), chunks=3), "v")
     np.testing.assert_array_equal(unmasked.read(0, 6), values)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda block: block[:1],
+            r"says \(6, 2\), and its rows 0:6 came with shape \(2, 2\).*chunks=",
+        ),
+        (lambda block: block[:, :1], r"rows 0:6 came with shape \(6, 1\)"),
+        (lambda block: block * 1j, "View 'v' holds complex numbers"),
+    ],
+    ids=["rows", "columns", "dtype"],
+)
+def test_dask_blocks_are_what_the_array_says(change: Any, message: str) -> None:
+    array = da.ones((6, 2), chunks=(3, 2)).map_blocks(change, dtype=float, meta=np.empty((0, 0)))
+    with pytest.raises(DataError, match=message):
+        DaskRows(array, "v").read(0, 6)

@@ -134,6 +134,13 @@ def test_dataset_variable_that_is_no_view_is_refused_with_its_name() -> None:
         as_multi_view(dataset)
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate dimension names")
+def test_dataset_variable_with_a_dimension_twice_is_refused() -> None:
+    dataset = xr.Dataset({"d": (("sample", "sample"), np.eye(4)), "a": (("sample", "q"), COLOUR)})
+    with pytest.raises(DataError, match=r"'d' has dimension 'sample' twice.*'other_sample'"):
+        as_multi_view(dataset)
+
+
 def test_store_path_and_multi_view_data_pass_through(tmp_path: Path) -> None:
     data = as_multi_view({"colour": COLOUR, "shape": SHAPE})
     assert as_multi_view(data).view_names == data.view_names
@@ -192,6 +199,11 @@ def test_wrong_metrics_are_refused(metric: Any, message: str) -> None:
 # ----------------------------------------------------------------------------- errors
 
 
+class _OnADevice:
+    def __array__(self) -> NDArray[np.float64]:
+        raise TypeError("use cpu().")
+
+
 @pytest.mark.parametrize(
     ("views", "message"),
     [
@@ -199,13 +211,16 @@ def test_wrong_metrics_are_refused(metric: Any, message: str) -> None:
         ({}, "No views were given"),
         ([COLOUR, SHAPE[:3]], r"'view_0': 4, 'view_1': 3.*Keep the samples all views share"),
         ([COLOUR, SHAPE.T, SHAPE], r"\['view_1'\] look like \(features, samples\): transpose"),
+        ([COLOUR.T, SHAPE], r"\['view_0'\] look like \(features, samples\): transpose"),
         ({"a": COLOUR, "b": [1.0, 2.0, 3.0, 4.0]}, r"'b' has 1 dimension.*\(n, 1\)"),
         ({"a": [[1.0], [2.0, 3.0]]}, "'a' cannot be made an array.*equal length"),
         ({"a": np.array([["x"]])}, "'a' holds text"),
         ({"a": sparse.csr_array([[1j]])}, "'a' holds complex numbers"),
         ({"a": da.ones((2, 2), dtype=complex)}, "'a' holds complex numbers"),
         ({"a": object()}, r"'a' is a builtins\.object; allowed are NumPy"),
-        ({"a": "path"}, r"'a' is a builtins\.str"),
+        ({"a": "x.csv"}, r"'a' is the path 'x\.csv'.*mscam-dask ingest FILE"),
+        ([Path("x.csv"), COLOUR], r"'view_0' is the path 'x\.csv'"),
+        ({"a": _OnADevice()}, r"'a' is a .*_OnADevice that gives no array: use cpu\(\)\. Make"),
         (np.zeros((2, 3, 4)), r"type numpy\.ndarray.*shape \(2, 3, 4\).*pass list\(array\)"),
         (7, r"type builtins\.int; allowed are a list or dict"),
         ({"a": np.ma.masked_equal(COLOUR, 0)}, r"'a' has 5 masked .*Impute"),
@@ -215,13 +230,16 @@ def test_wrong_metrics_are_refused(metric: Any, message: str) -> None:
         "empty dict",
         "counts differ",
         "one transposed",
+        "the first transposed",
         "vector",
         "ragged",
         "text",
         "complex sparse",
         "complex dask",
         "not a table",
-        "string in a dict",
+        "file in a dict",
+        "file in a list",
+        "tensor of a device",
         "cube",
         "number",
         "masked",

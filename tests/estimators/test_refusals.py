@@ -102,6 +102,9 @@ def broken(value: float) -> list[Array]:
         (lambda: [integer_views()[0].astype("datetime64[s]"), integer_views()[1]], "dates"),
         (lambda: [integer_views()[0], np.arange(72.0)], "1 dimension"),
         (dict, "No views"),
+        (lambda: None, r"type builtins\.NoneType; allowed are a list or dict"),
+        (lambda: iter(integer_views()), r"type builtins\.list_iterator; allowed are a list"),
+        (lambda: ["a.csv", "b.csv"], r"'view_0' is the path 'a\.csv'.*mscam-dask ingest"),
         (lambda: Path("no such store.zarr"), "no such store"),
     ],
 )
