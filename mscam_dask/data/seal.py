@@ -12,7 +12,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mscam_dask.data.objects import Location
+from mscam_dask.data.objects import Location, ObjectPath
+from mscam_dask.data.schema import view_key
 from mscam_dask.errors import DataError, StoreCorruptError
 
 __all__ = ["METADATA_ERRORS", "NODES", "corrupt_store", "require_seal", "root_attributes", "seal"]
@@ -22,6 +23,7 @@ NODES = "nodes"
 
 _SEAL = "seal"
 _METADATA = "zarr.json"
+_STORE_OF_RUN = "data.zarr"
 _RESTORE = "Restore the file from a copy, or ingest the original data again."
 
 # Fields of a group in the Zarr v3 specification, and the one that zarr-python adds.
@@ -74,11 +76,16 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
         )
     file = root / _METADATA
     if not file.is_file():
-        if any(root.rglob(_METADATA)):
+        # what lies below a directory may be anything, below a URL it is writes that have no name
+        if (root / view_key(0)).is_dir() or (
+            isinstance(root, ObjectPath) and any(root.rglob(_METADATA))
+        ):
             raise corrupt_store(file, "it is missing, and there are arrays below it")
+        of_run = root / _STORE_OF_RUN
+        hint = f" The store of this run is {of_run}." if of_run.is_dir() else ""
         raise DataError(
             f"{root} is no Zarr v3 group (it has no zarr.json). Give the directory that "
-            "mscam-dask ingest wrote, or ingest this one first."
+            f"mscam-dask ingest wrote, or ingest this one first.{hint}"
         )
     content = file.read_bytes()
     try:

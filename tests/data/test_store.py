@@ -166,6 +166,11 @@ def test_what_is_no_store_is_refused_with_what_to_do(tmp_path: Path) -> None:
         open_store(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"no Zarr v3 group.*zarr\.json"):
         open_store(tmp_path)
+    write_store(example_data(), tmp_path / "run" / "data.zarr")
+    with pytest.raises(DataError, match=r"run is no Zarr v3 .* store of this run is .*data\.zarr"):
+        open_store(tmp_path / "run")
+    with pytest.raises(DataError, match="no Zarr v3 group"):  # whatever lies below it
+        open_store(tmp_path)
     zarr.open_group(tmp_path / "other.zarr", mode="w", zarr_format=3)
     with pytest.raises(DataError, match=r"not a store of this package \(format=None\)"):
         open_store(tmp_path / "other.zarr")
