@@ -109,20 +109,24 @@ with signals.Interruption(lambda: Path(sys.argv[1]).write_text("deadline")):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
     except KeyboardInterrupt:
-        for _ in range(10):  # tidying up takes half a second
+        for _ in range(int(sys.argv[3])):  # tidying up
             os.kill(os.getpid(), signal.SIGUSR1)
             time.sleep(0.05)
-        if len(sys.argv) > 3:  # and does not end
-            time.sleep(60)
 sys.exit(3)
 """
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(["50"], 3), (["1", "does not end"], 75)])
+@pytest.mark.parametrize(
+    ("deadline_s", "n_signals", "code"),
+    [
+        pytest.param("50", "10", 3, id="half a second of 50"),
+        pytest.param("1", "400", 75, id="20 seconds instead of one"),
+    ],
+)
 def test_other_signals_neither_end_it_nor_put_the_deadline_off(
-    tmp_path: Path, arguments: list[str], code: int
+    tmp_path: Path, deadline_s: str, n_signals: str, code: int
 ) -> None:
     said = tmp_path / "said"
-    command = [sys.executable, "-c", OTHER_SIGNALS, str(said), *arguments]
+    command = [sys.executable, "-c", OTHER_SIGNALS, str(said), deadline_s, n_signals]
     assert subprocess.run(command, check=False, timeout=60).returncode == code
     assert said.exists() == (code == 75)
