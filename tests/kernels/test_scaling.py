@@ -187,3 +187,17 @@ def test_ordinary_numbers_are_not_moved() -> None:
         harmless_exponent(np.array([0.0, 1.0, 1e60, 1e-60, 1e61, 1e-61, 5e-324])),
         [0, 0, 0, 0, 203, -202, -1073],
     )
+
+
+@pytest.mark.parametrize("kind", ["standard", "unit", "minmax", "none"])
+def test_what_is_too_small_vanishes_where_numpy_is_told_to_raise(kind: Scaling) -> None:
+    rows = np.random.default_rng(0).standard_normal((6, 3))
+    with np.errstate(under="ignore"):
+        rows *= [1e-310, 1e-160, 1.0]
+        rows[1] *= 1e-300
+    with np.errstate(all="raise"):
+        moments = merged([rows[:2], rows[2:]])
+        scaled = fit_transform_from_moments(kind, moments).apply(rows)
+        assert np.isfinite(scaled).all()
+        assert np.isfinite([moments.standard_deviation, moments.variance]).all()
+        assert not moments.is_constant.any()
