@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import yaml
 
-__all__ = ["DEPLOY", "ROOT", "documents", "installed_program", "run", "script_environment"]
+__all__ = [
+    "DEPLOY",
+    "ROOT",
+    "documents",
+    "imported",
+    "installed_program",
+    "run",
+    "script_environment",
+]
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -21,6 +31,16 @@ def documents(file: Path) -> list[Any]:
     """Every document of a YAML file."""
     with file.open(encoding="utf-8") as stream:
         return [document for document in yaml.safe_load_all(stream) if document is not None]
+
+
+def imported(file: Path) -> ModuleType:
+    """A program as a module: what it defines, not run."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def installed_program(name: str) -> str:

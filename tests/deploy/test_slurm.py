@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -18,7 +17,7 @@ import pytest
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.pipeline.certificates import make_certificates
-from tests.deploy.files import DEPLOY, run, script_environment
+from tests.deploy.files import DEPLOY, imported, run, script_environment
 
 pytest.importorskip("dask_jobqueue")
 
@@ -224,12 +223,7 @@ def test_the_schedules_shell_becomes_the_batch_script() -> None:
 
 
 def test_a_signal_while_the_run_starts_reaches_it() -> None:
-    spec = importlib.util.spec_from_file_location("run_on_slurm", DEPLOY / "slurm/run_on_slurm.py")
-    assert spec is not None
-    assert spec.loader is not None
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
-    termination = program.Termination()
+    termination = imported(DEPLOY / "slurm/run_on_slurm.py").Termination()
     with pytest.raises(SystemExit) as stopped:
         termination(signal.SIGTERM, None)
     assert stopped.value.code == 75

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 from distributed import LocalCluster
 
-from tests.deploy.files import DEPLOY, run, script_environment
+from tests.deploy.files import DEPLOY, imported, run, script_environment
 
 PROGRAM = DEPLOY / "k8s/wait_for_workers.py"
 
 
-def test_it_waits_for_the_first_worker() -> None:
+def test_it_waits_for_the_first_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = imported(PROGRAM)
+    pauses: list[float] = []
+
+    def joined_meanwhile(seconds: float) -> None:
+        pauses.append(seconds)
+        cluster.scale(1)
+        cluster.wait_for_workers(1, timeout=60)
+
     with LocalCluster(
         n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
@@ -21,10 +30,10 @@ def test_it_waits_for_the_first_worker() -> None:
         none = run(sys.executable, PROGRAM, url, "0.1", env=script_environment())
         assert none.returncode == 75
         assert "it has no worker" in none.stderr
-        command = [sys.executable, str(PROGRAM), url, "60"]
-        with subprocess.Popen(command, env=script_environment()) as waiting:
-            cluster.scale(1)
-            assert waiting.wait(60) == 0
+        clock = SimpleNamespace(monotonic=time.monotonic, sleep=joined_meanwhile)
+        monkeypatch.setattr(program, "time", clock)
+        assert program.main([url, "60"]) == 0
+        assert pauses == [program.POLL_S]
 
 
 def test_nothing_that_answers_is_tried_again_later() -> None:
