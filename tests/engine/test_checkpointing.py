@@ -228,7 +228,8 @@ def test_the_state_of_a_version_that_did_not_say_what_was_chosen_is_gone_on_from
     memory = Memory()
     whole = run_fit(views, asked, SerialExecutor(), checkpointer=memory)
     state = memory.saved[1]
-    said = ("either_graph", "preparations", "known")
+    said = {"either_graph", "preparations", "known"}
+    assert said <= state.record.keys()
     record = {key: value for key, value in state.record.items() if key not in said}
     older = Memory(Snapshot(state.arrays, record))
     assert signature(run_fit(views, asked, SerialExecutor(), checkpointer=older)) == signature(

@@ -105,7 +105,7 @@ def test_days_that_are_none(tmp_path: Path, days: float) -> None:
         (("-node",), "'-node' in hosts"),
         (("a..b",), "'a..b' in hosts"),
         (("300.1.1.1/8",), "300"),
-        (("x" * 64,), "x in|x' in hosts"),
+        (("x" * 64,), "x' in hosts"),
         (("ünïcode.example",), r"ünïcode.*Give it as 'xn--ncode-cta3g\.example'"),
     ],
 )

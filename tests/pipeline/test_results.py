@@ -53,6 +53,8 @@ def test_its_name_is_on_the_disk_when_it_is_written(
     write_result(model.solution_, path)
     assert synced[-1] == (tmp_path, True)
     assert not any(exists for _, exists in synced[:-1])  # and its content before
+    content = {Path(*place.relative_to(tmp_path).parts[1:]) for place, _ in synced[:-1]}
+    assert content == {item.relative_to(path) for item in (path, *path.rglob("*"))}
 
 
 def test_the_graph_is_the_group_that_anndata_writes(model: MSCAM, tmp_path: Path) -> None:
