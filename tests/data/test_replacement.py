@@ -7,15 +7,15 @@ import fcntl
 import shutil
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import numpy as np
 import pytest
 
 from mscam_dask.cli.describe_path import describe_path
+from mscam_dask.data import replacement
 from mscam_dask.data.files import LOCAL, LocalFiles, sync_tree
 from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.multiview import MultiViewData
@@ -246,23 +246,26 @@ def moved_aside(tmp_path: Path) -> tuple[Path, Path]:
     return store, aside
 
 
-def test_a_reader_between_the_renames_waits_for_the_second(tmp_path: Path) -> None:
+def test_a_reader_between_the_renames_waits_for_the_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, aside = moved_aside(tmp_path)
     aside.rename(store)
     partial = new_partial(store)
+    pauses: list[float] = []
 
-    def rename_late() -> None:
-        time.sleep(0.2)
-        partial.rename(store)
+    def renamed_meanwhile(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 20:
+            partial.rename(store)
 
+    monkeypatch.setattr(replacement, "time", SimpleNamespace(sleep=renamed_meanwhile))
     with sole_writer(store):  # as a writer that got that far
         store.rename(aside)
         write_store(counting(5, 9), tmp_path / "other.zarr").rename(partial)
-        thread = threading.Thread(target=rename_late)
-        thread.start()
-        found = numbers(store)
-        thread.join()
-    assert found == [5, 6, 7, 8]
+        assert numbers(store) == [5, 6, 7, 8]
+    assert len(pauses) == 20
+    assert min(pauses) > 0
 
 
 def test_a_reader_that_may_not_rename_says_where_the_store_is(
