@@ -6,6 +6,7 @@ import json
 import pickle
 import socket
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from mscam_dask.errors import (
     TemporaryFailure,
 )
 from mscam_dask.estimators import MSCAM
+from mscam_dask.pipeline.experiments import running
 from tests.data.conftest import keys
 
 URL = "s3://bucket/deep/data.zarr"
@@ -171,9 +173,14 @@ def test_a_pointer_to_elsewhere_is_refused(bucket: Any) -> None:
 
 
 @pytest.mark.slow
-def test_ingest_describe_and_run_take_urls(
-    bucket: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_ingest_describe_run_and_compare_take_urls(
+    bucket: Any,
+    environment: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    # cells run in a process that may have been started before the server
+    environment.setattr(running, "_threads", threading.local())
     local = tmp_path / "data.npz"
     data = example()
     np.savez(local, a=data.views[0].read(0, N), b=data.views[1].read(0, N), labels=np.arange(N) % 3)
@@ -193,6 +200,14 @@ def test_ingest_describe_and_run_take_urls(
     run = tmp_path / "run"
     assert code("run", str(pipeline), "-o", str(run), "--in-process") == 0
     assert json.loads((run / "run.json").read_text())["data"]["store"] == URL
+    for said in ((), ("--set", f"dataset.mine.source={URL}", "--set", "compare.datasets=['mine']")):
+        out = tmp_path / f"compared-{len(said)}"
+        compare = ("compare", "--method", "knn-sc", "--runs", "1", "-o", str(out), "--in-process")
+        assert code(*compare, *(said or ("--dataset", URL))) == 0
+        record = json.loads((out / "experiment.json").read_text())
+        assert {cell["outcome"] for cell in record["cells"]} == {"ok"}
+        assert record["datasets"][0]["name"] == ("mine" if said else "data")
+    assert code("compare", "--dataset", "s3://bucket/nothing.zarr", "--dry-run") == 3
     assert code("run", str(pipeline), "-o", "s3://bucket/run", "--in-process") == 2
     assert code("run", str(pipeline), "--set", "output.root=s3://bucket/runs") == 2
     assert "file systems only" in capsys.readouterr().err

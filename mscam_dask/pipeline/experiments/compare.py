@@ -10,7 +10,7 @@ import msgspec
 
 from mscam_dask.pipeline.cluster import OpenCluster, check_workers, open_cluster
 from mscam_dask.pipeline.execution import check_execution
-from mscam_dask.pipeline.experiments.cells import Cell, Limits, StoredData
+from mscam_dask.pipeline.experiments.cells import Cell, Limits
 from mscam_dask.pipeline.experiments.checking import check_contest
 from mscam_dask.pipeline.experiments.course import Course, Observer, default_output
 from mscam_dask.pipeline.experiments.datasets import Dataset, mixture_datasets, open_datasets
@@ -129,12 +129,7 @@ class _Comparison:
         return seeds + (_VARIES if getattr(self._table, "shuffle", False) else _VARIES_SEED)
 
     def _run_cells(self, rows: list[Contest], datasets: dict[str, Dataset]) -> None:
-        stores = [
-            Path(data.path)
-            for dataset in datasets.values()
-            for data in dataset.data.values()
-            if isinstance(data, StoredData)
-        ]
+        stores = [one.place for one in datasets.values() if None in one.data]
         with contextlib.ExitStack() as stack:
             first = unique([cell for contest in rows for cell in first_cells(contest)])
             cluster: OpenCluster | None = None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mscam_dask.data.objects import location
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.document import Document
 from mscam_dask.pipeline.experiments.methods import METHODS, grid_points, make_estimator
@@ -40,7 +41,7 @@ def dataset_table(
     Parameters
     ----------
     asked
-        As in `datasets`.
+        As in `datasets`: also the URL of a store.
     declared_tables
         The usable tables [dataset.NAME].
     base
@@ -62,6 +63,8 @@ def dataset_table(
         return asked, None if table is None else _checked(table)
     if asked in BUILT_IN_SOURCES:
         return asked, DatasetTable(source=asked)
+    if "://" in asked:
+        return Path(asked).stem, _checked(DatasetTable(source=asked))
     path = base / Path(asked).expanduser()
     if path.exists():
         return path.stem, DatasetTable(source=str(path))
@@ -96,10 +99,14 @@ def _kept(
 
 
 def _checked(table: DatasetTable) -> DatasetTable | str:
-    """The table, or which of its files does not exist."""
-    paths = [] if table.source in BUILT_IN_SOURCES else list(table.sources)
-    paths += [table.path] if table.path is not None else []
-    missing = [path for path in paths if not Path(path).exists()]
+    """The table, or which of its files does not exist; a URL is asked when it is opened."""
+    places = [] if table.source in BUILT_IN_SOURCES else list(table.sources)
+    places += [table.path] if table.path is not None else []
+    try:
+        paths = [path for path in map(location, places) if isinstance(path, Path)]
+    except ConfigurationError as error:
+        return str(error)
+    missing = [str(path) for path in paths if not path.exists()]
     return f"there is no {', '.join(missing)}." if missing else table
 
 
