@@ -95,8 +95,22 @@ class Document:
         return self.path.absolute().parent
 
     def absolute(self, value: str, *key: str) -> str:
-        """Return the path that a key has, absolute; the URL of a source as it is."""
-        return value if "://" in value else str(self.base(*key) / Path(value).expanduser())
+        """Return the path that a key has, absolute; the URL of a source as it is.
+
+        Raises
+        ------
+        ConfigurationError
+            When it begins with the home directory of somebody who has none.
+        """
+        if "://" in value:
+            return value
+        try:
+            return str(self.base(*key) / Path(value).expanduser())
+        except RuntimeError as error:
+            raise ConfigurationError(
+                f"{self.where(*key)}: {value!r} begins with {Path(value).parts[0]}, which stands for "
+                "no home directory here. Give the whole path."
+            ) from error
 
     def texts(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield every text in the tables, with the key it stands under."""

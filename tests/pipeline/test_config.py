@@ -104,6 +104,10 @@ def test_a_choice_is_listed_once(tmp_path: Path) -> None:
         ("source = []", ["source = []", "not empty"]),
         ("source = ['a', 3]", ["source = ['a', 3]", "inside is text"]),
         ("source = ['digits', 'a.npy']", ["'digits' is a source by itself", "./digits"]),
+        (
+            "source = '~no-such-user/x'",
+            ["line 2", "'~no-such-user/x' begins with ~no-such-user", "whole path"],
+        ),
         ("source = 'digits'\npath = 'x'", ["line 3", "path goes with source = 'mfeat'"]),
         ("source = 'a.npy'\nfamilies = ['pixels']", ["families goes with source = 'digits'"]),
         ("source = 'mfeat'\nsamples_on = 'columns'", ["samples_on goes with source = files"]),

@@ -184,7 +184,7 @@ def _datasets(
         key, one = dataset_table(
             asked,
             read,
-            base=document.base(name, "datasets"),
+            absolute=lambda written: document.absolute(written, name, "datasets"),
             directory=directory,
             declared=tuple(declared),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def dataset_table(
     asked: str,
     declared_tables: Mapping[str, DatasetTable],
     *,
-    base: Path,
+    absolute: Callable[[str], str],
     directory: str | None,
     declared: tuple[str, ...],
 ) -> tuple[str, DatasetTable | str | None]:
@@ -44,8 +44,8 @@ def dataset_table(
         As in `datasets`: also the URL of a store.
     declared_tables
         The usable tables [dataset.NAME].
-    base
-        What relative paths start from.
+    absolute
+        Makes the path that is written as a name absolute.
     directory
         Where names are looked for; None for that of $MSCAM_DATA.
     declared
@@ -65,21 +65,20 @@ def dataset_table(
         return asked, DatasetTable(source=asked)
     if "://" in asked:
         return Path(asked).stem, _checked(DatasetTable(source=asked))
-    path = base / Path(asked).expanduser()
+    path = Path(absolute(asked))
     if path.exists():
         return path.stem, DatasetTable(source=str(path))
-    return Path(asked).name, _kept(
-        asked, base, directory or os.environ.get(DATA_VARIABLE), declared
-    )
+    kept = _kept(asked, path, directory or os.environ.get(DATA_VARIABLE), declared)
+    return Path(asked).name, kept
 
 
 def _kept(
-    asked: str, base: Path, folder: str | None, declared: tuple[str, ...]
+    asked: str, path: Path, folder: str | None, declared: tuple[str, ...]
 ) -> DatasetTable | str:
     """A data set of the directory where they are kept, or what is there instead."""
     if folder is None:
         return (
-            f"it is no path from {base}, no table [dataset.{asked}], and neither `directory` nor "
+            f"there is no {path}, no table [dataset.{asked}], and neither `directory` nor "
             f"${DATA_VARIABLE} says where data sets are kept. Set one of them."
         )
     if not Path(folder).is_dir():

@@ -204,6 +204,10 @@ def test_without_a_file(here: Path) -> None:
         ("[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'no.npz'", ["there is no", "no.npz"]),
         ("[compare]\ndatasets = ['http://a/b.zarr']", ["line 2", "a URL that names no store"]),
         ("[compare]\ndatasets = ['file:///no.zarr']", ["line 2", "there is no /no.zarr"]),
+        (
+            "[compare]\ndatasets = ['~no-such-user/x']",
+            ["line 2", "'~no-such-user/x' begins with ~no-such-user"],
+        ),
         ("[dataset.m]\nsource = 'x'\n[robustness]", ["makes its own data", "[dataset.m]"]),
         ("[robustness]\ncorrupted = [0.1, 30]", ["line 2", "corrupted", "<= 1"]),
         ("[robustness]\nmethods = ['mlam']", ["Did you mean 'mlan'?"]),
