@@ -171,6 +171,7 @@ def not_allowed(source: Source, error: PermissionError) -> DataError:
 def unreadable(source: Source, what: str, *errors: type[Exception]) -> Iterator[None]:
     """Turn a library's errors while reading into a DataError that names the file."""
     caught: tuple[type[Exception], ...] = (OSError, *errors)
+    is_text = UnicodeDecodeError in errors
     try:
         yield
     except DataError:
@@ -178,6 +179,12 @@ def unreadable(source: Source, what: str, *errors: type[Exception]) -> Iterator[
     except PermissionError as error:
         raise not_allowed(source, error) from error
     except caught as error:
+        if is_text and isinstance(error, UnicodeDecodeError):
+            raise DataError(
+                f"{source.path} cannot be read as {what}: byte 0x{error.object[error.start]:02x} is no "
+                "UTF-8. Save text of another encoding as UTF-8 (iconv -f latin1 -t utf-8 FILE); "
+                "convert or unpack what is no text."
+            ) from error
         raise DataError(
             f"{source.path} cannot be read as {what}: {error}. Check that the file is complete "
             "and what its name says it is."

@@ -66,7 +66,12 @@ def _published(
     return read
 
 
-_BINARY = (".pkl", ".pickle", ".joblib", ".pt", ".rds", ".xlsx", ".xls", ".parquet", ".feather")
+# Never a table of text, whatever they hold.
+_OTHERS = (
+    *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".xlsx", ".xls", ".ods"),
+    *(".parquet", ".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".loom", ".mtx", ".arff"),
+    *(".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz"),
+)
 
 # Tried in this order; a file no other format claims is whitespace-separated text.
 FORMATS: tuple[Format, ...] = (
@@ -80,7 +85,7 @@ FORMATS: tuple[Format, ...] = (
     Format("directory of the NUS-WIDE features", is_nus_wide, _published(load_nus_wide)),
     Format(
         "text (.csv, .tsv, white space)",
-        lambda path: path.is_file() and path.suffix.lower() not in _BINARY,
+        lambda path: path.is_file() and path.suffix.lower() not in _OTHERS,
         read_text,
     ),
 )
@@ -115,5 +120,6 @@ def read_source(source: Source, selection: Selection, stack: ExitStack) -> Loade
         raise not_allowed(source, error) from error
     raise DataError(
         f"{path} is in no format that can be read; allowed are "
-        f"{', '.join(candidate.name for candidate in FORMATS)}. Convert it to one of them."
+        f"{', '.join(candidate.name for candidate in FORMATS)}. Convert it to one of them; unpack "
+        "what is compressed."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -195,9 +196,25 @@ def _careful_numbers(
         raise DataError(
             f"{source.path}: column {layout.columns[position]!r} has {bad[position]} value(s) that "
             f"are not numbers, the first {field!r} in row {row_index} (counted from 0 below the "
-            f"header); {len(bad)} column(s) have such values. Remove or encode them; name an id "
-            "column with id_column, a label column with labels."
+            f"header); {len(bad)} column(s) have such values. {_remedy(field, layout)}"
         )
     if not found:
         raise DataError(f"{source.path} has a header and no line below; it needs one per sample.")
     return np.stack(found)
+
+
+def _remedy(field: str, layout: Layout) -> str:
+    """What may be wrong with a field that is no number."""
+    between = next((mark for mark in ";\t|" if mark in field), None)
+    if between is None and len(layout.columns) == 1 and "," in field:
+        between = ","
+    if between is not None:
+        return (
+            f"If {between!r} stands between columns, say so: delimiter={between!r} (--delimiter)."
+        )
+    if re.fullmatch(r"[+-]?\d*(,\d+)+([.eE].*)?", field):
+        return "Write numbers with a decimal point, and without separators of thousands: 1000.5."
+    return (
+        "Remove or encode them; name an id column with id_column (--id-column), a label column with "
+        "labels (--labels)."
+    )

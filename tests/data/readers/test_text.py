@@ -307,6 +307,9 @@ def test_missing_values_become_nan_for_validation_to_place(tmp_path: Path, missi
         ("a,b\n3,1+2j\n", r"column 'b' has 1 value.*'1\+2j'"),
         ("a,b\n3,1_000\n", r"column 'b' has 1 value.*'1_000'"),
         ("id,class\np,1\n", "no column beside ids and labels"),
+        (";a;b\np;1;2\nq;3;4\n", r"If ';' stands between columns.*--delimiter"),
+        ("1,5;2,5\n3,5;4,5\n", r"'5;2' .*If ';' stands between columns"),
+        ('id,a,b\np,"1,5",2\nq,3,4\n', r"the first '1,5' .*with a decimal point"),
     ],
     ids=[
         "empty",
@@ -319,6 +322,9 @@ def test_missing_values_become_nan_for_validation_to_place(tmp_path: Path, missi
         "complex",
         "underscore",
         "no features",
+        "semicolons",
+        "semicolons and decimal commas",
+        "decimal commas",
     ],
 )
 def test_what_is_no_table_of_numbers_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -331,3 +337,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00\x01\x9c" * 30)
     with pytest.raises(DataError, match=r"table\.dat cannot be read as"):
         read(path)
+    path.write_text("größe\n1\n", encoding="latin1")
+    for reading in (read, read_labels):
+        with pytest.raises(DataError, match=r"byte 0xf6 is no UTF-8.*iconv -f latin1"):
+            reading(path)
