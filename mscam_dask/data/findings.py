@@ -10,14 +10,15 @@ __all__ = ["Finding", "ValidationReport"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about one view that is accepted, but that its owner should know.
+    """Something about the data that is accepted, but that its owner should know.
 
     Attributes
     ----------
     view
-        Name of the view.
+        Name of the view, "" for all of them together.
     kind
-        "zero rows" or "constant columns".
+        "zero rows", "constant columns", or "repeated samples" where fewer samples differ than there
+        are clusters asked for.
     count
         How many.
     first
@@ -27,7 +28,7 @@ class Finding:
     """
 
     view: str
-    kind: Literal["zero rows", "constant columns"]
+    kind: Literal["zero rows", "constant columns", "repeated samples"]
     count: int
     first: tuple[int, ...]
     total: int
@@ -44,6 +45,14 @@ class Finding:
                 f"{listing}). They are alike in this view, which then says nothing about them; the "
                 "other views decide. If zero stands for 'not measured', drop these samples or "
                 "this view."
+            )
+        if self.kind == "repeated samples":
+            n_distinct = self.total - self.count
+            return (
+                f"Only {n_distinct} of {self.total} samples differ from each other: the others (rows "
+                f"{listing}) are equal to an earlier one in every view. In more than {n_distinct} "
+                "clusters equal samples are divided by chance: set n_clusters to at most "
+                f"{n_distinct}, or check how the views were made."
             )
         return (
             f"View {self.view!r}: {self.count} of {self.total} columns have one value only (columns "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.conversion import check_unique_ids
+from mscam_dask.data.distinct import DistinctRows, repeated_samples
 from mscam_dask.data.findings import Finding, ValidationReport
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.pairwise import check_pairwise, check_square
@@ -34,7 +36,7 @@ _LARGEST = 1e304
 
 
 _Findings = tuple[Finding, ...]
-_Seen = tuple[_Findings, str]
+_Seen = tuple[_Findings, str, NDArray[np.int64] | None]
 _Over = Callable[[Callable[[RowSource], _Seen], Sequence[RowSource]], Iterable[_Seen]]
 
 
@@ -64,7 +66,8 @@ def validate(
     Returns
     -------
     ValidationReport
-        All-zero samples and constant columns: accepted, since real data have them.
+        All-zero samples and constant columns: accepted, since real data have them; and repeated
+        samples, where fewer than c differ from each other.
 
     Raises
     ------
@@ -86,10 +89,15 @@ def validate(
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
-    seen = tuple(over(_validated_and_digested if digest else _validated, data.views))
-    findings = tuple(itertools.chain.from_iterable(found for found, _ in seen))
-    digests = dict(zip(data.view_names, (read for _, read in seen), strict=True)) if digest else {}
-    return ValidationReport(data.n_samples, data.view_names, findings, digests)
+    look = functools.partial(_validated, n_clusters=n_clusters, digest=digest)
+    found, read, numbers = zip(*over(look, data.views), strict=True)
+    repeated = repeated_samples(numbers, n_clusters)
+    findings = list(itertools.chain.from_iterable(found))
+    if repeated is not None:
+        first = tuple(repeated[:_SHOWN].tolist())
+        findings.append(Finding("", "repeated samples", repeated.size, first, data.n_samples))
+    digests = dict(zip(data.view_names, read, strict=True)) if digest else {}
+    return ValidationReport(data.n_samples, data.view_names, tuple(findings), digests)
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
@@ -173,15 +181,17 @@ def check_finite(view: RowSource) -> None:
         )
 
 
-def validate_view(view: RowSource, digest: ViewDigest | None = None) -> _Findings:
+def validate_view(
+    view: RowSource, digest: ViewDigest | None = None, distinct: DistinctRows | None = None
+) -> _Findings:
     """What is odd about one view that is not empty; raises `DataError` as `validate` does.
 
-    Its rows go into `digest`, if there is one.
+    Its rows go into `digest` and `distinct`, if there are some.
     """
     check_view(view.name, view.shape, view.dtype)
     if view.metric != "features":
         check_square(view)
-    lowest, highest, zero_rows = _scan(view, digest)
+    lowest, highest, zero_rows = _scan(view, digest, distinct)
     if not (lowest.min() >= -_LARGEST and highest.max() <= _LARGEST):  # which NaN is not either
         check_finite(view)
     is_constant = lowest == highest
@@ -200,20 +210,17 @@ def validate_view(view: RowSource, digest: ViewDigest | None = None) -> _Finding
     return tuple(findings)
 
 
-def _validated(view: RowSource) -> _Seen:
-    return validate_view(view), ""
-
-
-def _validated_and_digested(view: RowSource) -> _Seen:
+def _validated(view: RowSource, *, n_clusters: int, digest: bool) -> _Seen:
+    distinct = DistinctRows(n_clusters)
     recorded = recorded_digest(view)
-    if recorded:
-        return validate_view(view), recorded
-    digest = ViewDigest(view.shape)
-    return validate_view(view, digest), digest.hexdigest()
+    if recorded or not digest:
+        return validate_view(view, None, distinct), recorded, distinct.numbers()
+    read = ViewDigest(view.shape)
+    return validate_view(view, read, distinct), read.hexdigest(), distinct.numbers()
 
 
 def _scan(
-    view: RowSource, digest: ViewDigest | None
+    view: RowSource, digest: ViewDigest | None, distinct: DistinctRows | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], list[int]]:
     """Smallest and largest value of each column, (d,), NaN where there is one; rows of zeros."""
     n_columns = view.shape[1]
@@ -226,6 +233,8 @@ def _scan(
         zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
         if digest is not None:
             digest.update(rows)
+        if distinct is not None:
+            distinct.update(rows)
     return lowest, highest, zero_rows
 
 

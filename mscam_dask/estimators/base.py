@@ -23,6 +23,7 @@ from mscam_dask.engine.plan import check_memory
 from mscam_dask.engine.reading import found_in_each
 from mscam_dask.engine.seed import seed_of
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
+from mscam_dask.estimators.cautions import warn_of_repeated_samples, warn_of_spectra
 from mscam_dask.estimators.copies import SharesResources
 from mscam_dask.estimators.execution import executor_for, with_dashboard
 from mscam_dask.estimators.inputs import checked_labels
@@ -105,6 +106,12 @@ class ConsensusClustering(
             The views cannot be clustered as given; the message names view and rows.
         ClusterError
             The Dask cluster cannot carry the work.
+
+        Warns
+        -----
+        ConvergenceWarning
+            The clusters may depend on chance: eigenvectors did not converge, or fewer samples differ
+            than there are clusters.
         """
         if self.solver not in _SOLVERS:
             raise ConfigurationError(
@@ -140,6 +147,7 @@ class ConsensusClustering(
             for index, name in enumerate(data.view_names)
         }
         self.data_findings_ = tuple(report.findings)
+        warn_of_repeated_samples(report.findings, self.n_clusters_, stacklevel=3)
         self._training = data
         self._training_digests = report.digests
         return self
@@ -239,7 +247,7 @@ class ConsensusClustering(
                     f"{solution.n_connected_components} connected components instead of "
                     f"{parameters.n_clusters}: {solution.status.message}",
                     ConvergenceWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
             return solution
         for parameters in candidates:
@@ -257,7 +265,7 @@ class ConsensusClustering(
             checkpointer=self.checkpointer,
             known=known,
         )
-        _warn_of_spectra(solution)
+        warn_of_spectra(solution, stacklevel=4)
         return solution
 
     @property
@@ -316,21 +324,6 @@ class ConsensusClustering(
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _warn_of_spectra(solution: Solution) -> None:
-    """Say so when clusters were cut from eigenvectors that had not converged."""
-    rough = [record.iteration for record in solution.history if not record.spectrum_converged]
-    if rough:
-        warnings.warn(
-            f"the graph's eigenvectors did not reach their tolerance in {len(rough)} of "
-            f"{len(solution.history)} outer iterations (first: {rough[0]}), so clusters cut from "
-            "them may depend on random_state. Fit with another random_state and compare; if the "
-            "clusters differ, a larger n_neighbors (a better connected graph) or fewer n_clusters "
-            "gives eigenvalues that are easier to tell apart.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
 
 
 def _any_features(data: MultiViewData) -> bool:

@@ -133,7 +133,8 @@ class MSCAM(ConsensusClustering):
     history_ : xarray.Dataset
         Over (outer_iteration, view).
     data_findings_ : tuple
-        What was found odd in the data but accepted (all-zero rows, constant columns).
+        What was found odd in the data but accepted (all-zero rows, constant columns, fewer samples
+        that differ than clusters).
 
     References
     ----------

@@ -180,6 +180,46 @@ def test_findings_by_definition(values: NDArray[np.int8]) -> None:
     assert {item.kind: item.count for item in report.findings} == expected
 
 
+@given(
+    values=hnp.arrays(
+        np.int8, st.tuples(st.integers(2, 9), st.integers(1, 3)), elements=st.integers(-1, 1)
+    ),
+    n_clusters=st.integers(1, 9),
+    cut=st.integers(1, 2),
+)
+def test_repeated_samples_by_definition(
+    values: NDArray[np.int8], n_clusters: int, cut: int
+) -> None:
+    views = [values[:, :cut], -0.5 * values[:, cut:]]  # whose zeros are of both signs
+    views = [view for view in views if view.size and np.ptp(view, axis=0).any()]
+    assume(views and n_clusters <= len(values))
+    report = check(views, n_clusters=n_clusters, n_neighbors=1)
+    rows = [tuple(row) for row in np.hstack(views).tolist()]
+    repeated = [index for index, row in enumerate(rows) if row in rows[:index]]
+    found = [item for item in report.findings if item.kind == "repeated samples"]
+    if len(rows) - len(repeated) >= n_clusters:
+        assert not found
+    else:
+        (finding,) = found
+        assert (finding.view, finding.count, finding.total) == ("", len(repeated), len(rows))
+        assert finding.first == tuple(repeated[:5])
+
+
+@pytest.mark.usefixtures("block_size")
+def test_repeated_samples_are_reported_where_clusters_outnumber_the_others(
+    rng: np.random.Generator,
+) -> None:
+    kinds = np.arange(N) % 3
+    table = rng.standard_normal((3, 2000))[kinds]
+    pairs = np.abs(kinds[:, None] - kinds) / 1.0
+    views: dict[str, Any] = {"colour": table, "apart": pairs}
+    assert check(views, metric={"apart": "distance"}, n_clusters=3).findings == ()
+    (finding,) = check(views, metric={"apart": "distance"}, n_clusters=4).findings
+    assert f"Only 3 of {N} samples differ" in finding.message
+    assert "(rows 3, 4, 5, 6, 7, ...)" in finding.message
+    assert "n_clusters to at most 3" in finding.message
+
+
 def test_clean_data_have_no_findings(rng: np.random.Generator) -> None:
     report = check([rng.standard_normal((N, 3)), rng.standard_normal((N, 2))])
     assert report == ValidationReport(N, ("view_0", "view_1"), ())

@@ -76,6 +76,21 @@ def test_findings_are_kept() -> None:
     assert found == {("a", "constant columns", 1), ("b", "zero rows", 2)}
 
 
+@pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
+def test_more_clusters_than_samples_that_differ_are_warned_of(
+    estimator: type[MSCAM] | type[MSCAN],
+) -> None:
+    views, _ = gaussian_views(0, n_samples=4)
+    repeated = [np.repeat(view, 15, axis=0) for view in views]
+    estimator(n_clusters=4, n_jobs=1).fit(repeated)  # a warning would be an error
+    with pytest.warns(ConvergenceWarning, match="5 clusters: Only 4 of 60 samples differ") as told:
+        model = estimator(n_clusters=5, n_jobs=1).fit(repeated)
+    assert told[0].filename == __file__
+    assert [finding.kind for finding in model.data_findings_] == ["repeated samples"]
+    chosen = estimator(n_clusters="auto", max_clusters=6, n_jobs=1).fit(repeated)
+    assert chosen.n_clusters_ <= 4
+
+
 def test_a_view_whose_rows_have_one_direction_does_not_stop_the_choice_of_scaling() -> None:
     # unit length makes all rows of a positive column equal; other scalings do not
     (plain,), labels = gaussian_views(13, n_samples=60, spread=3.0, dims=(5,))

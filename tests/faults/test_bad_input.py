@@ -6,6 +6,7 @@ Warnings are errors throughout, so an overflow on the way would fail a test too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import dask.array as da
@@ -20,11 +21,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask import MSCAM, MSCAN
-from mscam_dask.errors import ConfigurationError, DataError, MscamError
+from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
 from tests.synthetic import gaussian_views
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+
+# Random draws have fewer samples that differ than clusters now and then.
+outnumbered = pytest.mark.filterwarnings("ignore:.*samples differ from each other")
 
 Array = NDArray[np.float64]
 Estimator = type[MSCAM] | type[MSCAN]
@@ -167,7 +171,13 @@ def test_half_the_samples_identical(
 @pytest.mark.parametrize("n_clusters", [2, 3, 7])
 def test_two_places_only(model: Estimator, n_clusters: int) -> None:
     place = np.repeat([[0.0, 1.0], [3.0, 5.0]], 12, axis=0)
-    fitted = fit([place, place[:, ::-1]], n_clusters, model=model)
+    told = (
+        pytest.warns(ConvergenceWarning, match="Only 2 of 24 samples differ")
+        if n_clusters > 2
+        else nullcontext()
+    )
+    with told:
+        fitted = fit([place, place[:, ::-1]], n_clusters, model=model)
     # no cluster has samples of both places
     assert not set(fitted.labels_[:12]) & set(fitted.labels_[12:])
 
@@ -306,8 +316,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "records": ([GOOD, np.zeros((6, 2), dtype=[("a", "f8")])], "'view_1'"),
     "one dimension": ([GOOD, np.ones(6)], "'view_1'"),
     "three dimensions": ([GOOD, np.ones((6, 2, 2))], "'view_1'"),
-    "a number": (3.0, "2D array"),
-    "nothing": (None, "2D array|NoneType"),
+    "a number": (3.0, r"type builtins\.float; allowed are a list or dict"),
+    "nothing": (None, "NoneType; allowed are"),
     "a view that is None": ([GOOD, None], "view_1"),
     "ragged lists": ([GOOD, [[1.0, 2.0], [3.0]]], "view_1"),
     "hidden values": (
@@ -318,7 +328,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         [GOOD, da.from_array(np.ma.masked_array(GOOD, mask=GOOD > 3), chunks=2)],
         r"'view_1' has 2 masked \(missing\) value\(s\) in rows 0:6",
     ),
-    "a set": ({1, 2}, "2D array"),
+    "a set": ({1, 2}, "set; allowed are"),
     "a missing store": ("/nowhere/at/all.zarr", "no store"),
 }
 
@@ -413,18 +423,21 @@ COMMON: dict[str, Any] = {
 }
 
 
+@outnumbered
 @settings(max_examples=60, **COMMON)
 @given(problem=problems(NUMBERS))
 def test_any_numbers(problem: dict[str, Any]) -> None:
     check_anything(problem)
 
 
+@outnumbered
 @settings(max_examples=30, **COMMON)
 @given(problem=problems(BAD_NUMBERS))
 def test_any_numbers_and_holes(problem: dict[str, Any]) -> None:
     check_anything(problem)
 
 
+@outnumbered
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @settings(max_examples=3000, **COMMON)

@@ -1,0 +1,41 @@
+"""What a fit warns of when it has ended: clusters that may depend on chance."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+
+from mscam_dask.data.findings import Finding
+from mscam_dask.errors import ConvergenceWarning
+from mscam_dask.model.solution import Solution
+
+__all__ = ["warn_of_repeated_samples", "warn_of_spectra"]
+
+
+def warn_of_spectra(solution: Solution, *, stacklevel: int) -> None:
+    """Say so when clusters were cut from eigenvectors that had not converged."""
+    rough = [record.iteration for record in solution.history if not record.spectrum_converged]
+    if rough:
+        warnings.warn(
+            f"the graph's eigenvectors did not reach their tolerance in {len(rough)} of "
+            f"{len(solution.history)} outer iterations (first: {rough[0]}), so clusters cut from "
+            "them may depend on random_state. Fit with another random_state and compare; if the "
+            "clusters differ, a larger n_neighbors (a better connected graph) or fewer n_clusters "
+            "gives eigenvalues that are easier to tell apart.",
+            ConvergenceWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_of_repeated_samples(
+    findings: Iterable[Finding], n_clusters: int, *, stacklevel: int
+) -> None:
+    """Say so when there are more clusters than samples that differ."""
+    for finding in findings:
+        n_distinct = finding.total - finding.count
+        if finding.kind == "repeated samples" and n_clusters > n_distinct:
+            warnings.warn(
+                f"{n_clusters} clusters: {finding.message}",
+                ConvergenceWarning,
+                stacklevel=stacklevel + 1,
+            )
