@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from mscam_dask.errors import TemporaryFailure
 from mscam_dask.pipeline.directories import hold_directory, write_whole
 from mscam_dask.pipeline.experiments.cells import Cell, Limits
 from mscam_dask.pipeline.experiments.results import (
@@ -138,8 +139,8 @@ class ExperimentDirectory:
     def kept(self, key: str, limits: Limits) -> CellEntry | None:
         """Return the cell of a key, None when it is to be run.
 
-        A cell that a lost worker took with it, or that went over a limit lower than today's,
-        is to be run again.
+        A cell that a lost worker took with it, that failed of what passes by itself, or that
+        went over a limit lower than today's, is to be run again.
         """
         try:
             content = self.cell(key).read_bytes()
@@ -150,6 +151,8 @@ class ExperimentDirectory:
         except msgspec.DecodeError:
             return None
         if entry.key != key or entry.outcome == "worker lost":
+            return None
+        if entry.outcome == "failed" and entry.reason.startswith(f"{TemporaryFailure.__name__}:"):
             return None
         if entry.outcome in _LIMITED:
             name = _LIMITED[entry.outcome]

@@ -22,6 +22,7 @@ from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from mscam_dask.pipeline.experiments.compare import run_comparison
 from mscam_dask.pipeline.experiments.config import read_experiment
 from mscam_dask.pipeline.experiments.course import Progress
+from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
 from mscam_dask.pipeline.experiments.results import ExperimentRecord, decode_experiment
 from mscam_dask.pipeline.experiments.sweep import run_sweep
 from tests.pipeline.experiments.conftest import Write
@@ -238,6 +239,18 @@ def test_a_cell_over_time_ends_its_row_and_a_higher_limit_tries_again(
     longer, _ = run(write(text), here / "out")
     assert {cell.outcome for cell in longer.cells} == {"ok"}
     assert longer.rows[0].n_failed == 0
+
+
+@pytest.mark.parametrize(("reason", "n_again"), [("TemporaryFailure: busy", 1), ("Error: no", 0)])
+def test_a_cell_that_failed_of_what_passes_by_itself_is_tried_again(
+    write: Write, here: Path, reason: str, n_again: int
+) -> None:
+    text = SMALL.replace("['knn-sc', 'sc-bsv']", "['knn-sc']")
+    record, _ = run(write(text), here / "out")
+    failed = msgspec.structs.replace(record.cells[0], outcome="failed", reason=reason)
+    ExperimentDirectory(here / "out").keep(failed)
+    _, told = run(write(text), here / "out")
+    assert cells_done(told) == n_again
 
 
 def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here: Path) -> None:
