@@ -29,8 +29,8 @@ class BlockMatrix:
     edges : (c + 1,)
         Where clusters begin and end, as shares of the side from 0 to 1.
     samples_per_pixel : float
-    between : (c, c)
-        Weight of the symmetrised graph between clusters.
+    between : (c, c) CSR
+        Weight of the symmetrised graph between clusters, which may be many.
     """
 
     levels: NDArray[np.uint8]
@@ -38,14 +38,16 @@ class BlockMatrix:
     sizes: NDArray[np.int64]
     edges: NDArray[np.float64]
     samples_per_pixel: float
-    between: NDArray[np.float64]
+    between: csr_array[np.float64]
 
     @property
     def weight_across(self) -> float:
         """Weight between different clusters, of the total weight."""
-        total = float(self.between.sum())
+        weights = self.between.tocoo()
+        first, second = weights.coords
+        total = float(weights.data.sum())
         # not total less trace: rounding of the two would be told as weight
-        across = float(self.between[~np.eye(len(self.between), dtype=bool)].sum())
+        across = float(weights.data[first != second].sum())
         return across / total if total > 0 else 0.0
 
 
@@ -70,7 +72,7 @@ def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> Blo
     A pixel's level is the square root of its mean weight over the 99.5th percentile of those
     that have any, so that sparse and dense clusters are both seen.
     """
-    from scipy.sparse import csr_array
+    from scipy.sparse import coo_array, csr_array
 
     symmetric: csr_array[np.float64] = csr_array(0.5 * graph + 0.5 * graph.T)
     n_samples = len(labels)
@@ -88,14 +90,12 @@ def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> Blo
     top = float(np.quantile(seen, 0.995)) if len(seen) else 1.0
     levels = np.ceil(255 * np.sqrt(np.minimum(density / top, 1.0))).astype(np.uint8)
     first, second = (codes[index] for index in entries.coords)
-    between = np.bincount(
-        first * n_clusters + second, weights=entries.data, minlength=n_clusters**2
-    )
+    pairs = coo_array((entries.data, (first, second)), shape=(n_clusters, n_clusters))
     return BlockMatrix(
         levels=levels,
         clusters=clusters,
         sizes=sizes,
         edges=np.concatenate(([0.0], np.cumsum(sizes) / n_samples)),
         samples_per_pixel=n_samples / side,
-        between=between.reshape(n_clusters, n_clusters).astype(np.float64),
+        between=csr_array(pairs),
     )

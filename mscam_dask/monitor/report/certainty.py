@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 __all__ = ["Certainty", "embedding_certainty"]
 
-_BLOCK = 2**16  # samples whose distances are held at a time
+_MOST_ROWS = 2**16  # samples whose distances are held at a time
+_MOST_DISTANCES = 2**20  # ... all in all
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +73,9 @@ def embedding_certainty(
     ]
     ratio = np.empty(len(labels))
     following = np.empty(len(labels), dtype=np.int64)
-    for start in range(0, len(labels), _BLOCK):
-        rows = slice(start, start + _BLOCK)
+    step = min(_MOST_ROWS, max(1, _MOST_DISTANCES // n_clusters))
+    for start in range(0, len(labels), step):
+        rows = slice(start, start + step)
         squared = np.zeros((len(labels[rows]), n_clusters))
         for values, centres, weight in scaled:
             squared += weight * _squared_distances(values[rows], centres)

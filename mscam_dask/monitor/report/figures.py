@@ -77,7 +77,7 @@ def matrix_figure(result: StoredResult) -> MatrixFigure:
         url=png_url(matrix.levels, _ramp()),
         lines=tuple(edges[1:-1].tolist()) if few else (),
         middles=tuple(middles),
-        between=np.round(matrix.between, 3).tolist() if few else [],
+        between=np.round(matrix.between.toarray(), 3).tolist() if few else [],
     )
 
 

@@ -62,11 +62,14 @@ def confusion(
     classes, truth = np.unique(labels_true, return_inverse=True)
     clusters, found = np.unique(labels, return_inverse=True)
     shape = (len(classes), len(clusters))
-    table = np.bincount(truth * shape[1] + found, minlength=shape[0] * shape[1]).reshape(shape)
-    kept_rows = np.sort(np.argsort(-table.sum(axis=1), kind="stable")[:_LARGEST_TABLE])
-    kept_columns = np.sort(np.argsort(-table.sum(axis=0), kind="stable")[:_LARGEST_TABLE])
+    totals = np.bincount(truth)
+    kept_rows, row_of = _largest(totals)
+    kept_columns, column_of = _largest(np.bincount(found))
+    rows, columns = row_of[truth], column_of[found]
+    shown = (rows >= 0) & (columns >= 0)
     kept_names = clusters[kept_columns]
-    part = table[np.ix_(kept_rows, kept_columns)]
+    part = np.zeros((len(kept_rows), len(kept_columns)), dtype=np.int64)
+    np.add.at(part, (rows[shown], columns[shown]), 1)
     first, second = linear_sum_assignment(-part)
     rest = np.setdiff1d(np.arange(part.shape[1]), second)
     order = np.concatenate((second, rest)).astype(np.int64)
@@ -74,7 +77,7 @@ def confusion(
     lines = [
         (
             _class_name(int(classes[row]), names),
-            int(table[row].sum()),
+            int(totals[row]),
             [(int(kept_names[j]), int(part[index, j]), matched.get(index) == j) for j in order],
         )
         for index, row in enumerate(kept_rows)
@@ -98,6 +101,14 @@ def confusion(
         ),
         cut=cut,
     )
+
+
+def _largest(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which are the largest, ascending, and the place of each among them: -1 of the others."""
+    kept = np.sort(np.argsort(-sizes, kind="stable")[:_LARGEST_TABLE])
+    places = np.full(len(sizes), -1, dtype=np.int64)
+    places[kept] = np.arange(len(kept))
+    return kept, places
 
 
 def _class_name(value: int, names: Sequence[str] | None) -> str:

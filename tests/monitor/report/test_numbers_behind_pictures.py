@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 import struct
+import tracemalloc
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -30,6 +33,30 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 def some_labels(n_samples: int, n_clusters: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     rng = np.random.default_rng(n_samples)
     return rng.permutation(np.arange(n_samples) % n_clusters).astype(np.int64)
+
+
+# ---- many clusters ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda labels: block_matrix(block_graph(labels), labels).weight_across,
+        lambda labels: confusion(labels[::-1], labels, None),
+        lambda labels: embedding_certainty({"a": np.eye(len(labels), 2)}, {"a": 1.0}, labels),
+    ],
+    ids=["matrix", "confusion", "certainty"],
+)
+def test_many_clusters_take_little_memory(made: Callable[[NDArray[np.int64]], object]) -> None:
+    labels = some_labels(8000, 4000)
+    made(labels[:10])  # what is imported is not counted
+    tracemalloc.start()
+    try:
+        made(labels)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 120e6  # a number for every pair of clusters is 128e6, for each sample 256e6
 
 
 # ---- certainty -------------------------------------------------------------------------------
@@ -142,7 +169,7 @@ def test_pixels_outside_the_blocks_are_empty_and_weights_are_counted() -> None:
     assert outside.max() == 0
     assert matrix.levels.max() == 255
     assert matrix.weight_across == 0
-    assert np.trace(matrix.between) == pytest.approx(graph.sum())
+    assert matrix.between.trace() == pytest.approx(graph.sum())
 
 
 def test_weight_between_clusters_is_said() -> None:
@@ -156,7 +183,7 @@ def test_numbers_that_no_cluster_goes_by_are_left_out() -> None:
     matrix = block_matrix(graph, labels)
     assert (matrix.clusters.tolist(), matrix.sizes.tolist()) == ([3, 5], [1, 3])
     np.testing.assert_allclose(matrix.edges, [0, 0.25, 1])
-    np.testing.assert_allclose(matrix.between, [[0, 3], [3, 6]])
+    np.testing.assert_allclose(matrix.between.toarray(), [[0, 3], [3, 6]])
     bars, cut = size_bars(labels)
     assert ([(bar.cluster, bar.samples) for bar in bars], cut) == ([(5, "3"), (3, "1")], "")
     table = confusion(np.array([0, 0, 1, 0]), labels, None)
@@ -173,7 +200,7 @@ def test_no_weight_between_clusters_is_none_whatever_rounding_makes_of_the_sums(
         sizes=np.ones(5, dtype=np.int64),
         edges=nothing,
         samples_per_pixel=1.0,
-        between=between,
+        between=csr_array(between),
     )
     assert matrix.weight_across == 0
 
