@@ -16,14 +16,12 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
+from mscam_dask.model.shares import shares_of_views
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from mscam_dask.solvers.rank_control import Decision
 
 __all__ = ["Ending", "closed", "collect", "ended"]
-
-# Nats; one sample of a million apart from the rest is information of 1e-5.
-_ROUNDING = 1e-7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +106,7 @@ def collect(ending: Ending, course: Course, executor: Executor) -> Solution:
         prepared=course.records,
         history=tuple(course.history),
         view_embeddings=embeddings,
-        view_contributions=_shares(prepared.names, ending.view_scores),
+        view_contributions=shares_of_views(prepared.names, ending.view_scores),
         encoders=dict(zip(prepared.names, maps, strict=True)),
     )
 
@@ -130,12 +128,3 @@ def _embeddings(
         for result, name in zip(results, prepared.names, strict=True)
     ]
     return dict(zip(prepared.names, executor.gather(handles), strict=True))
-
-
-def _shares(names: tuple[str, ...], view_scores: tuple[float, ...]) -> dict[str, float]:
-    """Non-negative scores as shares of their sum; equal when no view scores above rounding."""
-    positive = np.maximum(np.asarray(view_scores), 0.0)
-    if not positive.sum() > _ROUNDING:
-        positive = np.ones(len(names))
-    shares = positive / positive.sum()
-    return {name: float(share) for name, share in zip(names, shares, strict=True)}

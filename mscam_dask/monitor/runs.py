@@ -11,8 +11,6 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import numpy as np
-
 from mscam_dask.model.records import (
     ClusterCountEnded,
     FitEnded,
@@ -22,6 +20,7 @@ from mscam_dask.model.records import (
     OuterRecord,
     SelectionEnded,
 )
+from mscam_dask.model.shares import shares_of_views
 from mscam_dask.monitor.events import Event
 from mscam_dask.monitor.messages import RunAnnounced, decode
 from mscam_dask.monitor.pace import Pace
@@ -321,8 +320,4 @@ def shortened(text: str) -> str:
 
 def view_shares(record: OuterRecord) -> dict[str, float]:
     """Return each view's share in the score of an outer iteration; the shares sum to one."""
-    scores = np.maximum(np.asarray(record.view_scores, dtype=float), 0.0)
-    if not scores.sum() > 0.0:
-        scores = np.ones(len(record.views))
-    shares = scores / scores.sum()
-    return {view.view: float(share) for view, share in zip(record.views, shares, strict=True)}
+    return shares_of_views([view.view for view in record.views], record.view_scores)

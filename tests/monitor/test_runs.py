@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -155,3 +156,5 @@ def test_steps_of_a_pipeline_are_not_sent() -> None:
 def test_shares_sum_to_one_even_when_no_view_scores() -> None:
     assert view_shares(outer(0)) == {VIEWS[0]: 0.0, VIEWS[1]: 1 / 3, VIEWS[2]: 2 / 3}
     assert set(view_shares(outer(0, views=("one",))).values()) == {1.0}
+    rounding = dataclasses.replace(outer(0), view_scores=(1e-15, 0.0, -1e-16))
+    assert set(view_shares(rounding).values()) == {1 / 3}

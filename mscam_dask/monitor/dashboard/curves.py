@@ -47,15 +47,15 @@ def curve_plots() -> tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...]:
         ),
         (
             LinePlot("Primal residual by view", "‖F - W‖ / √c", name="primal", log=True),
-            lambda run: _of_views(run, lambda view, _: view.primal_residual),
+            lambda run: _of_views(run, _each(lambda view: view.primal_residual)),
         ),
         (
             LinePlot("Dual residual by view", "‖ΔF‖ / √c", name="dual", log=True),
-            lambda run: _of_views(run, lambda view, _: view.dual_residual),
+            lambda run: _of_views(run, _each(lambda view: view.dual_residual)),
         ),
         (
             LinePlot("Objective, terms of each view", "objective", name="objective"),
-            lambda run: _of_views(run, lambda view, _: view.objective),
+            lambda run: _of_views(run, _each(lambda view: view.objective)),
         ),
         (
             LinePlot(
@@ -65,7 +65,7 @@ def curve_plots() -> tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...]:
                 number="0%",
                 from_zero=True,
             ),
-            lambda run: _of_views(run, lambda view, record: view_shares(record)[view.view]),
+            lambda run: _of_views(run, view_shares),
         ),
         (
             LinePlot("Sub-solve of each view: time", "seconds", name="seconds", from_zero=True),
@@ -123,24 +123,21 @@ def _of_run(name: str, run: Run, value: Callable[[OuterRecord], float]) -> list[
     ]
 
 
-def _of_views(run: Run, value: Callable[[ViewRecord, OuterRecord], float]) -> list[Line]:
-    lines = []
-    for index, name in enumerate(run.views):
-        records = [
-            (outer.iteration + 1, value(view, outer))
-            for outer in run.outer
-            for view in outer.views
-            if view.view == name
-        ]
-        lines.append(
-            Line(
-                printable(name),
-                mark_of(index),
-                [iteration for iteration, _ in records],
-                [number for _, number in records],
-            )
+def _each(value: Callable[[ViewRecord], float]) -> Callable[[OuterRecord], dict[str, float]]:
+    return lambda record: {view.view: value(view) for view in record.views}
+
+
+def _of_views(run: Run, values: Callable[[OuterRecord], dict[str, float]]) -> list[Line]:
+    found = [(record.iteration + 1, values(record)) for record in run.outer]
+    return [
+        Line(
+            printable(name),
+            mark_of(index),
+            [iteration for iteration, by_view in found if name in by_view],
+            [by_view[name] for _, by_view in found if name in by_view],
         )
-    return lines
+        for index, name in enumerate(run.views)
+    ]
 
 
 def _of_tasks(run: Run, value: Callable[[float, int], float]) -> list[Line]:
