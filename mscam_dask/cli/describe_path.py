@@ -31,6 +31,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.monitor.pace import duration, plural
 from mscam_dask.pipeline.experiment_report import RECORD_NAME
 from mscam_dask.pipeline.experiments.results import decode_experiment
+from mscam_dask.pipeline.lock import is_held
 from mscam_dask.pipeline.record import DataRecord, RunRecord
 from mscam_dask.pipeline.run_directory import RunDirectory
 
@@ -154,11 +155,18 @@ def _describe_experiment(console: Console, directory: Path) -> None:
     show(console, fields([(name, value or "-") for name, value in pairs]))
 
 
+def _state(directory: RunDirectory, record: RunRecord) -> str:
+    """How far a run is; what was killed could not write that down itself."""
+    if record.state == "running" and not is_held(directory.path):
+        resume = f"mscam-dask resume {shlex.quote(relative(directory.path))}"
+        return f"running, but no process holds it: it was cut off; {resume} continues it"
+    return record.state + ("" if record.exit_code is None else f", exit code {record.exit_code}")
+
+
 def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]]:
-    code = "" if record.exit_code is None else f", exit code {record.exit_code}"
     pairs = [
         ("Run", relative(directory.path)),
-        ("State", f"{record.state}{code}"),
+        ("State", _state(directory, record)),
         ("Pipeline", f"{record.pipeline}, method {record.method}, seed {record.seed}"),
         ("Started", record.started),
     ]

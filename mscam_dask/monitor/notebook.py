@@ -23,6 +23,7 @@ from mscam_dask.monitor.pace import (
     count_sentence,
     duration,
     end_sentence,
+    failure_sentence,
     fit_sentence,
     largest_residual,
     learning_sentence,
@@ -98,7 +99,8 @@ class NotebookProgress:
                 self._lines.append(f"{end_sentence(event)} ({event.seconds:.1f} s)")
                 self._pace.started = None
             case FitFailed():
-                self._lines.append(f"failed: {event.error}: {event.message}")
+                said = f": {event.message}" if event.message else ""
+                self._lines.append(failure_sentence(event) + said)
                 self._pace.started = None
         self._show()
 

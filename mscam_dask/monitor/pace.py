@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from mscam_dask.model.records import (
     ClusterCountEnded,
     FitEnded,
+    FitFailed,
     FitStarted,
     OuterRecord,
     SelectionEnded,
@@ -21,6 +22,7 @@ __all__ = [
     "count_sentence",
     "duration",
     "end_sentence",
+    "failure_sentence",
     "fit_sentence",
     "largest_residual",
     "learning_sentence",
@@ -189,6 +191,11 @@ def end_sentence(event: FitEnded) -> str:
         f"{plural(event.n_connected_components, 'connected component')} after "
         f"{plural(event.n_iterations, 'outer iteration')}"
     )
+
+
+def failure_sentence(event: FitFailed) -> str:
+    """Say that a fit ended without a result; a signal is no failure of it."""
+    return "interrupted" if event.error == "KeyboardInterrupt" else f"failed: {event.error}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -21,6 +21,7 @@ from mscam_dask.monitor.pace import (
     Pace,
     count_sentence,
     end_sentence,
+    failure_sentence,
     fit_sentence,
     largest_residual,
     learning_sentence,
@@ -125,7 +126,7 @@ class PlainProgress:
             case FitEnded():
                 self._write(f"fit: {end_sentence(event)} ({event.seconds:.1f} s)")
             case FitFailed():
-                self._write(f"fit: failed after {event.seconds:.1f} s: {event.error}")
+                self._write(f"fit: {failure_sentence(event)} ({event.seconds:.1f} s)")
 
     def _write(self, line: str) -> None:
         self._stream.write(f"{dt.datetime.now().astimezone():%H:%M:%S} {printable(line)}\n")

@@ -22,7 +22,7 @@ from msgspec import Struct
 from mscam_dask.data.file_lock import take_lock
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 
-__all__ = ["LOCK_NAME", "LockHolder", "RunLock", "refuse_held"]
+__all__ = ["LOCK_NAME", "LockHolder", "RunLock", "is_held", "refuse_held"]
 
 LOCK_NAME = ".lock"
 """File of a run directory; it stays when the run has ended."""
@@ -121,17 +121,23 @@ def refuse_held(directory: Path) -> None:
     TemporaryFailure
         Saying who holds it.
     """
+    if is_held(directory):
+        raise TemporaryFailure(_held(directory))
+
+
+def is_held(directory: Path) -> bool:
+    """Tell whether another driver holds a run directory; nothing in it is changed."""
     file = directory / LOCK_NAME
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return
+        return False
     try:
         with contextlib.suppress(OSError, ConfigurationError):  # taking it to write says why
-            if not take_lock(descriptor, file, remedy=_REMEDY, is_shared=True):
-                raise TemporaryFailure(_held(directory))
+            return not take_lock(descriptor, file, remedy=_REMEDY, is_shared=True)
     finally:
         os.close(descriptor)
+    return False
 
 
 def _write(descriptor: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from mscam_dask.cli import examine
 from mscam_dask.data.store import open_store
 from mscam_dask.pipeline import doctor
 from mscam_dask.pipeline.doctor import CHECKS, Check
+from mscam_dask.pipeline.lock import RunLock
 
 Call = Callable[..., Result]
 
@@ -151,6 +153,19 @@ def test_describe_shows_a_run_that_ended_well_or_not(here: Path, call: Call) -> 
     assert result.exit_code == 0
     assert "failed, exit code 2" in result.stdout
     assert "ConfigurationError: n_clusters=61" in result.stdout
+
+
+def test_describe_tells_a_run_that_was_cut_off_from_one_under_way(here: Path, call: Call) -> None:
+    call("run", "tiny.toml", "--in-process", "-o", "cut off")
+    record = Path("cut off/run.json")
+    content = json.loads(record.read_bytes())
+    record.write_text(json.dumps({**content, "state": "running", "exit_code": None}))
+    with RunLock(Path("cut off")):
+        result = call("describe", "cut off")
+    assert re.search(r"State +running\n", result.stdout)
+    result = call("describe", "cut off")
+    said = re.sub(r"\s+", " ", result.stdout)
+    assert "running, but no process holds it: it was cut off; mscam-dask resume 'cut off'" in said
 
 
 @pytest.mark.parametrize(
