@@ -231,10 +231,12 @@ class _Lines:
         elapsed = time.monotonic() - self._started
         left = elapsed / progress.done * (progress.total - progress.done)
         done = f"{progress.done:>{len(str(progress.total))}}/{progress.total}"
-        self._write(  # 80 columns hold it with the names and numbers of the paper's tables
-            f"{done} {entry.method:<10} {entry.dataset} seed {entry.seed} {said}, "
-            f"{_duration(left)} left"
-        )
+        which = f"{entry.method:<10} {entry.dataset} seed {entry.seed}"
+        if "sweep" in entry.parameters:  # of one method with one seed
+            weight = entry.parameters["graph_weight"]
+            which = f"{entry.dataset} alpha {entry.parameters['alpha']:g} weight {weight:g}"
+        # 80 columns hold it with the names and numbers of the paper's tables
+        self._write(f"{done} {which} {said}, {_duration(left)} left")
 
     def _write(self, text: str) -> None:
         self._console.file.write(printable(text) + "\n")

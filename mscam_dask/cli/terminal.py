@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -56,13 +57,35 @@ def progress_console() -> Console:
 def table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()
 ) -> Table:
-    """Return a table; columns named in `numbers` are flush right."""
+    """Return a table; columns named in `numbers` are flush right.
+
+    Where it is too wide, cells break between words and, only if these are too wide too, within.
+    """
     result = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for title in titles:
-        result.add_column(title, justify="right" if title in numbers else "left", overflow="fold")
-    for row in rows:
-        result.add_row(*(Text(printable(cell)) for cell in row))
+    said = [[printable(cell) for cell in row] for row in rows]
+    widths = _widths([*zip(titles, *said, strict=True)], results_console().width)
+    for title, width in zip(titles, widths, strict=True):
+        result.add_column(
+            title, justify="right" if title in numbers else "left", overflow="fold", width=width
+        )
+    for row in said:
+        result.add_row(*map(Text, row))
     return result
+
+
+def _widths(columns: Sequence[Sequence[str]], most: int) -> list[int | None]:
+    """Width of each column, that of its longest word at least; None where that is too much."""
+    widths = [max(map(cell_len, column)) for column in columns]
+    least = [
+        max(cell_len(word) for text in column for word in [*text.split(), ""]) for column in columns
+    ]
+    room = most - 2 * (len(columns) - 1)
+    if sum(least) > room:
+        return [None] * len(columns)
+    while sum(widths) > room:
+        spare = [width - word for width, word in zip(widths, least, strict=True)]
+        widths[spare.index(max(spare))] -= 1
+    return [*widths]
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> Table:

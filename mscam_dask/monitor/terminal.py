@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections import deque
 from types import TracebackType
@@ -38,6 +39,17 @@ if TYPE_CHECKING:
 __all__ = ["TerminalProgress"]
 
 _ROWS = 8  # iterations kept in sight
+_INDENT = 12  # of what belongs to a step
+
+# Columns of the iterations with their widths; a narrow terminal has the first of them.
+_WIDTHS = {
+    "iteration": 9,
+    "components": 10,
+    "graph weight": 12,
+    "score": 7,
+    "residual": 8,
+    "seconds": 7,
+}
 
 
 class TerminalProgress:
@@ -152,7 +164,7 @@ class TerminalProgress:
             Text(printable(summary)),
             Text("" if seconds is None else f"{seconds:.1f} s", style="dim"),
         )
-        indent = (0, 0, 0, 12)
+        indent = (0, 0, 0, _INDENT)
         said = [Padding(Text(printable(note), style="yellow"), indent) for note in notes]
         # Rich redraws in a thread of its own: half-way through, it would forget how many lines
         # to take back, and the live part would stay on the screen.
@@ -186,12 +198,13 @@ class TerminalProgress:
         from rich.table import Table
         from rich.text import Text
 
+        n_columns = _that_fit(self._console.width - _INDENT)
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-        for title in ("iteration", "components", "graph weight", "score", "residual", "seconds"):
+        for title in list(_WIDTHS)[:n_columns]:
             table.add_column(title, justify="right", no_wrap=True)
         for record in tuple(self._rows):
             reached = record.n_connected_components == record.n_clusters
-            table.add_row(
+            cells = (
                 str(record.iteration + 1),
                 Text(
                     f"{record.n_connected_components} of {record.n_clusters}",
@@ -202,6 +215,7 @@ class TerminalProgress:
                 f"{largest_residual(record):.1e}",
                 f"{record.seconds:.2f}",
             )
+            table.add_row(*cells[:n_columns])
         if not self._rows:
             doing = "first iteration" if self._setting else "preparing views, choosing a setting"
             return [Text(f"{'':12}{elapsed} so far, {doing}", style="dim")]
@@ -215,6 +229,12 @@ class TerminalProgress:
                 style="dim",
             ),
         )
-        indent = (0, 0, 0, 12)
+        indent = (0, 0, 0, _INDENT)
         setting = Text(self._setting or "", style="dim")
         return [Padding(part, indent) for part in (setting, table, foot)]
+
+
+def _that_fit(width: int) -> int:
+    """How many columns of the iterations have room beside each other, at least two."""
+    edges = itertools.accumulate(_WIDTHS.values(), lambda left, column: left + 2 + column)
+    return max(2, sum(edge <= width for edge in edges))

@@ -7,11 +7,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import Result
 
+from mscam_dask.cli import terminal
 from mscam_dask.cli.run_experiment import _Lines
+from mscam_dask.cli.terminal import results_console, show, table
 from mscam_dask.pipeline.experiments.course import Progress
 from mscam_dask.pipeline.experiments.results import CellEntry
 
@@ -104,6 +107,29 @@ def test_a_line_of_progress_fits_80_columns(capsys: pytest.CaptureFixture[str]) 
         " 60/130 ssc-concat caltech101_nus31 seed 9 ACC 0.4141 119 s 524 MiB, 70 min left"
     )
     assert len(line) <= 80
+    setting = {"sweep": True, "alpha": 0.001, "graph_weight": 0.001, "scale": "standard"}
+    swept = msgspec.structs.replace(entry, parameters=setting, peak_memory_bytes=None)
+    lines(Progress(entry=swept, done=60, total=130))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        " 60/130 caltech101_nus31 alpha 0.001 weight 0.001 ACC 0.4141 119 s, 70 min left"
+    )
+    assert len(line) <= 80
+
+
+@pytest.mark.parametrize("width", [120, 60, 30])
+def test_tables_break_between_words_where_these_have_room(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
+) -> None:
+    monkeypatch.setattr(terminal, "_FILE_WIDTH", width)
+    titles = ("Data", "Method", "ACC", "NMI", "ARI", "Seconds", "Runs")
+    scores = ["0.5299 ± 0.0000", "0.0279 ± 0.0000", "-0.0364 ± 0.0000"]
+    row = ["prokaryotic", "knn-sc", *scores, "0.2 ± 0.1", "2 of 2"]
+    show(results_console(), table(titles, [row], numbers=titles[2:]))
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    if width > 30:
+        assert set(" ".join(row).split()) <= set(text.split())
 
 
 def test_an_experiment_is_described(here: Path, call: Call) -> None:

@@ -28,7 +28,7 @@ from mscam_dask.monitor.progress import (
     TerminalProgress,
     progress_on,
 )
-from tests.monitor.records import BY_VIEW, COUNTED, LEARNED
+from tests.monitor.records import BY_VIEW, COUNTED, FAILED, LEARNED
 
 
 def view(name: str, residual: float) -> ViewRecord:
@@ -270,6 +270,28 @@ def test_a_log_gets_one_line_for_each_thing_that_happened() -> None:
         "fit: 4 connected components after 3 outer iterations (6.5 s)",
         "cluster: 4 connected components (8.0 s)",
     ]
+
+
+def test_a_signal_is_no_failure_of_the_fit() -> None:
+    stream = io.StringIO()
+    with PlainProgress(stream) as progress:
+        progress(dataclasses.replace(FAILED, error="KeyboardInterrupt", message=""))
+        progress(FAILED)
+    lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
+    assert lines == ["fit: interrupted (3.0 s)", "fit: failed: WorkerLostError (3.0 s)"]
+
+
+@pytest.mark.parametrize(("width", "n_columns"), [(100, 6), (75, 6), (74, 5), (60, 4), (34, 2)])
+def test_a_narrow_terminal_has_whole_numbers_in_fewer_columns(width: int, n_columns: int) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, markup=False)
+    with TerminalProgress(console) as progress:
+        for event in (STARTED, outer(0, 3)):
+            progress(event)
+        shown = screen(console, progress)
+    values = ["1", "3 of 4", "0.25", "0.6180", "3.2e-04", "2.00"]
+    titles = ["iteration", "components", "graph weight", "score", "residual", "seconds"]
+    for parts in (values, titles):
+        assert [part in shown for part in parts[1:]] == [i < n_columns for i in range(1, 6)]
 
 
 def test_live_progress_is_for_terminals_only(terminal: Console) -> None:
