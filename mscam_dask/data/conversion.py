@@ -96,6 +96,12 @@ def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
             "one store of the files (mscam-dask ingest FILE... -o data.zarr) and give its path in the "
             "place of the views, or load them into arrays."
         )
+    if is_instance_of(value, "dask", "DataFrame"):  # as an array it would lose its index
+        raise DataError(
+            f"View {name!r} is a Dask frame, whose number of rows is not known. Give "
+            "frame.to_dask_array(lengths=True), or frame.compute() where it fits into memory; then its "
+            "index gives the sample ids."
+        )
     if isinstance(value, RowSource | bytes) or not (
         hasattr(value, "__array__") or isinstance(value, list | tuple)
     ):

@@ -191,6 +191,7 @@ def _is_table(value: Any) -> bool:
         or is_sparse(value)
         or is_instance_of(value, "pandas", "DataFrame")
         or is_instance_of(value, "xarray", "DataArray")
+        or is_instance_of(value, "dask", "DataFrame")
         or (
             (isinstance(value, np.ndarray) or is_instance_of(value, "dask", "Array"))
             and value.ndim == 2

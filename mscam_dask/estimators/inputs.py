@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
+from mscam_dask.data.conversion import is_instance_of
 from mscam_dask.data.pairwise import check_not_negative
 from mscam_dask.data.validation import check_finite
 from mscam_dask.data.views import MultiViewData, as_multi_view
@@ -112,7 +113,7 @@ def _is_plain_table(X: Any) -> bool:
         return True
     if isinstance(X, MultiViewData | str | os.PathLike | Mapping):
         return False
-    if type(X).__module__.partition(".")[0] == "xarray":
+    if type(X).__module__.partition(".")[0] == "xarray" or is_instance_of(X, "dask", "DataFrame"):
         return False
     if isinstance(X, Sequence):
         return len(X) > 0 and not any(

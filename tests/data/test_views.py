@@ -204,6 +204,12 @@ class _OnADevice:
         raise TypeError("use cpu().")
 
 
+# dask.dataframe needs pyarrow
+_DASK_FRAME = type(
+    "DataFrame", (), {"__module__": "dask.dataframe", "__array__": lambda _: COLOUR}
+)()
+
+
 @pytest.mark.parametrize(
     ("views", "message"),
     [
@@ -221,6 +227,11 @@ class _OnADevice:
         ({"a": "x.csv"}, r"'a' is the path 'x\.csv'.*mscam-dask ingest FILE"),
         ([Path("x.csv"), COLOUR], r"'view_0' is the path 'x\.csv'"),
         ({"a": _OnADevice()}, r"'a' is a .*_OnADevice that gives no array: use cpu\(\)\. Make"),
+        (
+            {"a": _DASK_FRAME},
+            r"'a' is a Dask frame.*to_dask_array\(lengths=True\), or frame.compute",
+        ),
+        (_DASK_FRAME, "'view_0' is a Dask frame"),
         (np.zeros((2, 3, 4)), r"type numpy\.ndarray.*shape \(2, 3, 4\).*pass list\(array\)"),
         (7, r"type builtins\.int; allowed are a list or dict"),
         ({"a": np.ma.masked_equal(COLOUR, 0)}, r"'a' has 5 masked .*Impute"),
@@ -240,6 +251,8 @@ class _OnADevice:
         "file in a dict",
         "file in a list",
         "tensor of a device",
+        "dask frame",
+        "dask frame alone",
         "cube",
         "number",
         "masked",
