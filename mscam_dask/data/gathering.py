@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.conversion import common_sample_ids
 from mscam_dask.data.labels import encode_labels
-from mscam_dask.data.matching import in_one_order
+from mscam_dask.data.matching import in_one_order, labels_of_file
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.objects import Location
-from mscam_dask.data.readers import Loaded, Selection, Source, read_labels, read_source
+from mscam_dask.data.readers import Loaded, Selection, Source, read_source
 from mscam_dask.data.sources import RowSource
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import DataError
@@ -68,14 +68,14 @@ def gather(
         ]
     loaded = in_one_order(loaded)
     chosen = _choose(loaded, views)
-    codes, names = _labels(loaded, labels)
-    _check_orientation(chosen, codes)
     ids = common_sample_ids(
         {f"{item.where}": item.sample_ids for item in loaded if item.sample_ids is not None}
     )
+    codes, names, more = _labels(loaded, labels, ids)
+    _check_orientation(chosen, codes)
     data = as_multi_view(list(chosen))
     data = replace(data, sample_ids=ids, labels=codes, label_names=names)
-    return data, tuple(note for item in loaded for note in item.notes)
+    return data, (*(note for item in loaded for note in item.notes), *more)
 
 
 def _as_loaded(data: MultiViewData) -> Loaded:
@@ -119,8 +119,11 @@ def _choose(
 
 
 def _labels(
-    loaded: Sequence[Loaded], labels: str | Path | Sequence[Any] | NDArray[Any] | None
-) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
+    loaded: Sequence[Loaded],
+    labels: str | Path | Sequence[Any] | NDArray[Any] | None,
+    ids: tuple[str, ...] | None,
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None, tuple[str, ...]]:
+    """Labels of all samples, which have `ids`, their names, and what was taken for what."""
     known = [item for item in loaded if item.labels is not None]
     if isinstance(labels, str) and not any(item.labels_are_chosen for item in known):
         if not Path(labels).is_file():
@@ -131,13 +134,14 @@ def _labels(
             )
         labels = Path(labels)
     if isinstance(labels, Path):
-        return encode_labels(read_labels(labels))
+        values, notes = labels_of_file(labels, ids)
+        return (*encode_labels(values), notes)
     if labels is not None and not isinstance(labels, str):
-        return encode_labels(labels)
+        return (*encode_labels(labels), ())
     if isinstance(labels, str):
         known = [item for item in known if item.labels_are_chosen]
     if not known:
-        return None, None
+        return None, None, ()
     encoded = [encode_labels(item.labels) for item in known]
     for item, (codes, names) in zip(known[1:], encoded[1:], strict=True):
         if names != encoded[0][1] or not np.array_equal(codes, encoded[0][0]):
@@ -147,7 +151,7 @@ def _labels(
                 "if only the labels differ."
             )
     codes, names = encoded[0]
-    return codes, names if names is not None else known[0].label_names
+    return codes, names if names is not None else known[0].label_names, ()
 
 
 def _check_orientation(views: tuple[RowSource, ...], labels: NDArray[np.int64] | None) -> None:

@@ -97,8 +97,8 @@ def ingest(
         As in `as_multi_view`; by default what the sources say, else "features".
     labels
         Ground truth for evaluation: name of a variable or column of the sources, a file with
-        one label per line, or the labels themselves (in the order of the store). By default what
-        the sources call labels.
+        one label per line or with sample ids and labels in two columns (matched by id), or the labels
+        themselves (in the order of the store). By default what the sources call labels.
     chunk_rows
         Samples per chunk; by default as many as make 8 MiB in each view.
     overwrite

@@ -1,19 +1,25 @@
-"""Sources that name their samples: the rows of all in the order of the first."""
+"""Sources that name their samples: the rows and labels of all in the order of the first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.conversion import check_unique_ids
 from mscam_dask.data.feature_names import feature_names_of
+from mscam_dask.data.readers import read_labels
 from mscam_dask.data.readers.base import Loaded
 from mscam_dask.data.sources import Metric, RowSource, as_rows, check_row_range, row_ranges
+from mscam_dask.errors import DataError
 
-__all__ = ["OrderedRows", "in_one_order"]
+__all__ = ["OrderedRows", "in_one_order", "labels_of_file"]
+
+_SHOWN = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,3 +117,45 @@ def _ordered(item: Loaded, first: Loaded) -> Loaded:
 def _view(view: RowSource, order: NDArray[np.int64]) -> RowSource:
     """A view in order; one with another number of rows is left to be refused."""
     return OrderedRows(view, order, view.name, view.metric) if view.shape[0] == len(order) else view
+
+
+def labels_of_file(
+    file: Path, sample_ids: tuple[str, ...] | None
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Labels of a file of its own, by id where it has ids, else row by row; and what to note.
+
+    Parameters
+    ----------
+    file
+        As for `read_labels`.
+    sample_ids
+        Of the data, in their order; None where they have none.
+
+    Raises
+    ------
+    DataError
+        When the file cannot be read, an id occurs twice in it, or it has none for a sample.
+    """
+    labels, ids = read_labels(file)
+    if ids is None:
+        if sample_ids is None:
+            return labels, ()
+        return labels, (f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.",)
+    if sample_ids is None:
+        raise DataError(
+            f"{file} has labels by sample id, and the data have no ids. Give one label per line, in the "
+            "order of the rows; or data with ids (--id-column)."
+        )
+    check_unique_ids(ids, where=str(file))
+    rows = {name: row for row, name in enumerate(ids)}
+    missing = [name for name in sample_ids if name not in rows]
+    if missing:
+        raise DataError(
+            f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
+            f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add them, -1 for samples "
+            "without a label; or check that the ids are written alike."
+        )
+    n_others = len(ids) - len(sample_ids)
+    left_out = f", {n_others} of other samples left out" if n_others else ""
+    notes = (f"{file}: labels matched by sample id{left_out}.",)
+    return labels[[rows[name] for name in sample_ids]], notes

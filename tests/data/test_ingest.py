@@ -353,10 +353,57 @@ def test_labels_by_key_by_file_and_by_value(tmp_path: Path) -> None:
         ingest(source, tmp_path / "s.zarr", labels="nowhere")
 
 
-def test_label_file_with_several_fields_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("l.csv", "id,label\n{}"),
+        ("l.csv", ",kind\n{}"),
+        ("l.tsv", "sample\tclass\n{}"),
+        ("l.csv", "name,label\n{}\nother,9"),
+    ],
+)
+def test_label_file_with_ids_is_matched(tmp_path: Path, name: str, text: str) -> None:
+    ids = [f"s{i}" for i in range(N)]
+    pd.DataFrame(COLOUR, index=ids).to_csv(tmp_path / "colour.csv")
+    mark = "\t" if name.endswith("tsv") else ","
+    lines = [f"{item}{mark}{label}" for item, label in zip(ids, LABELS, strict=True)]
+    file = tmp_path / name
+    file.write_text(text.format("\n".join(lines[::-1])))
+    report = ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file)
+    assert labels_of(report) == LABELS.tolist()
+    (note,) = [note for note in report.notes if str(file) in note]
+    assert "labels matched by sample id" in note
+    assert ("1 of other samples left out" in note) == ("other" in text)
+    file.write_text("\n".join(map(str, LABELS)))
+    report = ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file, overwrite=True)
+    assert labels_of(report) == LABELS.tolist()
+    assert f"{file}: no sample ids; its first label is taken for 's0'." in report.notes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,label,more\ns0,1,2\n", "more than one field in line 1.*such as id,label"),
+        ("0,1\n1,1\n", "more than one field in line 1"),
+        ("id,label\ns0,1\ns1,1,2\n", "row 1 has 3 fields where the first line has 2"),
+        ("id,label\ns0,1\ns0,2\n", r"1 sample id.*'s0', in rows \[0, 1\]"),
+        ("id,label\ns0,1\nt1,2\n", r"no label for 6 of 7 samples.*'s1'.*begin with \['s0', 't1'\]"),
+        ("id,label\ns0,1\ns1,\n", "1 label.* missing"),
+    ],
+    ids=["three", "no heading", "uneven", "twice", "not there", "missing"],
+)
+def test_label_files_that_cannot_be_matched(tmp_path: Path, text: str, message: str) -> None:
+    pd.DataFrame(COLOUR, index=[f"s{i}" for i in range(N)]).to_csv(tmp_path / "colour.csv")
+    file = tmp_path / "labels.csv"
+    file.write_text(text)
+    with pytest.raises(DataError, match=message):
+        ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file)
+
+
+def test_label_file_with_ids_needs_data_with_ids(tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text("id,label\na,1\n")
-    with pytest.raises(DataError, match="more than one field in line 1"):
+    with pytest.raises(DataError, match="labels by sample id, and the data have no ids"):
         ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr", labels=file)
 
 

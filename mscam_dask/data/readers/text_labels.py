@@ -2,45 +2,70 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import Source, unreadable
-from mscam_dask.data.readers.text_layout import MISSING, is_number
+from mscam_dask.data.readers.base import Selection, Source, unreadable
+from mscam_dask.data.readers.text_layout import MISSING, is_number, layout_of, lines_of
 from mscam_dask.errors import DataError
 
 __all__ = ["parsed_labels", "read_labels"]
 
 
-def read_labels(file: Path) -> NDArray[Any]:
-    """Read labels from a .npy file or a text file with one label per line.
+def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """Read labels from a .npy file, a text file with one label per line, or one of ids and labels.
 
     A first line that is no number above lines that all are is a heading.
+
+    Returns
+    -------
+    labels
+        One for each line.
+    ids
+        Of their samples, where the file has a column of ids (`layout_of`) beside that of labels.
 
     Raises
     ------
     DataError
-        When the file cannot be read, a line has several fields or is blank above others.
+        When the file cannot be read, a line has other fields or is blank above others.
     """
     source = Source(file)
     if file.suffix == ".npy":
         with unreadable(source, "a NumPy array (.npy) of labels", ValueError, EOFError):
-            return np.asarray(np.load(file, allow_pickle=False))
-    with unreadable(source, "labels, one per line", UnicodeDecodeError):
+            return np.asarray(np.load(file, allow_pickle=False)), None
+    with unreadable(source, "labels, one per line", UnicodeDecodeError, csv.Error):
         text = file.read_text(encoding="utf-8-sig").strip()
-    lines = [line.strip().strip('"') for line in text.splitlines()]
-    several = [index for index, line in enumerate(lines) if "," in line or "\t" in line]
-    if several:
-        raise DataError(
-            f"{file} has more than one field in line {several[0] + 1}; a label file has one label "
-            "per line. To take a column of a data file, give its name as labels."
-        )
+        lines = [line.strip().strip('"') for line in text.splitlines()]
+        several = [index for index, line in enumerate(lines) if "," in line or "\t" in line]
+        if several:
+            return _labels_by_id(source, several[0])
     if len(lines) > 1 and not is_number(lines[0]) and all(map(is_number, lines[1:])):
         lines = lines[1:]
-    return parsed_labels(lines, str(file))
+    return parsed_labels(lines, str(file)), None
+
+
+def _labels_by_id(source: Source, line: int) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Labels and ids of a table of these two columns."""
+    layout = layout_of(source, Selection())
+    if layout.id_position is None or len(layout.columns) != 2:
+        raise DataError(
+            f"{source.path} has more than one field in line {line + 1}; a label file has one label "
+            "per line, or sample ids and labels in two columns (.csv, .tsv) that a first line names, "
+            "such as id,label. To take a column of a data file, give its name as labels."
+        )
+    rows = [row for row in lines_of(source, layout.delimiter) if row][layout.has_header :]
+    uneven = [index for index, row in enumerate(rows) if len(row) != 2]
+    if uneven:
+        raise DataError(
+            f"{source.path}: row {uneven[0]} has {len(rows[uneven[0]])} fields where the first line has "
+            "2, ids and labels (rows counted from 0 below the header)."
+        )
+    ids = tuple(row[layout.id_position] for row in rows)
+    return parsed_labels([row[1 - layout.id_position] for row in rows], str(source.path)), ids
 
 
 def parsed_labels(texts: list[str], where: str) -> NDArray[Any]:
