@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mscam_dask.data.labels import as_text
 from mscam_dask.data.sources import ArrayRows, DaskRows, Metric, RowSource
 from mscam_dask.data.view_content import check_view, unmasked
 from mscam_dask.errors import DataError
@@ -81,7 +82,7 @@ def _names_of_columns(value: Any) -> tuple[str, ...] | None:
         labels = value.indexes[value.dims[1]]
     else:
         return None
-    return tuple(str(label) for label in labels)
+    return tuple(map(as_text, labels))
 
 
 def _compressed(value: Any, form: Any) -> Any:
@@ -161,7 +162,7 @@ def sample_ids_of(value: Any, *, default_index: bool = False) -> tuple[str, ...]
     is_default = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
     if is_default and not default_index:
         return None
-    return tuple(str(item) for item in index)
+    return tuple(map(as_text, index))
 
 
 def check_unique_ids(sample_ids: tuple[str, ...], *, where: str) -> None:

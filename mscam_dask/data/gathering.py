@@ -91,11 +91,10 @@ def _as_loaded(data: MultiViewData) -> Loaded:
 def _choose(
     loaded: Sequence[Loaded], views: Sequence[str] | Mapping[str, str] | None
 ) -> tuple[RowSource, ...]:
-    if views is None:
-        return tuple(view for item in loaded for view in item.views)
+    found = tuple(view for item in loaded for view in item.views)
     where = {
         name: [item.where for item in loaded for view in item.views if view.name == name]
-        for name in views
+        for name in ([view.name for view in found] if views is None else views)
     }
     missing = [name for name, holders in where.items() if not holders]
     if missing:
@@ -108,9 +107,12 @@ def _choose(
         if len(holders) > 1:
             raise DataError(
                 f"Several views are called {name!r}, in {' and '.join(holders)}; names must be "
-                "unique. Leave out the source that is not meant, or rename the view in it."
+                "unique. Leave out the source that is not meant, or rename the view in it, which is the "
+                "file where it holds one view."
             )
-    by_name = {view.name: view for item in loaded for view in item.views}
+    if views is None:
+        return found
+    by_name = {view.name: view for view in found}
     renamed = views if isinstance(views, Mapping) else {name: name for name in views}
     return tuple(
         cast("RowSource", replace(cast("Any", by_name[old]), name=new))

@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
 
-__all__ = ["encode_labels"]
+__all__ = ["as_text", "encode_labels"]
+
+
+def as_text(item: object) -> str:
+    """Return an id or a name as text; of bytes, as HDF5 keeps them, what they say."""
+    return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item)
 
 
 def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
@@ -19,7 +24,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
     ----------
     values
         (n,), (n, 1) or (1, n) whole numbers of any dtype (MATLAB stores them as double),
-        booleans, or text.
+        booleans, or text, also as bytes.
 
     Returns
     -------
@@ -40,8 +45,10 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
             "From an indicator matrix take indicator.argmax(axis=1)."
         )
     flat = array.ravel()
-    if flat.dtype.kind == "O" and all(isinstance(item, str) for item in flat):
-        flat = flat.astype(np.str_)
+    if flat.dtype.kind == "S" or (
+        flat.dtype.kind == "O" and all(isinstance(item, str | bytes) for item in flat)
+    ):
+        flat = np.array([as_text(item) for item in flat.tolist()], dtype=np.str_)
     if flat.dtype.kind in "UT":
         names, codes = np.unique(flat.astype(np.str_), return_inverse=True)
         return codes.astype(np.int64), tuple(names.tolist())

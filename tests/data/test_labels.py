@@ -29,7 +29,11 @@ def test_whole_numbers_stay_as_they_are(labels: list[int]) -> None:
 
 @given(labels=st.lists(st.text("abc é", min_size=1), min_size=1))
 def test_text_becomes_positions_in_its_sorted_names(labels: list[str]) -> None:
-    for values in (np.array(labels), np.array(labels, dtype=object)):
+    encoded = [label.encode() for label in labels]
+    for values in (
+        *(np.array(labels), np.array(labels, dtype=object)),
+        *(np.array(encoded), np.array(encoded, dtype=object)),
+    ):
         codes, names = encode_labels(values)
         assert names == tuple(sorted(set(labels)))
         assert [names[code] for code in codes] == labels

@@ -372,6 +372,11 @@ def test_repeated_ids_are_refused_with_their_rows() -> None:
 def test_data_arrays_give_ids_from_their_sample_coordinate() -> None:
     table = xr.DataArray(COLOUR, dims=("s", "f"), coords={"s": [10, 20, 30, 40]})
     assert as_multi_view([table]).sample_ids == ("10", "20", "30", "40")
+    names = np.array(["s0", "é", "s2", "s3"])
+    for texts in (names, np.char.encode(names, "utf-8")):  # as HDF5 has them
+        named = table.assign_coords(s=texts)
+        assert as_multi_view([named]).sample_ids == tuple(names)
+        assert as_multi_view([pd.DataFrame(COLOUR, index=texts)]).sample_ids == tuple(names)
 
 
 # ----------------------------------------------------------------------------- digest

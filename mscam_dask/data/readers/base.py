@@ -130,7 +130,7 @@ class Loaded:
 def is_label_vector(values: NDArray[Any]) -> bool:
     """Tell whether an array has one entry per sample, (n,), (n, 1) or (1, n), not of objects."""
     return (
-        values.dtype.kind in "biufU"
+        values.dtype.kind in "biufUS"
         and values.ndim in (1, 2)
         and values.size == max(values.shape, default=0)
     )

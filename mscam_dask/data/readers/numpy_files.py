@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask.data.conversion import rows_of
+from mscam_dask.data.labels import as_text
 from mscam_dask.data.readers.base import (
     Loaded,
     Selection,
@@ -139,9 +140,7 @@ def _sample_ids(archive: Any, source: Source) -> tuple[str, ...] | None:
     values = _array(archive, "sample_ids", source)
     if values.size != max(values.shape, default=0):
         return None
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
-    return tuple(str(item) for item in values.ravel().tolist())
+    return tuple(map(as_text, values.ravel().tolist()))
 
 
 def _labels_key(keys: list[str], selection: Selection, *, but: list[str]) -> str | None:
@@ -172,4 +171,4 @@ def _texts(archive: Any, key: str, count: int | None, source: Source) -> tuple[s
             f"{source.path} has {values.size} entries under {key!r} for {count} views; there must "
             "be one for each."
         )
-    return tuple(str(item) for item in values.tolist())
+    return tuple(map(as_text, values.tolist()))

@@ -99,6 +99,12 @@ def test_sample_ids_that_are_none(tmp_path: Path) -> None:
     assert list(values(read(path, views=("sample_ids",)))) == ["sample_ids"]
 
 
+def test_labels_as_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, colour=np.eye(3), y=np.array([b"p", b"q", b"p"]))
+    assert read(path).labels is not None
+
+
 def test_a_view_asked_for_is_no_label(tmp_path: Path) -> None:
     path = tmp_path / "xy.npz"
     column = np.arange(4.0)[:, None]
