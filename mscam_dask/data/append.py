@@ -152,7 +152,8 @@ def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] 
     if old.sample_ids is None or new.sample_ids is None:
         without = where if old.sample_ids is None else "the new samples"
         raise DataError(
-            f"{without} has no sample ids and the other has; give both ids (--id-column) or neither."
+            f"there are no sample ids in {without}, and the other has some; give both ids (--id-column) "
+            "or neither."
         )
     known = set(old.sample_ids)
     repeated = [name for name in new.sample_ids if name in known]
@@ -174,7 +175,7 @@ def _labels(
     if old.labels is None or new.labels is None:
         without = where if old.labels is None else "the new samples"
         raise DataError(
-            f"{without} has no labels and the other has; label all samples or none (evaluation "
+            f"there are no labels in {without}, and the other has some; label all samples or none (evaluation "
             "compares every sample)."
         )
     if (old.label_names is None) != (new.label_names is None):

@@ -15,7 +15,7 @@ from mscam_dask.data.conversion import common_sample_ids
 from mscam_dask.data.labels import encode_labels
 from mscam_dask.data.matching import in_one_order, labels_of_file
 from mscam_dask.data.multiview import MultiViewData
-from mscam_dask.data.objects import Location
+from mscam_dask.data.objects import Location, ObjectPath
 from mscam_dask.data.readers import Loaded, Selection, Source, read_source
 from mscam_dask.data.sources import RowSource
 from mscam_dask.data.views import as_multi_view
@@ -58,9 +58,7 @@ def gather(
     if isinstance(sources, MultiViewData):
         loaded = [_as_loaded(sources)]
     else:
-        listed = [sources] if isinstance(sources, str | Location | Source) else list(sources)
-        if not listed:
-            raise DataError("No source was given; name at least one file to ingest.")
+        listed = _listed(sources)
         selection = Selection(views=wanted, labels=label_key)
         loaded = [
             read_source(item if isinstance(item, Source) else Source(item), selection, stack)
@@ -76,6 +74,21 @@ def gather(
     data = as_multi_view(list(chosen))
     data = replace(data, sample_ids=ids, labels=codes, label_names=names)
     return data, (*(note for item in loaded for note in item.notes), *more)
+
+
+def _listed(sources: object) -> list[str | Location | Source]:
+    """The files that are given."""
+    known = (str, Path, ObjectPath, Source)
+    listed: Any = [sources] if isinstance(sources, known) else sources
+    if not isinstance(listed, list | tuple) or not all(isinstance(item, known) for item in listed):
+        raise DataError(
+            f"Got sources of type {type(sources).__module__}.{type(sources).__qualname__}; allowed are "
+            "paths of files, a list of them (Source says how one is read), or a MultiViewData: "
+            "mscam_dask.data.views.as_multi_view makes one of arrays and frames."
+        )
+    if not listed:
+        raise DataError("No source was given; name at least one file to ingest.")
+    return [*listed]
 
 
 def _as_loaded(data: MultiViewData) -> Loaded:

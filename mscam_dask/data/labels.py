@@ -45,6 +45,14 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
             "From an indicator matrix take indicator.argmax(axis=1)."
         )
     flat = array.ravel()
+    if flat.dtype.kind == "O":
+        gone = [row for row, item in enumerate(flat) if _is_missing(item)]
+        if gone:
+            raise DataError(
+                f"{len(gone)} label(s) are missing, the first {flat[gone[0]]} in row {gone[0]}. Give "
+                "unlabelled samples a number of their own, for example -1, or a name where labels are "
+                "text."
+            )
     if flat.dtype.kind == "S" or (
         flat.dtype.kind == "O" and all(isinstance(item, str | bytes) for item in flat)
     ):
@@ -69,3 +77,10 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
         f"Labels have dtype {flat.dtype}; allowed are integers or text, one per sample. Encode "
         "them with numpy.unique(y, return_inverse=True)[1]."
     )
+
+
+def _is_missing(item: object) -> bool:
+    """Tell whether a Python object stands for no value, as pandas has it."""
+    if isinstance(item, float | np.floating):
+        return bool(np.isnan(item))
+    return item is None or type(item).__name__ in ("NAType", "NaTType")

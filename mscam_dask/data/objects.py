@@ -174,8 +174,12 @@ def location(place: str | Location) -> Location:
     Raises
     ------
     ConfigurationError
-        When it is a URL of another kind than s3, gs and file, or has no bucket or no name.
+        When it is no path, or a URL of another kind than s3, gs and file, or has no bucket or no name.
     """
+    if not isinstance(place, str | Location):
+        raise ConfigurationError(
+            f"{place!r} names no place; allowed are paths and URLs (s3://bucket/name.zarr)."
+        )
     if not isinstance(place, str) or "://" not in place:
         return Path(place) if isinstance(place, str) else place
     if place.startswith("file:///"):

@@ -211,15 +211,15 @@ def _cut(views: Any, view_sizes: Sequence[int]) -> list[Any]:
         views = np.asarray(views)
     if not _is_table(views) or isinstance(views, RowSource):
         raise ConfigurationError(
-            f"view_sizes={tuple(view_sizes)} was given with a {type(views).__qualname__}; it is "
+            f"view_sizes={view_sizes!r} was given with a {type(views).__qualname__}; it is "
             "for one two-dimensional table. Leave it out when views are already apart."
         )
     try:
         sizes = tuple(operator.index(size) for size in view_sizes)
     except TypeError as error:
         raise ConfigurationError(
-            f"view_sizes={tuple(view_sizes)} are not whole numbers; give the number of columns of "
-            "each view."
+            f"view_sizes={view_sizes!r} are not whole numbers; give the number of columns of each "
+            "view, such as (240, 76)."
         ) from error
     n_columns = int(views.shape[1])
     if not sizes or min(sizes) < 1 or sum(sizes) != n_columns:

@@ -25,7 +25,7 @@ from mscam_dask.engine.seed import seed_of
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.estimators.cautions import warn_of_repeated_samples, warn_of_spectra
 from mscam_dask.estimators.copies import SharesResources
-from mscam_dask.estimators.execution import executor_for, with_dashboard
+from mscam_dask.estimators.execution import check_listeners, executor_for, with_dashboard
 from mscam_dask.estimators.inputs import checked_labels
 from mscam_dask.estimators.prediction import PredictsByNeighbors
 from mscam_dask.model.candidates import (
@@ -117,6 +117,7 @@ class ConsensusClustering(
             raise ConfigurationError(
                 f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
             )
+        check_listeners(self.callbacks, self.checkpointer)
         data = self._views(X, reset=True)
         candidates = self._candidates(data)
         first = candidates[0]

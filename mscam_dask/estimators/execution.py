@@ -1,7 +1,8 @@
-"""Where a fit runs, and the dashboard that is told of it."""
+"""Where a fit runs, and who is told of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from mscam_dask.errors import ConfigurationError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["executor_for", "with_dashboard"]
+__all__ = ["check_listeners", "executor_for", "with_dashboard"]
 
 _MOST_THREADS = 8
 
@@ -48,6 +49,30 @@ def executor_for(client: Client | None, n_jobs: object, run_id: str | None = Non
             "or -1 for all cores."
         )
     return SerialExecutor() if n_jobs == 1 else ThreadExecutor(int(n_jobs))
+
+
+def check_listeners(callbacks: object, checkpointer: object) -> None:
+    """Refuse what cannot be told of a fit, before it begins.
+
+    Raises
+    ------
+    ConfigurationError
+        `callbacks` is neither None nor a list of callables, or `checkpointer` has no load and save.
+    """
+    is_list = isinstance(callbacks, Sequence) and not isinstance(callbacks, str | bytes)
+    if callbacks is not None and not (is_list and all(map(callable, callbacks))):
+        raise ConfigurationError(
+            f"callbacks={callbacks!r} is not usable: allowed is a list of callables, each called with "
+            "every event of the fit, or None."
+        )
+    if checkpointer is not None and not (
+        callable(getattr(checkpointer, "load", None))
+        and callable(getattr(checkpointer, "save", None))
+    ):
+        raise ConfigurationError(
+            f"checkpointer={checkpointer!r} is not usable: allowed is what has load and save, such as "
+            "mscam_dask.data.checkpoint.CheckpointStore(directory), or None."
+        )
 
 
 def with_dashboard(

@@ -36,11 +36,11 @@ class TakesViews:
         if _is_plain_table(X):
             table = self._table(X, reset=reset)
             n_columns = table.shape[1]
-            sizes = (n_columns,) if self.view_sizes is None else tuple(self.view_sizes)
+            sizes = (n_columns,) if self.view_sizes is None else self.view_sizes
             data = as_multi_view(table, view_sizes=sizes, metric=self.metric)
         elif self.view_sizes is not None:
             raise ConfigurationError(
-                f"view_sizes={tuple(self.view_sizes)} goes with one 2-D array; the views given "
+                f"view_sizes={self.view_sizes!r} goes with one 2-D array; the views given "
                 "are separate already. Leave view_sizes out."
             )
         else:

@@ -281,6 +281,16 @@ def test_nan_is_refused_with_view_and_rows(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["a.npz"]
 
 
+@pytest.mark.parametrize(
+    "sources", [{"a": COLOUR}, [COLOUR, SHAPE], COLOUR, pd.DataFrame(COLOUR), None]
+)
+def test_what_is_no_source_is_refused(tmp_path: Path, sources: Any) -> None:
+    with pytest.raises(DataError, match=r"sources of type .*as_multi_view makes one of arrays"):
+        ingest(sources, tmp_path / "s.zarr")
+    with pytest.raises(ConfigurationError, match="None names no place"):
+        ingest(tmp_path / "a.npz", None)  # type: ignore[arg-type]
+
+
 def test_no_source_and_missing_source(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="No source was given"):
         ingest([], tmp_path / "s.zarr")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,9 +53,15 @@ def test_booleans_are_zero_and_one() -> None:
         (np.eye(3), r"shape \(3, 3\).*argmax"),
         (np.array(3), r"shape \(\)"),
         (np.array([1, "a"], dtype=object), "dtype object"),
+        (pd.Series(["a", None, "b"]), r"1 label\(s\) are missing, the first .* in row 1.*-1"),
+        (pd.Series(["a", "b", pd.NA], dtype=object), "1 label.*missing, the first <NA> in row 2"),
+        (
+            pd.Series(pd.to_datetime(["2020", None]), dtype=object),
+            "missing, the first NaT in row 1",
+        ),
         (np.array([1j]), "dtype complex128"),
     ],
-    ids=["fraction", "nan", "huge", "indicator", "scalar", "mixed", "complex"],
+    ids=["fraction", "nan", "huge", "indicator", "scalar", "mixed", "None", "NA", "NaT", "complex"],
 )
 def test_anything_else_is_refused(values: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):

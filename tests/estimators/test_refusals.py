@@ -59,6 +59,9 @@ class KeepsNothing:
         ({"random_state": -1}, "^random_state=-1 .*whole number >= 0"),
         ({"random_state": "a"}, "random_state='a'.*RandomState or None"),
         ({"random_state": None, "checkpointer": KeepsNothing()}, "random_state=None.*checkpointer"),
+        ({"callbacks": print}, r"callbacks=.*print.*a list of callables"),
+        ({"callbacks": [print, 3]}, r"callbacks=.*3\] .*a list of callables"),
+        ({"checkpointer": "folder"}, r"checkpointer='folder'.*load and save.*CheckpointStore"),
         ({"client": "tcp://127.0.0.1:8786"}, "client='tcp.*distributed.Client"),
         ({"view_sizes": (4, 7)}, r"view_sizes=\(4, 7\).*separate already"),
     ],
@@ -77,7 +80,7 @@ def test_a_closed_client_is_refused() -> None:
         quick(client=client).fit(integer_views())
 
 
-@pytest.mark.parametrize("view_sizes", [(5, 7), (11, 0), (), (-1, 12)])
+@pytest.mark.parametrize("view_sizes", [(5, 7), (11, 0), (), (-1, 12), 11, "47"])
 def test_view_sizes_must_cut_the_table(view_sizes: tuple[int, ...]) -> None:
     with pytest.raises(ConfigurationError, match="view_sizes"):
         quick(view_sizes=view_sizes).fit(np.hstack(integer_views()))
