@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING
 
@@ -59,8 +58,9 @@ def check_listeners(callbacks: object, checkpointer: object) -> None:
     ConfigurationError
         `callbacks` is neither None nor a list of callables, or `checkpointer` has no load and save.
     """
-    is_list = isinstance(callbacks, Sequence) and not isinstance(callbacks, str | bytes)
-    if callbacks is not None and not (is_list and all(map(callable, callbacks))):
+    if callbacks is not None and not (
+        isinstance(callbacks, list | tuple) and all(callable(one) for one in callbacks)
+    ):
         raise ConfigurationError(
             f"callbacks={callbacks!r} is not usable: allowed is a list of callables, each called with "
             "every event of the fit, or None."
