@@ -140,15 +140,22 @@ def _describe_experiment(console: Console, directory: Path) -> None:
     except OSError as error:
         raise DataError(f"{document} cannot be read ({error.strerror}).") from error
     outcomes = Counter(cell.outcome for cell in record.cells)
+    fits = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items())
+    if not fits:  # the record has them when all have ended
+        fits = f"{sum(1 for _ in directory.glob('cells/*/*.json'))} ended so far"
+    state = str(record.state)
+    if state == "running" and not is_held(directory):
+        again = f"{record.command} -o {shlex.quote(relative(directory))}"
+        state += f", but no process holds it: it was cut off; {again} continues it"
     ended = "" if record.ended is None else f", ended {record.ended}"
     pairs = [
         ("Experiment", f"{record.kind} in {relative(directory)}"),
-        ("State", record.state),
+        ("State", state),
         ("Started", f"{record.started}{ended}"),
         ("Command", record.command),
         ("Data", ", ".join(f"{one.name} ({one.n_samples} samples)" for one in record.datasets)),
         ("Methods", ", ".join(method.name for method in record.methods)),
-        ("Fits", ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items())),
+        ("Fits", fits),
         ("Ran", record.executor or ""),
         ("Report", f"mscam-dask report {shlex.quote(relative(directory))} writes report.html"),
     ]

@@ -159,6 +159,6 @@ def _held(directory: Path) -> str:
     else:
         by = f"process {holder.pid} on {holder.host}, since {holder.since}"
     return (
-        f"The run in {directory} is still going on: it is held by {by}. Wait for it, or end that "
-        "process; mscam-dask resume then continues it."
+        f"What runs in {directory} is still going on: it is held by {by}. Wait for it, or end that "
+        "process; the command that began it then goes on from there."
     )

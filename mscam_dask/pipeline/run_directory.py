@@ -220,7 +220,8 @@ class RunDirectory:
             content = self.record.read_bytes()
         except OSError as error:
             raise DataError(
-                f"{self.path} is no run directory: {_RECORD} cannot be read ({error.strerror})."
+                f"{self.path} is no run directory: {_RECORD} cannot be read ({error.strerror}). Give "
+                "the directory that mscam-dask run, compare or sweep wrote."
             ) from error
         return decode_record(content, str(self.record))
 

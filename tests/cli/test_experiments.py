@@ -17,6 +17,7 @@ from mscam_dask.cli.run_experiment import _Lines
 from mscam_dask.cli.terminal import results_console, show, table
 from mscam_dask.pipeline.experiments.course import Progress
 from mscam_dask.pipeline.experiments.results import CellEntry
+from mscam_dask.pipeline.lock import RunLock
 
 Call = Callable[..., Result]
 
@@ -148,6 +149,24 @@ def test_an_experiment_is_described(here: Path, call: Call) -> None:
         r"mscam-dask report out writes report\.html",
     ):
         assert re.search(part, result.stdout), part
+
+
+def test_an_experiment_that_was_cut_off_is_told_from_one_under_way(here: Path, call: Call) -> None:
+    options = ("--method", "knn-sc", "--runs", "2", "--in-process", "-o", "out")
+    assert call("compare", "--dataset", "tiny.npz", *options).exit_code == 0
+    document = Path("out/experiment.json")
+    content = json.loads(document.read_bytes())
+    document.write_text(json.dumps({**content, "state": "running", "cells": [], "ended": None}))
+    with RunLock(Path("out")):
+        under_way = call("describe", "out")
+        refused = call("compare", "--dataset", "tiny.npz", *options)
+    assert re.search(r"State +running\n", under_way.stdout)
+    assert re.search(r"Fits +2 ended so far\n", under_way.stdout)
+    assert refused.exit_code == 75
+    assert "the command that began it then goes on from there" in refused.stderr
+    said = re.sub(r"\s+", " ", call("describe", "out").stdout)
+    assert "running, but no process holds it: it was cut off; mscam-dask compare --dataset" in said
+    assert "-o out continues it" in said
 
 
 def test_a_method_without_any_result_is_exit_code_5(here: Path, call: Call) -> None:
