@@ -135,7 +135,8 @@ def _frame_values(frame: Any, name: str) -> NDArray[Any]:
         listing = ", ".join(unusable[:5]) + (", ..." if len(unusable) > 5 else "")
         raise DataError(
             f"View {name!r} is a frame with {len(unusable)} column(s) that are not numbers: "
-            f"{listing}. Drop them or encode them as numbers; use the frame's index for ids."
+            f"{listing}. Drop them or encode them as numbers (frame.astype(float) where they are numbers "
+            "kept as objects); use the frame's index for ids."
         )
     if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes):
         # Nullable columns: a missing value becomes NaN, which validation reports with its row.
@@ -179,7 +180,8 @@ def check_unique_ids(sample_ids: tuple[str, ...], *, where: str) -> None:
         rows = [row for row, item in enumerate(sample_ids) if item == first][:5]
         raise DataError(
             f"{len(repeated)} sample id(s) occur more than once in {where}; the first is {first!r}, "
-            f"in rows {rows}. Ids must be unique: drop or rename the repeated samples."
+            f"in rows {rows}. Ids must be unique: drop or rename the repeated samples; frames whose index "
+            "is no id, as after pandas.concat, go by row after frame.reset_index(drop=True)."
         )
 
 
