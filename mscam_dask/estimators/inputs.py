@@ -51,7 +51,12 @@ class TakesViews:
         """Scikit-learn's words, in an error of this package."""
         try:
             return validate_data(
-                self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                ensure_all_finite=False,  # told with its place, as of every view
+                ensure_min_samples=2 if reset else 1,
             )
         except MscamError:
             raise

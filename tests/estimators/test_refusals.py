@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM
 from mscam_dask.errors import ClusterError, ConfigurationError, DataError
@@ -116,6 +117,17 @@ def test_data_that_cannot_be_clustered_are_refused_by_name(
 ) -> None:
     with pytest.raises(DataError, match=message):
         quick().fit(views())
+
+
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, csr_array])
+def test_missing_values_of_one_table_are_refused_with_their_rows(form: Callable[..., Any]) -> None:
+    table = np.hstack(integer_views())
+    model = quick(view_sizes=(4, 7)).fit(form(table))
+    table[[5, 40], 6] = np.nan
+    with pytest.raises(DataError, match=r"'view_1' has 2 NaN .*first rows: \[5, 40\]"):
+        quick(view_sizes=(4, 7)).fit(form(table))
+    with pytest.raises(DataError, match=r"'view_1' has 1 NaN .*first rows: \[2\]"):
+        model.predict(form(table[3:6]))
 
 
 def test_prediction_with_other_views_is_refused() -> None:
