@@ -109,6 +109,11 @@ def _choose(
         name: [item.where for item in loaded for view in item.views if view.name == name]
         for name in ([view.name for view in found] if views is None else views)
     }
+    if views is not None and len(where) < len(views):
+        raise DataError(
+            f"views={list(views)} names a view twice; each is taken once. Leave out what is repeated, or "
+            "name the view that is meant."
+        )
     missing = [name for name, holders in where.items() if not holders]
     if missing:
         listing = "; ".join(

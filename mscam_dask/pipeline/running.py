@@ -15,6 +15,7 @@ import numpy as np
 from mscam_dask.data.results import write_result
 from mscam_dask.errors import MscamError, TemporaryFailure
 from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
+from mscam_dask.monitor.pace import plural
 from mscam_dask.pipeline import steps
 from mscam_dask.pipeline.changes import changes_are_temporary
 from mscam_dask.pipeline.cluster import check_workers, observers_of, open_cluster, page_of
@@ -190,7 +191,8 @@ class Run:
             record = opened.record()
             self._update(data=record)
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
-            said.summary = f"{record.n_samples} samples, {len(record.views)} views: {views}"
+            counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
+            said.summary = f"{counted}: {views}"
             said.notes = record.notes
         return opened
 
@@ -200,9 +202,10 @@ class Run:
             said.notes = self.record.resumes[-1].warnings
             said.summary = "from the beginning: there are no data yet"
             if opened is not None:
-                n_samples, n_views = opened.data.n_samples, len(opened.data.views)
+                views = plural(len(opened.data.views), "view")
                 said.summary = (
-                    f"{n_samples} samples in {n_views} views, unchanged since {self.record.started}"
+                    f"{opened.data.n_samples} samples in {views}, unchanged since "
+                    f"{self.record.started}"
                 )
 
     def _validate(self, opened: OpenData) -> None:

@@ -135,6 +135,12 @@ def write_own_store(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
     return path
 
 
+def test_a_view_named_twice_is_refused(tmp_path: Path) -> None:
+    source = save_npz(tmp_path / "a.npz")
+    with pytest.raises(DataError, match=r"\['view_0', 'view_0'\] names a view twice"):
+        ingest(source, tmp_path / "s.zarr", views=["view_0", "view_0"])
+
+
 @pytest.mark.parametrize(
     "write", [write_numbered, write_named, write_mat, write_xarray, write_own_store]
 )
@@ -327,6 +333,10 @@ def test_unknown_formats_list_the_known_ones(tmp_path: Path, name: str) -> None:
         path.write_bytes(b"\x80\x04")
     with pytest.raises(DataError, match=r"no format that can be read; allowed are .*NumPy archive"):
         ingest(path, tmp_path / "s.zarr")
+    if name == "folder":
+        ingest(save_npz(tmp_path / "a.npz"), path / "data.zarr")
+        with pytest.raises(DataError, match=r"The data of this run are .*/folder/data\.zarr"):
+            ingest(path, tmp_path / "s.zarr")
 
 
 # ----------------------------------------------------------------------------- labels

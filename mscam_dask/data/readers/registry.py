@@ -118,8 +118,10 @@ def read_source(source: Source, selection: Selection, stack: ExitStack) -> Loade
                 return candidate.read(source, selection, stack)
     except PermissionError as error:
         raise not_allowed(source, error) from error
+    of_run = path / "data.zarr"
+    hint = f" The data of this run are {of_run}." if of_run.is_dir() else ""
     raise DataError(
         f"{path} is in no format that can be read; allowed are "
         f"{', '.join(candidate.name for candidate in FORMATS)}. Convert it to one of them; unpack "
-        "what is compressed."
+        f"what is compressed.{hint}"
     )

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from mscam_dask.monitor.pace import plural
 from mscam_dask.pipeline.experiments.results import (
     PROTOCOLS,
     SCORES,
@@ -39,8 +40,8 @@ def markdown_text(record: ExperimentRecord) -> str:
         if rows and not record.curves:
             note = f"\n\n*{dataset.note}*" if dataset.note else ""
             parts.append(
-                f"## {dataset.name}\n\nn = {dataset.n_samples}, {len(dataset.views)} views, "
-                f"{dataset.n_clusters} clusters.{note}"
+                f"## {dataset.name}\n\nn = {dataset.n_samples}, {plural(len(dataset.views), 'view')}, "
+                f"{plural(dataset.n_clusters, 'cluster')}.{note}"
             )
             parts.extend(_protocol_tables(rows, titles))
     parts.extend(_heat_map(heat_map) for heat_map in record.heat_maps)
