@@ -49,7 +49,8 @@ class Source:
         all numbers, or these number the columns (0, 1, 2, ... above measured values).
     id_column
         Name or position (0, 1, ...) of the column of a text file with sample ids; None: the
-        first column, when it is not numeric or is called id, sample or the like.
+        first column, when it is not numeric or is called id, sample or the like, or ends in id
+        (patient_id, PatientID) and has whole numbers that differ.
     delimiter
         Of a text file; None: comma for .csv, tab for .tsv, any white space otherwise.
     """

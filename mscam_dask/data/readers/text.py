@@ -32,7 +32,7 @@ __all__ = ["read_text"]
 def read_text(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001 - a reader's signature
     """Read one table, one sample per line or column; the view is named by the file.
 
-    A column called labels, label, class, target or ground_truth (or what the selection names)
+    A column called labels, class, target or the like (`LABEL_COLUMNS`, or what the selection names)
     is ground truth, never a feature; a label that is missing is refused. Empty fields, NA, null
     and the like become NaN, and so does a blank line between others where there is one column.
     With samples on columns the header has their ids, the column of ids the names of features, and

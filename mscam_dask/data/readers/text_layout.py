@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from mscam_dask.data.readers.base import Selection, Source
+from mscam_dask.data.readers.base import LABEL_NAMES, Selection, Source
 from mscam_dask.errors import ConfigurationError, DataError
 
 __all__ = [
@@ -21,7 +22,9 @@ __all__ = [
 ]
 
 _ID_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
-LABEL_COLUMNS = ("labels", "label", "class", "target", "ground_truth")  # not y: a coordinate
+LABEL_COLUMNS = (*(name for name in LABEL_NAMES if name != "y"), "ground_truth")  # y: a coordinate
+# patient_id, PatientID, user.id; not acid, GRID
+_ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])(?:u|uu|gu)?ids?$)|[a-z0-9]I[Dd]s?$")
 MISSING = ("", "na", "n/a", "nan", "null", "none")
 
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
@@ -115,7 +118,9 @@ def layout_of(source: Source, selection: Selection) -> Layout:
         if named:
             label_position = position
             break
-    id_position = _id_position(source, columns, body, label_position, has_header=has_header)
+    id_position = _id_position(
+        source, columns, body, label_position, delimiter=delimiter, has_header=has_header
+    )
     return Layout(
         delimiter=delimiter,
         has_header=has_header,
@@ -132,6 +137,7 @@ def layout_of(source: Source, selection: Selection) -> Layout:
                 )
                 if position is not None
             ),
+            *(_notes_of_ids(source, columns, (id_position, label_position)) if on_rows else ()),
         ),
     )
 
@@ -225,6 +231,7 @@ def _id_position(
     body: list[str],
     label_position: int | None,
     *,
+    delimiter: str | None,
     has_header: bool,
 ) -> int | None:
     wanted = source.id_column
@@ -245,4 +252,26 @@ def _id_position(
         return None
     is_named = has_header and columns[0].lower() in _ID_NAMES
     is_text = bool(body) and body[0] != "" and not looks_numeric(body[0])
-    return 0 if is_named or is_text else None
+    if is_named or is_text:
+        return 0
+    return (
+        0 if has_header and _ENDS_IN_ID.search(columns[0]) and _is_key(source, delimiter) else None
+    )
+
+
+def _is_key(source: Source, delimiter: str | None) -> bool:
+    """Tell whether the first column below a header has whole numbers, each of them once."""
+    rows = (fields for fields in lines_of(source, delimiter) if fields)
+    values = [fields[0] for fields in islice(rows, 1, None)]
+    return all(value.isdecimal() for value in values) and len(set(values)) == len(values)
+
+
+def _notes_of_ids(
+    source: Source, columns: tuple[str, ...], taken: tuple[int | None, ...]
+) -> list[str]:
+    """What is a feature and called as ids are."""
+    return [
+        f"{source.path}: column {column!r} taken as a feature; --id-column if it has the sample ids."
+        for position, column in enumerate(columns)
+        if position not in taken and _ENDS_IN_ID.search(column)
+    ]

@@ -209,6 +209,31 @@ def test_missing_labels_are_no_class(
         read_labels(write(tmp_path, "\n".join(labels) + "\n\n", "labels.txt"))
 
 
+@pytest.mark.parametrize(
+    ("name", "numbers", "is_id"),
+    [
+        *(
+            (name, "3,1,2", True)
+            for name in ("PatientID", "patient_id", "sampleId", "cell id", "uuid")
+        ),
+        *((name, "3,1,2", False) for name in ("acid", "GRID", "Humid", "idle")),
+        *(("group_id", numbers, False) for numbers in ("1,1,2", "1.5,2,3", "-1,2,3")),
+    ],
+)
+def test_a_first_column_called_as_ids_are_is_no_feature(
+    tmp_path: Path, name: str, numbers: str, is_id: bool
+) -> None:
+    rows = [f"{number},1.5,7" for number in numbers.split(",")]
+    path = write(tmp_path, "\n".join([f"{name},a,b", *rows]) + "\n")
+    loaded = read(path)
+    assert names_of(loaded) == (("a", "b") if is_id else (name, "a", "b"))
+    assert loaded.sample_ids == (tuple(numbers.split(",")) if is_id else None)
+    told = f"{path}: column {name!r} taken as " + (
+        "sample ids" if is_id else "a feature; --id-column"
+    )
+    assert any(told in note for note in loaded.notes) == (is_id or name == "group_id")
+
+
 def test_told_header_and_id_column(tmp_path: Path) -> None:
     path = write(tmp_path, "0,1,2\n1.5,p,2\n-3,q,4e-5\n0,r,6\n")
     for id_column in (1, "1"):
@@ -265,6 +290,13 @@ def test_samples_on_columns_are_known_by_the_header(tmp_path: Path) -> None:
     assert "taken as the first feature (--header" in note
     told = read(Source(numbered, samples_on="columns", header=True))
     assert told.sample_ids == ("7", "5", "9")
+
+
+@pytest.mark.parametrize("name", ["gt", "Truth", "truelabel", "gnd", "ground_truth"])
+def test_names_of_truth_are_those_of_arrays(tmp_path: Path, name: str) -> None:
+    loaded = read(write(tmp_path, f"a,{name},y\n1.5,1,2\n-3,2,4e-5\n0,1,6\n"))
+    assert table(loaded) == VALUES
+    assert loaded.labels is not None
 
 
 @pytest.mark.parametrize("name", ["Class", "grade"])
