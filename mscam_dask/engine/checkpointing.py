@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.judging import Best
+from mscam_dask.engine.judging import Best, Verdict
 from mscam_dask.engine.path import Course, PathState
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
+from mscam_dask.kernels.label_information import entropy
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import (
@@ -217,7 +218,8 @@ class Journal:
             labels = executor.submit(graph_tasks.given, arrays[_LABELS], key="given/labels")
         except KeyError as error:
             raise StoreCorruptError(f"the checkpoint has no array {error}.") from error
-        best = Best(labels, record.best_score, record.best_view_scores, record.best_iteration)
+        verdict = Verdict(record.best_view_scores, entropy(arrays[_LABELS]))
+        best = Best(labels, verdict, record.best_iteration)
         return PathState(
             record.iteration, graph, spectrum, record.control, best, record.n_neighbors
         )
@@ -253,7 +255,7 @@ class Journal:
             control=state.control,
             n_neighbors=state.n_neighbors,
             best_score=state.best.score,
-            best_view_scores=state.best.view_scores,
+            best_view_scores=state.best.verdict.view_scores,
             best_iteration=state.best.iteration,
             history=tuple(course.history),
             counted=course.counted,

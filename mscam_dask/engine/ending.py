@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import is_behind, judge, mean_score, spectrum_of
+from mscam_dask.engine.judging import Verdict, is_behind, judge, spectrum_of
 from mscam_dask.engine.path import Course, PathState, embed_views
 from mscam_dask.engine.setup import Prepared
 from mscam_dask.engine.tasks import graph as graph_tasks
@@ -31,8 +31,7 @@ class Ending:
     graph: Handle
     labels: Handle
     status: Status
-    score: float
-    view_scores: tuple[float, ...]
+    verdict: Verdict
 
 
 def ended(state: PathState, decision: Decision, course: Course, executor: Executor) -> Ending:
@@ -53,18 +52,17 @@ def _reached(
     """The graph with c components, unless an earlier partition scored better."""
     labels = executor.submit(graph_tasks.components_of, state.graph, key="components/reached")
     partitions = executor.submit(judge_tasks.single, labels, key="partitions/reached")
-    (view_scores,) = judge(prepared, partitions, executor, key="reached")
-    score = mean_score(view_scores)
-    if is_behind(score, state.best.score, parameters.tol):
+    (verdict,) = judge(prepared, partitions, executor, key="reached")
+    if is_behind(verdict, state.best.verdict, parameters.tol):
         return None
-    return Ending(state.graph, labels, Status.CONTINUATION, score, view_scores)
+    return Ending(state.graph, labels, Status.CONTINUATION, verdict)
 
 
 def closed(labels: Any, status: Status, course: Course, executor: Executor) -> Ending:
     """The limit step around a partition."""
     prepared = course.prepared
     partitions = executor.submit(judge_tasks.single, labels, key="partitions/closed")
-    (view_scores,) = judge(prepared, partitions, executor, key="closed")
+    (verdict,) = judge(prepared, partitions, executor, key="closed")
     graph = executor.submit(
         view_tasks.closed_graph,
         list(prepared.views),
@@ -74,7 +72,7 @@ def closed(labels: Any, status: Status, course: Course, executor: Executor) -> E
         key="limit_step",
     )
     components = executor.submit(graph_tasks.components_of, graph, key="components/closed")
-    return Ending(graph, components, status, mean_score(view_scores), view_scores)
+    return Ending(graph, components, status, verdict)
 
 
 def collect(ending: Ending, course: Course, executor: Executor) -> Solution:
@@ -95,7 +93,7 @@ def collect(ending: Ending, course: Course, executor: Executor) -> Solution:
         consensus_graph=graph,
         n_connected_components=n_components,
         status=ending.status,
-        score=ending.score,
+        score=ending.verdict.score,
         n_neighbors=course.n_neighbors,
         parameters=course.parameters,
         counted=course.counted,
@@ -106,7 +104,7 @@ def collect(ending: Ending, course: Course, executor: Executor) -> Solution:
         prepared=course.records,
         history=tuple(course.history),
         view_embeddings=embeddings,
-        view_contributions=shares_of_views(prepared.names, ending.view_scores),
+        view_contributions=shares_of_views(prepared.names, ending.verdict.view_scores),
         encoders=dict(zip(prepared.names, maps, strict=True)),
     )
 

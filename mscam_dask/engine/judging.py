@@ -11,10 +11,13 @@ from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.setup import Prepared
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
+from mscam_dask.kernels.label_information import reliable_information
 from mscam_dask.model.parameters import Parameters
 
 __all__ = [
     "Best",
+    "Verdict",
+    "best_of",
     "is_ahead",
     "is_behind",
     "is_clear",
@@ -30,8 +33,37 @@ _CUT_SAMPLES = 20_000
 # A partition with this share of the information that c equal clusters have at most is clear.
 _CLEAR = 0.9
 
+# By how much of it reliable information has to differ to count instead of information.
+_CLEARLY = 0.03
+
 # Hundreds of views are judged several by a task.
 _MOST_SCORE_TASKS = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is found on a partition.
+
+    Attributes
+    ----------
+    view_scores : tuple of float
+        Information of each view's neutral graphs, in nats.
+    entropy : float
+        The most that there could be.
+    """
+
+    view_scores: tuple[float, ...]
+    entropy: float
+
+    @property
+    def score(self) -> float:
+        """Cross-view information, in nats."""
+        return mean_score(self.view_scores)
+
+    @property
+    def reliable(self) -> float:
+        """The same, of which half counts as far as neighbours tell the whole cluster."""
+        return reliable_information(self.score, self.entropy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,28 +73,46 @@ class Best:
     Attributes
     ----------
     labels : handle
-    score : float
-        Its cross-view information, in nats.
-    view_scores : tuple of float
-        The same per view.
+    verdict : Verdict
     iteration : int
         Outer iteration that found it.
     """
 
     labels: Handle
-    score: float
-    view_scores: tuple[float, ...]
+    verdict: Verdict
     iteration: int
 
+    @property
+    def score(self) -> float:
+        """Its cross-view information, in nats."""
+        return self.verdict.score
 
-def is_ahead(later: float, earlier: float, parameters: Parameters) -> bool:
-    """Whether a score is higher by more than `tol`: within noise the earlier partition stays."""
-    return later > earlier + parameters.tol * abs(earlier)
+
+def is_ahead(later: Verdict, earlier: Verdict, parameters: Parameters) -> bool:
+    """Whether a partition is better by more than `tol`: within noise the earlier one stays."""
+    if _differ(later, earlier):
+        return later.reliable > (1.0 + parameters.tol) * earlier.reliable
+    return later.score > earlier.score + parameters.tol * abs(earlier.score)
 
 
-def is_behind(later: float, earlier: float, share: float) -> bool:
-    """Whether a score is lower by more than a share of the earlier one."""
-    return later < earlier - share * abs(earlier)
+def is_behind(later: Verdict, earlier: Verdict, share: float) -> bool:
+    """Whether a partition is worse by more than a share of the earlier one's score."""
+    if _differ(later, earlier):
+        return later.reliable < earlier.reliable
+    return later.score < earlier.score - share * abs(earlier.score)
+
+
+def best_of(verdicts: Sequence[Verdict]) -> int:
+    """Which has the most information or, if that puts another clearly ahead, the most reliable."""
+    told = max(range(len(verdicts)), key=lambda i: verdicts[i].score)
+    reliable = max(range(len(verdicts)), key=lambda i: verdicts[i].reliable)
+    return reliable if _differ(verdicts[reliable], verdicts[told]) else told
+
+
+def _differ(one: Verdict, other: Verdict) -> bool:
+    """Whether reliability tells two partitions apart, and not information: docs/decisions/0068."""
+    lower, higher = sorted((one.reliable, other.reliable))
+    return higher > (1.0 + _CLEARLY) * lower
 
 
 def is_clear(score: float, parameters: Parameters) -> bool:
@@ -70,10 +120,8 @@ def is_clear(score: float, parameters: Parameters) -> bool:
     return score >= _CLEAR * math.log(parameters.n_clusters)
 
 
-def judge(
-    prepared: Prepared, partitions: Handle, executor: Executor, *, key: str
-) -> list[tuple[float, ...]]:
-    """Scores of each partition of a list, one per view, computed where the graphs are."""
+def judge(prepared: Prepared, partitions: Handle, executor: Executor, *, key: str) -> list[Verdict]:
+    """What there is to say of each partition of a list, computed where the graphs are."""
     neutral = prepared.neutral.handles(executor)
     together = -(-len(neutral) // _MOST_SCORE_TASKS)
     handles = [
@@ -86,9 +134,11 @@ def judge(
         )
         for first in range(0, len(neutral), together)
     ]
-    by_view = itertools.chain.from_iterable(executor.gather(handles))
+    handles.append(executor.submit(judge_tasks.entropies, partitions, key=f"entropies/{key}"))
+    *by_group, entropies = executor.gather(handles)
     executor.release(handles)
-    return list(zip(*by_view, strict=True))
+    by_partition = zip(*itertools.chain.from_iterable(by_group), strict=True)
+    return list(map(Verdict, by_partition, entropies))
 
 
 def n_cut(prepared: Prepared, parameters: Parameters) -> int:
@@ -97,7 +147,7 @@ def n_cut(prepared: Prepared, parameters: Parameters) -> int:
 
 
 def mean_score(view_scores: Sequence[float]) -> float:
-    """Cross-view information: the exactly rounded mean over views, whatever their order."""
+    """The exactly rounded mean over views, whatever their order."""
     return math.fsum(view_scores) / len(view_scores)
 
 

@@ -75,11 +75,11 @@ def learned_partition(
         rival = _learned(state, best, own, prepared, parameters, executor, key=f"learned-{taken}")
         scores.append(rival.score)
         is_taken = (
-            is_ahead(rival.score, best.score, parameters)
+            is_ahead(rival.verdict, best.verdict, parameters)
             if handed_down
-            else not is_behind(rival.score, best.score, _MOST_BEHIND)
+            else not is_behind(rival.verdict, best.verdict, _MOST_BEHIND)
         )
-        if is_taken and rival.view_scores != best.view_scores:  # else the same partition again
+        if is_taken and rival.verdict != best.verdict:  # else the same partition again
             best, rival, taken = rival, best, taken + 1
         executor.release([rival.labels])
     executor.release([own])

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import Best, is_ahead, judge, mean_score, n_cut, spectrum_of
+from mscam_dask.engine.judging import Best, Verdict, best_of, is_ahead, judge, n_cut, spectrum_of
 from mscam_dask.engine.setup import Prepared, build_graph
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
@@ -132,8 +132,8 @@ def outer_iteration(
         n_cut(prepared, parameters),
         key=f"cut_embedding/{key}",
     )
-    scores = judge(prepared, cuts, executor, key=key)
-    best, view_scores = _better(state, cuts, scores, parameters, executor)
+    verdicts = judge(prepared, cuts, executor, key=key)
+    best, verdict = _better(state, cuts, verdicts, parameters, executor)
     executor.release([state.graph] if state.spectrum is None else [state.graph, state.spectrum])
 
     control, attempt = state.control, 0
@@ -180,10 +180,10 @@ def outer_iteration(
         graph_weight=graph_weight,
         n_connected_components=n_components,
         n_clusters=parameters.n_clusters,
-        score=mean_score(view_scores),
+        score=verdict.score,
         eigengap=eigengap,
         views=tuple(itertools.chain.from_iterable(view_records)),
-        view_scores=view_scores,
+        view_scores=verdict.view_scores,
         seconds=time.perf_counter() - started,
         spectrum_converged=bool(spectrum_converged),
     )
@@ -260,18 +260,18 @@ def _groups(handles: list[Handle]) -> Iterator[tuple[int, list[Handle]]]:
 def _better(
     state: PathState,
     cuts: Handle,
-    scores: list[tuple[float, ...]],
+    verdicts: list[Verdict],
     parameters: Parameters,
     executor: Executor,
-) -> tuple[Best, tuple[float, ...]]:
-    """The better of the best so far and the best new cut, whose scores are returned too.
+) -> tuple[Best, Verdict]:
+    """The better of the best so far and the best new cut, whose verdict is returned too.
 
     A later partition must win by more than `tol`: within noise the simpler one stays.
     """
     best = state.best
-    index = max(range(len(scores)), key=lambda i: mean_score(scores[i]))
-    score = mean_score(scores[index])
-    if not is_ahead(score, best.score, parameters):
-        return best, scores[index]
+    index = best_of(verdicts)
+    verdict = verdicts[index]
+    if not is_ahead(verdict, best.verdict, parameters):
+        return best, verdict
     labels = executor.submit(judge_tasks.pick, cuts, index, key=f"best_cut/{state.iteration}")
-    return Best(labels, score, scores[index], state.iteration), scores[index]
+    return Best(labels, verdict, state.iteration), verdict

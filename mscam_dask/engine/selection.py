@@ -112,7 +112,7 @@ def _best_on_sample(
 
 
 def _is_ahead(later: Start, earlier: Start) -> bool:
-    return is_ahead(later.best.score, earlier.best.score, later.parameters)
+    return is_ahead(later.best.verdict, earlier.best.verdict, later.parameters)
 
 
 def setting_record(start: Start) -> SettingRecord:

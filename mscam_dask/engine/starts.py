@@ -7,10 +7,10 @@ import dataclasses
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import (
     Best,
+    best_of,
     is_ahead,
     is_clear,
     judge,
-    mean_score,
     n_cut,
     spectrum_of,
 )
@@ -113,7 +113,7 @@ def among_minima(start: Start, executor: Executor) -> Start:
         key="cut_embedding/minima",
     )
     found = _best_of(partitions, prepared, executor, key="minima")
-    if not is_ahead(found.score, start.best.score, parameters):
+    if not is_ahead(found.verdict, start.best.verdict, parameters):
         executor.release([found.labels])
         return start
     executor.release([start.best.labels])
@@ -121,11 +121,11 @@ def among_minima(start: Start, executor: Executor) -> Start:
 
 
 def _best_of(partitions: Handle, prepared: Prepared, executor: Executor, *, key: str) -> Best:
-    scores = judge(prepared, partitions, executor, key=key)
-    index = max(range(len(scores)), key=lambda i: mean_score(scores[i]))
+    verdicts = judge(prepared, partitions, executor, key=key)
+    index = best_of(verdicts)
     labels = executor.submit(judge_tasks.pick, partitions, index, key=f"best_cut/{key}")
     executor.release([partitions])
-    return Best(labels, mean_score(scores[index]), scores[index], iteration=0)
+    return Best(labels, verdicts[index], iteration=0)
 
 
 def forget(start: Start, executor: Executor) -> None:

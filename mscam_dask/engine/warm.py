@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.foundation import Foundation
-from mscam_dask.engine.judging import Best, is_ahead, judge, mean_score, n_cut, spectrum_of
+from mscam_dask.engine.judging import Best, Verdict, best_of, is_ahead, judge, n_cut, spectrum_of
 from mscam_dask.engine.selection import setting_record
 from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph, prepare
 from mscam_dask.engine.starts import Start, judged
@@ -105,19 +105,17 @@ def _handed_down(
             n_cut(prepared, parameters),
             key="cut_embedding/warm",
         )
-    scores = judge(prepared, partitions, executor, key="warm")
-    index = _best(scores, parameters)
+    verdicts = judge(prepared, partitions, executor, key="warm")
+    index = _best(verdicts, parameters)
     best = Best(
         executor.submit(judge_tasks.pick, partitions, index, key="best_cut/warm"),
-        mean_score(scores[index]),
-        scores[index],
+        verdicts[index],
         iteration=_BEFORE,
     )
     return Start(parameters, prepared, first, spectrum, best)
 
 
-def _best(scores: list[tuple[float, ...]], parameters: Parameters) -> int:
+def _best(verdicts: list[Verdict], parameters: Parameters) -> int:
     """The first partition, unless another is ahead of it."""
-    means = [mean_score(one) for one in scores]
-    index = max(range(len(means)), key=means.__getitem__)
-    return index if is_ahead(means[index], means[0], parameters) else 0
+    index = best_of(verdicts)
+    return index if is_ahead(verdicts[index], verdicts[0], parameters) else 0

@@ -118,7 +118,8 @@ class MSCAM(ConsensusClustering):
     status_ : Status
         How the clusters were reached; ``status_.message`` is a sentence.
     score_ : float
-        Cross-view information of the partition in nats, the label-free mark used throughout.
+        Cross-view information of the partition in nats, the label-free mark used throughout; where
+        neighbours tell one partition clearly more reliably than another, that decides instead.
     n_iter_ : int
         Outer iterations.
     n_neighbors_ : int

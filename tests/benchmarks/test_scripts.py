@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import from_store, growth, indices, many_views, roofline, two_workers, unseen
+from tests.benchmarks import (
+    from_store,
+    growth,
+    indices,
+    many_views,
+    roofline,
+    two_workers,
+    unequal,
+    unseen,
+)
 
 
 @pytest.mark.slow
@@ -59,6 +68,13 @@ def test_judged() -> None:
     rho, share = indices.judged([0.1, 0.4, float("nan"), 0.2], [0.3, 0.6, 0.9, 0.5])
     assert rho == pytest.approx(1.0)
     assert share == pytest.approx(0.6 / 0.9)
+
+
+def test_clusters_of_unequal_size_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--sizes", "150", "--separations", "1.6"]
+    means = unequal.main(["--methods", "mscam", "knn-sc", *few])
+    assert means["mscam"] > 0.95
+    assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 def test_unseen_draws_samples_of_every_class(capsys: pytest.CaptureFixture[str]) -> None:

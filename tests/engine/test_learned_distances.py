@@ -19,7 +19,7 @@ from mscam_dask.engine import fit, learned_distances
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.judging import Best
+from mscam_dask.engine.judging import Best, Verdict
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.tasks.views import anchor_space
 from mscam_dask.kernels.distances import mean_squared_distance
@@ -118,8 +118,8 @@ def little_behind(monkeypatch: pytest.MonkeyPatch, behind: float) -> None:
     """Every round gives a partition that scores so much less."""
 
     def lower(_: Any, best: Best, *rest: Any, **__: Any) -> Best:
-        score = best.score * (1 - behind)
-        return Best(copied(best.labels, rest[-1]), score, (score,), best.iteration)
+        verdict = Verdict((best.score * (1 - behind),), best.verdict.entropy)
+        return Best(copied(best.labels, rest[-1]), verdict, best.iteration)
 
     monkeypatch.setattr(learned_distances, "_learned", lower)
 
@@ -172,8 +172,9 @@ def test_one_that_was_taken_is_returned_where_the_path_came_to_components(
 
     def behind(_: Any, best: Best, *rest: Any, **__: Any) -> Best:
         handle = copied(other, rest[-1])
-        scores = tuple(0.99 * score for score in best.view_scores)
-        return Best(handle, 0.99 * best.score, scores, best.iteration)
+        scores = tuple(0.99 * score for score in best.verdict.view_scores)
+        verdict = dataclasses.replace(best.verdict, view_scores=scores)
+        return Best(handle, verdict, best.iteration)
 
     with monkeypatch.context() as patched:
         without(patched)

@@ -1,6 +1,8 @@
-"""Information of a step on a graph: its definition, with a table of clusters and without."""
+"""Information of a step on a graph and how reliable it is: by definition, and at the limits."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.kernels import label_information
-from mscam_dask.kernels.label_information import informations
+from mscam_dask.kernels.label_information import entropy, informations, reliable_information
 
 
 def by_definition(weights: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
@@ -46,3 +48,25 @@ def test_more_clusters_than_a_table_has_cells_for() -> None:
     )
     (found,) = informations(cycle, [samples])
     assert found == pytest.approx(np.log(n) - np.log(2.0), rel=1e-12)
+
+
+def test_the_entropy_of_a_partition_is_by_definition() -> None:
+    shares = np.array([0.5, 0.25, 0.125, 0.125])
+    labels = np.repeat(np.arange(4), (shares * 64).astype(int))
+    assert entropy(labels) == pytest.approx(-np.sum(shares * np.log(shares)), rel=1e-14)
+    assert entropy(np.zeros(9, dtype=np.int64)) == 0.0
+
+
+def test_information_counts_whole_where_no_cluster_is_cut_and_half_where_little_is_told() -> None:
+    labels = np.repeat(np.arange(3), [40, 9, 11])
+    apart = np.equal.outer(labels, labels).astype(float)
+    (whole,) = informations(csr_array(apart), [labels])
+    most = entropy(labels)
+    assert whole == pytest.approx(most, rel=1e-12)
+    assert reliable_information(whole, most) == pytest.approx(whole, rel=1e-12)
+    assert reliable_information(0.01 * most, most) == pytest.approx(0.005 * most, rel=1e-5)
+    assert reliable_information(0.0, 0.0) == 0.0
+    shares = np.linspace(0.0, 1.2, 50)  # a sample of the rows may tell more than there is
+    marks = [reliable_information(share * most, most) for share in shares]
+    assert all(later > earlier for earlier, later in itertools.pairwise(marks))
+    assert marks[-1] == 1.2 * most

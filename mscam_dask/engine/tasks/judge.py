@@ -11,6 +11,7 @@ from mscam_dask.data.passes import read_once
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.engine.tasks.views import view_shape
+from mscam_dask.kernels.label_information import entropy
 from mscam_dask.solvers.assign import extend_labels
 from mscam_dask.solvers.embedding import SpectralEmbedding, walk_embeddings
 from mscam_dask.solvers.graph import Graph
@@ -26,6 +27,7 @@ from mscam_dask.solvers.partition import (
 __all__ = [
     "all_cuts",
     "cut_spectrum",
+    "entropies",
     "extended",
     "first_cuts",
     "handed_down_or_cut",
@@ -140,6 +142,11 @@ def score_partitions(
     found = [view_scores(view, list(distinct.values())) for view in views]
     by_key = [dict(zip(distinct, scores, strict=True)) for scores in found]
     return [[scores[key] for key in keys] for scores in by_key]
+
+
+def entropies(partitions: list[NDArray[np.int64]]) -> list[float]:
+    """Entropy of each partition: the most information that a graph can have on it."""
+    return [entropy(labels) for labels in partitions]
 
 
 def single(labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
