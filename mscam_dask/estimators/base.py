@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import warnings
 from abc import ABC, abstractmethod
@@ -118,7 +117,7 @@ class ConsensusClustering(
                 f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
             )
         check_listeners(self.callbacks, self.checkpointer)
-        data = self._views(X, reset=True)
+        data, of_table = self._views_to_fit(X)
         candidates = self._candidates(data)
         first = candidates[0]
         report = validate(
@@ -148,9 +147,10 @@ class ConsensusClustering(
             for index, name in enumerate(data.view_names)
         }
         self.data_findings_ = tuple(report.findings)
-        warn_of_repeated_samples(report.findings, self.n_clusters_, stacklevel=3)
         self._training = data
         self._training_digests = report.digests
+        self._keep(of_table)
+        warn_of_repeated_samples(report.findings, self.n_clusters_, stacklevel=3)
         return self
 
     def settings_tried(self, X: Any) -> tuple[Parameters, ...]:
@@ -160,8 +160,8 @@ class ConsensusClustering(
         ----------
         X : as for `fit`
         """
-        asked = copy.copy(self)  # takes down what it finds of X, which is no table of a fit
-        return asked._candidates(asked._views(X, reset=True))
+        data, _ = self._views_to_fit(X)
+        return self._candidates(data)
 
     def _candidates(self, data: MultiViewData) -> tuple[Parameters, ...]:
         """The settings to try: what the user fixed is fixed, what is None is chosen."""

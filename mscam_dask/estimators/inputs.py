@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,9 @@ from mscam_dask.estimators.feature_names import check_feature_names
 __all__ = ["TakesViews", "checked_labels"]
 
 
+_OF_TABLE = ("n_features_in_", "feature_names_in_")
+
+
 class TakesViews:
     """Part of an estimator: its input as views, new samples as those of the fit."""
 
@@ -30,6 +34,19 @@ class TakesViews:
     view_sizes: Sequence[int] | None
     view_names_: tuple[str, ...]
     _training: MultiViewData
+
+    def _views_to_fit(self, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
+        """Views of `X`, and what scikit-learn keeps of one table, for `_keep` when the fit has ended."""
+        asked = copy.copy(self)
+        asked._keep({})
+        data = asked._views(X, reset=True)
+        return data, {name: found for name, found in vars(asked).items() if name in _OF_TABLE}
+
+    def _keep(self, of_table: Mapping[str, Any]) -> None:
+        """Set what scikit-learn keeps of one table, and forget that of another."""
+        for name in _OF_TABLE:
+            vars(self).pop(name, None)
+        vars(self).update(of_table)
 
     def _views(self, X: Any, *, reset: bool) -> MultiViewData:
         """Views of `X`; one plain table goes through scikit-learn's own validation first."""

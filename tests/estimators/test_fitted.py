@@ -65,6 +65,19 @@ def test_a_model_fitted_again_forgets_the_first_data() -> None:
     assert model.predict(views).shape == (50,)
     with pytest.raises((DataError, ValueError), match=r"columns|features"):
         model.predict(table)
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_a_fit_that_fails_leaves_the_one_before() -> None:
+    table = pd.DataFrame(np.hstack(integer_views())).add_prefix("x")
+    model = quick().fit(table)
+    labels = model.labels_
+    for bad in (np.ones((60, 5)), table.assign(x0=np.nan), table.iloc[:, :3].assign(x1=np.inf)):
+        with pytest.raises(DataError):
+            model.fit(bad)
+    assert_array_equal(model.labels_, labels)
+    assert_array_equal(model.predict(table), labels)
+    assert list(model.feature_names_in_) == list(table.columns)
 
 
 def test_findings_are_kept() -> None:
