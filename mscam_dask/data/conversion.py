@@ -22,6 +22,7 @@ from mscam_dask.data.view_content import check_view, unmasked
 from mscam_dask.errors import DataError
 
 __all__ = [
+    "SAMPLE_DIMENSIONS",
     "check_unique_ids",
     "common_sample_ids",
     "dataset_views",
@@ -33,7 +34,8 @@ __all__ = [
     "split_columns",
 ]
 
-_SAMPLE_DIMENSIONS = ("sample", "samples", "sample_id", "obs")
+SAMPLE_DIMENSIONS = ("sample", "samples", "sample_id", "obs")
+"""Names of dimensions that are the samples."""
 
 
 def is_instance_of(value: object, package: str, class_name: str) -> bool:
@@ -240,7 +242,7 @@ def sample_dimension(dataset: Any) -> str:
         for dimension in (tables[0].dims if tables else ())
         if all(dimension in table.dims for table in tables)
     ]
-    preferred = [dimension for dimension in _SAMPLE_DIMENSIONS if dimension in shared]
+    preferred = [dimension for dimension in SAMPLE_DIMENSIONS if dimension in shared]
     if preferred:
         return preferred[0]
     if len(shared) == 1:

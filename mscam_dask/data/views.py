@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from mscam_dask.data.conversion import (
+    SAMPLE_DIMENSIONS,
     common_sample_ids,
     dataset_views,
     is_instance_of,
@@ -124,7 +125,26 @@ def as_multi_view(
         )
     if view_names is not None:
         data = _renamed(data, view_names)
-    return with_metrics(data, metric)
+    data = with_metrics(data, metric)
+    _check_dimensions(views, data)
+    return data
+
+
+def _check_dimensions(tables: Any, data: MultiViewData) -> None:
+    """Refuse DataArrays of features whose dimensions say that the samples are on columns."""
+    given = tables.values() if isinstance(tables, Mapping) else tables
+    if not isinstance(tables, Mapping | list | tuple) or is_instance_of(
+        tables, "xarray", "Dataset"
+    ):
+        return
+    for table, view in zip(given, data.views, strict=True):
+        if view.metric == "features" and is_instance_of(table, "xarray", "DataArray"):
+            first, second = table.dims
+            if second in SAMPLE_DIMENSIONS and first not in SAMPLE_DIMENSIONS:
+                raise DataError(
+                    f"View {view.name!r} has dimensions {table.dims}: {second!r} is on its columns, and a "
+                    f"view has samples on its rows. Give view.transpose({second!r}, {first!r})."
+                )
 
 
 def with_metrics(data: MultiViewData, metric: MetricSpec) -> MultiViewData:

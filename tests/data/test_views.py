@@ -369,6 +369,19 @@ def test_repeated_ids_are_refused_with_their_rows() -> None:
         as_multi_view({"a": frame(COLOUR, list("pqrp"))})
 
 
+def test_data_arrays_with_samples_on_columns_are_refused_by_their_names() -> None:
+    turned = xr.DataArray(COLOUR.T, dims=("channel", "sample"))
+    for views in (turned, [turned], {"a": turned}):
+        with pytest.raises(
+            DataError, match=r"'sample' is on its columns.*transpose\('sample', 'chan"
+        ):
+            as_multi_view(views)
+    assert_holds(as_multi_view([turned.T]), view_0=COLOUR)
+    # new samples' distances to those of a fit
+    assert as_multi_view([turned], metric="distance").views[0].shape == (3, 4)
+    assert as_multi_view([turned.rename(channel="obs")]).views[0].shape == (3, 4)
+
+
 def test_data_arrays_give_ids_from_their_sample_coordinate() -> None:
     table = xr.DataArray(COLOUR, dims=("s", "f"), coords={"s": [10, 20, 30, 40]})
     assert as_multi_view([table]).sample_ids == ("10", "20", "30", "40")
