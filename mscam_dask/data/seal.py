@@ -24,6 +24,9 @@ NODES = "nodes"
 _SEAL = "seal"
 _METADATA = "zarr.json"
 _STORE_OF_RUN = "data.zarr"
+
+# Of stores and of results.
+_NODES_OF_OURS = (view_key(0), "labels", "consensus_graph")
 _RESTORE = "Restore the file from a copy, or ingest the original data again."
 
 # Fields of a group in the Zarr v3 specification, and the one that zarr-python adds.
@@ -77,7 +80,7 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
     file = root / _METADATA
     if not file.is_file():
         # what lies below a directory may be anything, below a URL it is writes that have no name
-        if (root / view_key(0)).is_dir() or (
+        if any((root / node / _METADATA).is_file() for node in _NODES_OF_OURS) or (
             isinstance(root, ObjectPath) and any(root.rglob(_METADATA))
         ):
             raise corrupt_store(file, "it is missing, and there are arrays below it")
