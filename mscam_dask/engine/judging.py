@@ -90,29 +90,30 @@ class Best:
 
 def is_ahead(later: Verdict, earlier: Verdict, parameters: Parameters) -> bool:
     """Whether a partition is better by more than `tol`: within noise the earlier one stays."""
-    if _differ(later, earlier):
-        return later.reliable > (1.0 + parameters.tol) * earlier.reliable
-    return later.score > earlier.score + parameters.tol * abs(earlier.score)
+    now, before = _compared(later, earlier)
+    return now > before + parameters.tol * abs(before)
 
 
 def is_behind(later: Verdict, earlier: Verdict, share: float) -> bool:
-    """Whether a partition is worse by more than a share of the earlier one's score."""
-    if _differ(later, earlier):
-        return later.reliable < earlier.reliable
-    return later.score < earlier.score - share * abs(earlier.score)
+    """Whether a partition is worse by more than a share of what the earlier one has."""
+    now, before = _compared(later, earlier)
+    return now < before - share * abs(before)
 
 
 def best_of(verdicts: Sequence[Verdict]) -> int:
     """Which has the most information or, if that puts another clearly ahead, the most reliable."""
     told = max(range(len(verdicts)), key=lambda i: verdicts[i].score)
     reliable = max(range(len(verdicts)), key=lambda i: verdicts[i].reliable)
-    return reliable if _differ(verdicts[reliable], verdicts[told]) else told
+    now, before = _compared(verdicts[reliable], verdicts[told])
+    return reliable if now > before else told
 
 
-def _differ(one: Verdict, other: Verdict) -> bool:
-    """Whether reliability tells two partitions apart, and not information: docs/decisions/0068."""
-    lower, higher = sorted((one.reliable, other.reliable))
-    return higher > (1.0 + _CLEARLY) * lower
+def _compared(later: Verdict, earlier: Verdict) -> tuple[float, float]:
+    """Reliable information of both, where it tells them clearly apart, else information: docs/decisions/0068."""
+    lower, higher = sorted((later.reliable, earlier.reliable))
+    if higher > (1.0 + _CLEARLY) * lower:
+        return later.reliable, earlier.reliable
+    return later.score, earlier.score
 
 
 def is_clear(score: float, parameters: Parameters) -> bool:

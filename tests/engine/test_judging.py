@@ -34,7 +34,8 @@ def test_a_partition_that_neighbours_tell_whole_beats_one_with_a_little_more_inf
     whole, more = verdict(0.90, 0.98), verdict(0.93, 0.6)
     assert is_ahead(whole, more, GIVEN)
     assert not is_ahead(more, whole, GIVEN)
-    assert is_behind(more, whole, 0.5)
+    assert is_behind(more, whole, 0.3)
+    assert not is_behind(more, whole, 0.4)  # it has 0.65 of the other's reliable information
     assert not is_behind(whole, more, 0.0)
     assert best_of([more, whole]) == best_of([whole, more, more]) + 1 == 1
 
