@@ -1,0 +1,30 @@
+"""Sources of two views to ingest, and what is in the store then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.ingest import IngestReport
+from mscam_dask.data.store import verify_store
+from tests.synthetic import values_of
+
+__all__ = ["COLOUR", "LABELS", "SHAPE", "N", "save_npz", "stored"]
+
+N = 7
+COLOUR = np.arange(3.0 * N).reshape(N, 3) / 7
+SHAPE = np.arange(2.0 * N).reshape(N, 2) ** 2
+LABELS = np.array([0, 0, 1, 1, 2, 2, 2])
+
+
+def save_npz(path: Path, **more: Any) -> Path:
+    arrays: dict[str, Any] = {"view_0": COLOUR, "view_1": SHAPE.astype(np.float32), **more}
+    np.savez(path, allow_pickle=True, **arrays)
+    return path
+
+
+def stored(report: IngestReport) -> dict[str, NDArray[np.float64]]:
+    return values_of(verify_store(report.output))

@@ -1,0 +1,212 @@
+"""ingest: labels and ids of samples, and sources that have these in different orders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mscam_dask.data.ingest import IngestReport, Source, ingest
+from mscam_dask.data.matching import OrderedRows
+from mscam_dask.data.sources import ArrayRows, row_ranges
+from mscam_dask.data.store import open_store
+from mscam_dask.errors import DataError
+from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
+
+# ----------------------------------------------------------------------------- labels
+
+
+def labels_of(report: IngestReport) -> list[int] | None:
+    labels = open_store(report.output).labels
+    return None if labels is None else labels.tolist()
+
+
+def test_labels_by_key_by_file_and_by_value(tmp_path: Path) -> None:
+    source = save_npz(tmp_path / "a.npz", labels=LABELS, fine=LABELS + 10)
+    names = tmp_path / "classes.txt"
+    names.write_text("species\n" + "\n".join("abcabca") + "\n")
+    numbers = tmp_path / "numbers.txt"
+    numbers.write_text("label\n" + "".join(f"{label}\n" for label in LABELS))
+    array = tmp_path / "y.npy"
+    np.save(array, LABELS[::-1])
+    cases: list[tuple[Any, list[int]]] = [
+        (None, LABELS.tolist()),
+        ("fine", (LABELS + 10).tolist()),
+        (LABELS * 2, (LABELS * 2).tolist()),
+        ([3, 3, 3, 1, 1, 1, 1], [3, 3, 3, 1, 1, 1, 1]),
+        (list("xxyyzzz"), LABELS.tolist()),
+        (numbers, LABELS.tolist()),
+        (str(numbers), LABELS.tolist()),
+        (array, LABELS[::-1].tolist()),
+    ]
+    for index, (given, expected) in enumerate(cases):
+        assert labels_of(ingest(source, tmp_path / f"{index}.zarr", labels=given)) == expected
+    with pytest.raises(DataError, match="Got 8 labels for 7 samples"):
+        ingest(source, tmp_path / "s.zarr", labels=names)  # its heading looks like a label
+    with pytest.raises(DataError, match=r"labels='nowhere' is neither a variable .*nor a file"):
+        ingest(source, tmp_path / "s.zarr", labels="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("l.csv", "id,label\n{}"),
+        ("l.csv", ",kind\n{}"),
+        ("l.tsv", "sample\tclass\n{}"),
+        ("l.csv", "name,label\n{}\nother,9"),
+    ],
+)
+def test_label_file_with_ids_is_matched(tmp_path: Path, name: str, text: str) -> None:
+    ids = [f"s{i}" for i in range(N)]
+    pd.DataFrame(COLOUR, index=ids).to_csv(tmp_path / "colour.csv")
+    mark = "\t" if name.endswith("tsv") else ","
+    lines = [f"{item}{mark}{label}" for item, label in zip(ids, LABELS, strict=True)]
+    file = tmp_path / name
+    file.write_text(text.format("\n".join(lines[::-1])))
+    report = ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file)
+    assert labels_of(report) == LABELS.tolist()
+    (note,) = [note for note in report.notes if str(file) in note]
+    assert "labels matched by sample id" in note
+    assert ("1 of other samples left out" in note) == ("other" in text)
+    file.write_text("\n".join(map(str, LABELS)))
+    report = ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file, overwrite=True)
+    assert labels_of(report) == LABELS.tolist()
+    assert f"{file}: no sample ids; its first label is taken for 's0'." in report.notes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,label,more\ns0,1,2\n", "more than one field in line 1.*such as id,label"),
+        ("0,1\n1,1\n", "more than one field in line 1"),
+        ("id,label\ns0,1\ns1,1,2\n", "row 1 has 3 fields where the first line has 2"),
+        ("id,label\ns0,1\ns0,2\n", r"1 sample id.*'s0', in rows \[0, 1\]"),
+        ("id,label\ns0,1\nt1,2\n", r"no label for 6 of 7 samples.*'s1'.*begin with \['s0', 't1'\]"),
+        ("id,label\ns0,1\ns1,\n", "1 label.* missing"),
+    ],
+    ids=["three", "no heading", "uneven", "twice", "not there", "missing"],
+)
+def test_label_files_that_cannot_be_matched(tmp_path: Path, text: str, message: str) -> None:
+    pd.DataFrame(COLOUR, index=[f"s{i}" for i in range(N)]).to_csv(tmp_path / "colour.csv")
+    file = tmp_path / "labels.csv"
+    file.write_text(text)
+    with pytest.raises(DataError, match=message):
+        ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file)
+
+
+def test_label_file_with_ids_needs_data_with_ids(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("id,label\na,1\n")
+    with pytest.raises(DataError, match="labels by sample id, and the data have no ids"):
+        ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr", labels=file)
+
+
+def test_sources_must_agree_on_labels(tmp_path: Path) -> None:
+    first = save_npz(tmp_path / "a.npz", labels=LABELS, view_names=np.array(["a", "b"]))
+    same = save_npz(tmp_path / "b.npz", labels=LABELS, view_names=np.array(["c", "d"]))
+    other = save_npz(tmp_path / "c.npz", labels=LABELS[::-1], view_names=np.array(["e", "f"]))
+    assert labels_of(ingest([first, same], tmp_path / "1.zarr")) == LABELS.tolist()
+    with pytest.raises(DataError, match=r"a\.npz and .*c\.npz have different labels"):
+        ingest([first, other], tmp_path / "2.zarr")
+    assert labels_of(ingest([first, other], tmp_path / "3.zarr", labels=LABELS)) == LABELS.tolist()
+
+
+def test_features_on_rows_are_noticed_by_the_labels(tmp_path: Path) -> None:
+    source = tmp_path / "a.npz"
+    np.savez(source, view_0=COLOUR.T, view_1=np.ones((3, N)), labels=LABELS)
+    with pytest.raises(DataError, match=r"7 labels and every view .*samples_on='columns'"):
+        ingest(source, tmp_path / "s.zarr")
+    report = ingest(Source(source, samples_on="columns"), tmp_path / "s.zarr")
+    np.testing.assert_array_equal(stored(report)["view_0"], COLOUR)
+    assert labels_of(report) == LABELS.tolist()
+
+
+# ----------------------------------------------------------------------------- ids
+
+
+def test_rows_of_tables_in_another_order_are_matched_by_id(tmp_path: Path) -> None:
+    first, second = tmp_path / "colour.csv", tmp_path / "shape.csv"
+    first.write_text("id,red,green\na,1,10\nb,2,20\nc,3,30\n")
+    second.write_text("id,width,label\nc,300,z\na,100,x\nb,200,y\n")
+    report = ingest([first, second], tmp_path / "s.zarr", labels="label")
+    data = open_store(report.output)
+    assert data.sample_ids == ("a", "b", "c")
+    np.testing.assert_array_equal(stored(report)["colour"], [[1, 10], [2, 20], [3, 30]])
+    np.testing.assert_array_equal(stored(report)["shape"], [[100], [200], [300]])
+    assert data.labels is not None
+    assert data.label_names is not None
+    assert [data.label_names[label] for label in data.labels] == ["x", "y", "z"]
+    assert any("matched by sample id" in note and "3 of 3" in note for note in report.notes)
+
+
+def test_samples_on_columns_are_matched_by_the_header(tmp_path: Path) -> None:
+    names = [f"s{i}" for i in range(N)]
+    order = np.random.default_rng(0).permutation(N)
+    pd.DataFrame(COLOUR, index=names).T.to_csv(tmp_path / "colour.csv")
+    pd.DataFrame(SHAPE, index=names).iloc[order].T.to_csv(tmp_path / "shape.csv")
+    sources = [
+        Source(tmp_path / f"{name}.csv", samples_on="columns") for name in ("colour", "shape")
+    ]
+    report = ingest(sources, tmp_path / "s.zarr")
+    assert open_store(report.output).sample_ids == tuple(names)
+    for name, values in stored(report).items():
+        np.testing.assert_array_equal(values, {"colour": COLOUR, "shape": SHAPE}[name])
+
+
+@pytest.mark.parametrize("said", ["by the file", "when it is ingested"])
+def test_a_matrix_of_all_pairs_is_matched_by_id_both_ways(tmp_path: Path, said: str) -> None:
+    order = np.random.default_rng(0).permutation(N)
+    ids = np.array(list("abcdefg"))
+    gaps = np.abs(np.subtract.outer(COLOUR[:, 0], COLOUR[:, 0]))
+    first = save_npz(tmp_path / "a.npz", sample_ids=ids)
+    kind = {"kind": np.array(["distance"])} if said == "by the file" else {}
+    mixed = gaps[np.ix_(order, order)]
+    np.savez(
+        tmp_path / "b.npz", allow_pickle=True, view_0=mixed, sample_ids=ids[order],
+        view_names=np.array(["gaps"]), **kind,
+    )  # fmt: skip
+    report = ingest(
+        [first, tmp_path / "b.npz"],
+        tmp_path / "s.zarr",
+        metric=None if kind else {"gaps": "distance"},
+    )
+    assert report.views[2].metric == "distance"
+    np.testing.assert_array_equal(stored(report)["gaps"], gaps)
+
+
+def test_rows_are_matched_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_ranges, "__kwdefaults__", {"block_bytes": 2 * 8 * 3})  # two rows
+    order = np.random.default_rng(1).permutation(N)
+    view = OrderedRows(ArrayRows(COLOUR, "c"), order, "c")
+    for start in range(N + 1):
+        for stop in range(start, N + 1):
+            np.testing.assert_array_equal(view.read(start, stop), COLOUR[order[start:stop]])
+
+
+def test_ids_of_several_files_must_agree(tmp_path: Path) -> None:
+    ids = np.array(list("abcdefg"))
+    first = save_npz(tmp_path / "a.npz", sample_ids=ids)
+    np.save(tmp_path / "plain.npy", SHAPE)
+    report = ingest([first, tmp_path / "plain.npy"], tmp_path / "1.zarr")
+    assert open_store(report.output).sample_ids == tuple(ids)
+    swapped = ids[[0, 2, 1, 3, 4, 5, 6]]
+    second = save_npz(tmp_path / "b.npz", sample_ids=swapped, view_names=np.array(["c", "d"]))
+    report = ingest([first, second], tmp_path / "2.zarr")
+    assert open_store(report.output).sample_ids == tuple(ids)
+    assert any("b.npz: rows matched by sample id with " in note for note in report.notes)
+    values = stored(report)
+    for plain, matched in (("view_0", "c"), ("view_1", "d")):  # the same tables, other ids
+        np.testing.assert_array_equal(values[matched][[0, 2, 1, 3, 4, 5, 6]], values[plain])
+    other = save_npz(
+        tmp_path / "d.npz", sample_ids=np.array(list("abcdefx")), view_names=np.array(["e", "f"])
+    )
+    with pytest.raises(
+        DataError, match=r"a\.npz.*d\.npz.*different samples: 1 id.*\['g'\].*\['x'\]"
+    ):
+        ingest([first, other], tmp_path / "4.zarr")
+    third = save_npz(tmp_path / "c.npz", sample_ids=np.array(list("abcdefa")))
+    with pytest.raises(DataError, match=r"more than once in .*c\.npz.*'a', in rows \[0, 6\]"):
+        ingest(third, tmp_path / "3.zarr")
