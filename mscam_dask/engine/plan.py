@@ -11,7 +11,13 @@ from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.allocator import KEPT_BYTES
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.foundation import LARGE_RANK
-from mscam_dask.engine.task_memory import TaskMemory, graph_tasks, held_during, view_tasks
+from mscam_dask.engine.task_memory import (
+    TaskMemory,
+    encoders,
+    graph_tasks,
+    held_during,
+    view_tasks,
+)
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.model.parameters import Parameters
 
@@ -42,7 +48,7 @@ class MemoryPlan:
     shared_bytes : int
         Of these, what every worker may come to hold: the bases of all views.
     driver_bytes : int
-        What comes back to the driver at the end: graph, labels, embeddings.
+        What comes back to the driver at the end: graph, labels, embeddings, encoders.
     """
 
     tasks: tuple[TaskMemory, ...]
@@ -95,7 +101,7 @@ def plan_memory(
         for source in data.views
     }
     rank = sum(ranks.values())
-    held = held_during(data, parameters, view_graphs=view_graphs, carried=carried)
+    held = held_during(data, ranks, parameters, view_graphs=view_graphs, carried=carried)
     tasks = []
     for source in data.views:
         of_view = view_tasks(source.shape, source.metric, ranks[source.name], parameters, held)
@@ -104,6 +110,7 @@ def plan_memory(
     ordered = tuple(sorted(tasks, key=lambda task: -task.peak_bytes))
     shared = 4 * n * rank * (1 if large else 2)  # two scalings are tried at most on all samples
     driver = 12 * n * (2 * parameters.n_neighbors + 1) + 8 * n * c * len(data.views) + 24 * n
+    driver += encoders(data, ranks)
     # the rows of a graph are held as well until it is put together
     most = max(task.beside_bytes for task in tasks) + 16 * n * parameters.n_neighbors
     return MemoryPlan(ordered, shared + most, shared, driver)

@@ -18,7 +18,7 @@ from mscam_dask.solvers.factoring import MOST_DECOMPOSED
 from mscam_dask.solvers.graph import MOST_TIES
 from mscam_dask.solvers.strongest import COUNTED, SPARE
 
-__all__ = ["Held", "TaskMemory", "graph_tasks", "held_during", "view_tasks"]
+__all__ = ["Held", "TaskMemory", "encoders", "graph_tasks", "held_during", "view_tasks"]
 
 # Rows are streamed in blocks of 8 MiB (see solvers.view_rows): as read, scaled, centred, projected;
 # beside them the chunk they come from.
@@ -62,7 +62,7 @@ class Held:
         Projected distances on the candidate edges.
     embeddings : int
     always : int
-        Neutral graphs, partitions, and views that travel inside tasks.
+        Neutral graphs, partitions, encoders, and views that travel inside tasks.
     other : int
         The best start so far, or the end of the path, while another graph is made.
     joined : bool
@@ -95,8 +95,18 @@ class Held:
         return self.always + self.blocks + self.graph + self.embeddings
 
 
+def encoders(data: MultiViewData, ranks: Mapping[str, int]) -> int:
+    """Loadings of all views: as many rows as a view has columns, as many columns as its basis."""
+    return sum(8 * view.shape[1] * ranks[view.name] for view in data.views)
+
+
 def held_during(
-    data: MultiViewData, parameters: Parameters, *, view_graphs: bool, carried: bool
+    data: MultiViewData,
+    ranks: Mapping[str, int],
+    parameters: Parameters,
+    *,
+    view_graphs: bool,
+    carried: bool,
 ) -> Held:
     """What a fit holds; arguments as for `mscam_dask.engine.plan.plan_memory`."""
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
@@ -113,6 +123,7 @@ def held_during(
     vectors = value * n * parameters.n_pairs(n)
     edges = n * parameters.candidates(n)
     always = len(data.views) * 320 * (SAMPLE if large else n) + 20 * 8 * n
+    always += 2 * encoders(data, ranks)  # as factored, and as prepared
     if carried:
         # read for two scalings and for the judge; of large data once whole, the rest is a sample
         in_memory = sum(n_bytes(view) for view in data.views if isinstance(view, ArrayRows))
@@ -205,6 +216,9 @@ def view_tasks(
         factor = 8 * n * n + max(basis + directions, drawn) + stream
     else:
         factor += 3 * 8 * n * n + 8 * n * min(shape)
+        if metric == "features":
+            # loadings, once more times gains; the Gram matrix and its vectors are left of the above
+            factor += 2 * 8 * n * (d - n)
     rows = 4 * judged * d if metric == "features" else 3 * 8 * judged * judged
     neutral = drawn + rows + 600 * judged + stream + _SEARCH_BYTES
     subspace = 4 * n * (rank + 2 * c)

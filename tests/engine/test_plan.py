@@ -34,6 +34,7 @@ from mscam_dask.engine.tasks.views import factor, own_graph, prepare
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import ClusterError, MemoryPlanError
 from mscam_dask.model.parameters import Parameters, Preparation, Scale
+from mscam_dask.solvers.factoring import MOST_DECOMPOSED
 from tests.synthetic import gaussian_views
 
 GIB = 2.0**30
@@ -164,7 +165,7 @@ def test_pair_views_count_their_square(metric: Metric) -> None:
 
 @given(shapes, st.integers(1, 10**5))
 def test_large_data_grow_with_samples_too(shape: tuple[int, tuple[int, ...]], more: int) -> None:
-    n, dims = shape
+    n, dims = shape[0] + MOST_DECOMPOSED, shape[1]  # with fewer, wide views are of another regime
     assume(have_view_graphs(len(dims), n) == have_view_graphs(len(dims), n + more))
     small, large = (sizes(plan(size, dims, exact_samples=1)) for size in (n, n + more))
     assert all(b >= a for a, b in zip(small, large, strict=True))
@@ -338,6 +339,21 @@ def test_comparing_the_preparations_of_a_wide_view_stays_below_its_figure(d: int
         tracemalloc.stop()
     figures = {task.task: task.peak_bytes for task in plan(n, (d,)).tasks}
     assert peak <= figures["comparing preparations of v0"]
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 20_000), (1200, 3000)])
+def test_preparing_a_view_with_more_columns_than_rows_stays_below_its_figure(
+    n: int, d: int
+) -> None:
+    rows = ArrayRows(np.random.default_rng(0).standard_normal((n, d)), "v0")
+    tracemalloc.start()
+    try:
+        prepare(factor(rows, "standard"), 10.0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    figure = {task.task: task.peak_bytes for task in plan(n, (d,)).tasks}["prepare v0"]
+    assert figure / 2 < peak <= figure
 
 
 def test_preparing_a_large_distance_view_stays_below_its_figure() -> None:
