@@ -17,6 +17,7 @@ from mscam_dask.data.matching import in_one_order, labels_of_file
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.objects import Location, ObjectPath
 from mscam_dask.data.readers import Loaded, Selection, Source, read_source
+from mscam_dask.data.sample_counts import check_sample_counts
 from mscam_dask.data.sources import RowSource
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import DataError
@@ -56,21 +57,22 @@ def gather(
     wanted = None if views is None else tuple(views)
     label_key = labels if isinstance(labels, str) else None
     if isinstance(sources, MultiViewData):
+        files: list[Source] = []
         loaded = [_as_loaded(sources)]
     else:
-        listed = _listed(sources)
+        files = [item if isinstance(item, Source) else Source(item) for item in _listed(sources)]
         selection = Selection(views=wanted, labels=label_key)
-        loaded = [
-            read_source(item if isinstance(item, Source) else Source(item), selection, stack)
-            for item in listed
-        ]
+        loaded = [read_source(file, selection, stack) for file in files]
     loaded = in_one_order(loaded)
     chosen = _choose(loaded, views)
     ids = common_sample_ids(
         {f"{item.where}": item.sample_ids for item in loaded if item.sample_ids is not None}
     )
     codes, names, more = _labels(loaded, labels, ids)
-    _check_orientation(chosen, codes)
+    orientations = {file.samples_on for file in files}
+    if chosen and len(orientations) == 1:
+        n_labels = None if codes is None else len(codes)
+        check_sample_counts(chosen, n_labels, orientations.pop())
     data = as_multi_view(list(chosen))
     data = replace(data, sample_ids=ids, labels=codes, label_names=names)
     return data, (*(note for item in loaded for note in item.notes), *more)
@@ -172,16 +174,3 @@ def _labels(
             )
     codes, names = encoded[0]
     return codes, names if names is not None else known[0].label_names, ()
-
-
-def _check_orientation(views: tuple[RowSource, ...], labels: NDArray[np.int64] | None) -> None:
-    """Refuse (features, samples) matrices, which MATLAB files often hold, with the remedy."""
-    if labels is None or any(view.shape[1] != len(labels) for view in views):
-        return
-    if all(view.shape[0] != len(labels) for view in views):
-        listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
-        raise DataError(
-            f"There are {len(labels)} labels and every view has that many columns ({listing}): "
-            "samples are on columns. Read the file with Source(path, samples_on='columns') "
-            "(--samples-on columns)."
-        )

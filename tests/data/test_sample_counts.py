@@ -1,0 +1,114 @@
+"""Views of files with other numbers of rows than samples: the error names what reads them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import io
+
+from mscam_dask.cli import main
+from mscam_dask.data.ingest import Source, ingest
+from mscam_dask.data.store import open_store
+from mscam_dask.errors import DataError
+from tests.data.ingested import COLOUR, LABELS, SHAPE, N, stored
+
+SPLITS = np.arange(8).reshape(2, 4)  # no view: another number of rows, and of columns
+
+
+def save(path: Path, arrays: Mapping[str, Any]) -> Path:
+    if path.suffix == ".npz":
+        np.savez(path, allow_pickle=False, **arrays)
+    else:
+        io.savemat(path, dict(arrays))
+    return path
+
+
+@pytest.fixture(params=["a.npz", "a.mat"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / str(request.param)
+
+
+def refusal(file: Path, samples_on: Any = "rows", **options: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        ingest(Source(file, samples_on=samples_on), file.with_suffix(".zarr"), **options)
+    return str(caught.value)
+
+
+def test_as_many_columns_may_be_the_samples(file: Path) -> None:
+    save(file, {"colour": COLOUR.T, "shape": SHAPE.T})
+    message = refusal(file)
+    assert "'colour': 3, 'shape': 2" in message
+    assert "All have 7 columns: if these are the samples, read the file with" in message
+    assert "samples_on='columns') (--samples-on columns). Else keep the samples" in message
+    report = ingest(Source(file, samples_on="columns"), file.with_suffix(".zarr"))
+    np.testing.assert_array_equal(stored(report)["shape"], SHAPE)
+
+
+def test_as_many_columns_as_samples_though_they_were_read_as_features(file: Path) -> None:
+    save(file, {"colour": COLOUR, "shape": SHAPE})
+    message = refusal(file, "columns")
+    assert "if these are the samples, leave out samples_on='columns' (--samples-on col" in message
+    save(file, {"colour": COLOUR, "shape": SHAPE, "y": LABELS})
+    message = refusal(file, "columns")
+    assert "7 labels and every view, read with samples_on='columns', has that many col" in message
+    assert "samples are on the rows of the file; leave out samples_on='columns'" in message
+
+
+def test_square_views_do_not_hide_that_samples_are_on_columns(file: Path) -> None:
+    save(file, {"colour": COLOUR.T, "links": np.eye(N), "y": LABELS})
+    assert "every view has that many columns" in refusal(file)
+    save(file, {"colour": COLOUR.T, "links": np.eye(N)})
+    assert "All have 7 columns" in refusal(file)
+
+
+def test_views_to_take_are_those_with_a_row_for_each_label(file: Path) -> None:
+    save(file, {"colour": COLOUR, "a shape": SHAPE, "splits": SPLITS, "y": LABELS})
+    message = refusal(file)
+    assert "'colour' (7, 3), 'a shape' (7, 2), 'splits' (2, 4)" in message
+    (flags,) = re.findall(r"views=\['colour', 'a shape'\] \((.*?)\)", message)
+    assert flags == "--view colour --view 'a shape'"
+    output = file.with_suffix(".zarr")
+    done = CliRunner().invoke(main, ["ingest", str(file), "-o", str(output), *shlex.split(flags)])
+    assert done.exit_code == 0, done.output
+    assert open_store(output).view_names == ("colour", "a shape")
+
+
+def test_views_to_take_and_to_turn(file: Path) -> None:
+    turned = {"colour": COLOUR.T, "shape": SHAPE.T, "splits": SPLITS.T, "y": LABELS}
+    upright = {"colour": COLOUR, "shape": SHAPE, "splits": SPLITS, "y": LABELS}
+    for arrays, samples_on, remedy in (
+        (turned, "rows", "samples are on columns; read the file with Source"),
+        (upright, "columns", "samples are on the rows of the file; leave out samples_on='columns'"),
+    ):
+        message = refusal(save(file, arrays), samples_on)
+        assert remedy in message
+        assert "views=['colour', 'shape'] (--view colour --view shape)" in message
+
+
+def test_without_labels_nothing_says_which_are_the_views(file: Path) -> None:
+    save(file, {"colour": COLOUR, "shape": SHAPE, "splits": SPLITS})
+    message = refusal(file)
+    assert "'colour': 7, 'shape': 7, 'splits': 2" in message
+    assert "take only those that are: views=[...] (--view NAME for each)" in message
+
+
+def test_labels_that_fit_no_view_and_views_that_fit_turned(file: Path) -> None:
+    save(file, {"colour": COLOUR, "shape": SHAPE, "y": LABELS[:-1]})
+    assert "Got 6 labels for 7 samples" in refusal(file)
+    save(file, {"colour": COLOUR, "shape": SHAPE.T, "y": LABELS})
+    assert "View(s) ['shape'] look like (features, samples): transpose them" in refusal(file)
+
+
+def test_sources_that_were_read_in_different_ways(tmp_path: Path) -> None:
+    save(tmp_path / "a.npz", {"colour": COLOUR})
+    save(tmp_path / "b.npz", {"shape": SHAPE[:4].T})
+    sources = [Source(tmp_path / "a.npz"), Source(tmp_path / "b.npz", samples_on="columns")]
+    with pytest.raises(DataError, match=r"'colour': 7, 'shape': 4.*Keep the samples all views"):
+        ingest(sources, tmp_path / "s.zarr")
