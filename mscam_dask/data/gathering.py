@@ -107,6 +107,11 @@ def _choose(
     loaded: Sequence[Loaded], views: Sequence[str] | Mapping[str, str] | None
 ) -> tuple[RowSource, ...]:
     found = tuple(view for item in loaded for view in item.views)
+    if not found and views is None:
+        raise DataError(
+            f"{' and '.join(item.where for item in loaded)} has no view; what it has are labels. Add the "
+            "files with the views."
+        )
     where = {
         name: [item.where for item in loaded for view in item.views if view.name == name]
         for name in ([view.name for view in found] if views is None else views)

@@ -27,7 +27,10 @@ __all__ = [
     "unreadable",
 ]
 
-LABEL_NAMES = ("labels", "label", "y", "gt", "gnd", "truth", "truelabel", "target", "class")
+LABEL_NAMES = (
+    *("labels", "label", "y", "gt", "gnd", "truth", "target", "class"),
+    *("truelabel", "truelabels", "true_label", "true_labels", "groundtruth", "ground_truth"),
+)
 """Names, in any case, under which a vector of whole numbers or text is taken for labels."""
 
 

@@ -1,8 +1,9 @@
 """MATLAB files: v5 to v7.2 through SciPy, v7.3 (HDF5) through h5py.
 
 Views are the numeric matrices of a file, and the cells of one-level cell arrays of numeric
-matrices (the form in which multi-view data sets are published). Structs, function handles
-and nested cells are refused as views.
+matrices (the form in which multi-view data sets are published), but for what is labels
+(`mscam_dask.data.readers.array_labels`). Structs, function handles and nested cells are refused
+as views.
 """
 
 from __future__ import annotations
@@ -10,22 +11,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from mscam_dask.data.conversion import is_sparse, rows_of
-from mscam_dask.data.readers.base import (
-    Loaded,
-    Selection,
-    Source,
-    is_label_vector,
-    oriented,
-    unreadable,
-)
+from mscam_dask.data.conversion import rows_of
+from mscam_dask.data.readers.array_labels import find_labels
+from mscam_dask.data.readers.base import Loaded, Selection, Source, oriented, unreadable
+from mscam_dask.data.readers.variables import Cells, NoMatrix, describe
 from mscam_dask.data.sources import BLOCK_BYTES, RowSource
 from mscam_dask.errors import DataError
 
@@ -46,29 +40,37 @@ def read_mat(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
 
 
 def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Selection) -> Loaded:
+    variables = dict(found)
+    matrices = {
+        name: value.named(name) if isinstance(value, Cells) else {name: value}
+        for name, value in variables.items()
+    }
+    by_name = variables | {
+        name: item for group in matrices.values() for name, item in group.items()
+    }
+    labels = find_labels(by_name, by_name.__getitem__, source=source, selection=selection)
     views: list[RowSource] = []
-    labels: NDArray[Any] | None = None
-    notes: list[str] = []
     ignored: list[str] = []
     passed_over: list[str] = []
-    for name, values in found:
-        if selection.is_labels(name) and labels is None and _is_labels(values):
-            labels = _in_memory(values).ravel()
-            notes.append(f"{source.path}: {name!r} taken as labels.")
-        elif not selection.wants(name):
-            passed_over.append(name)
-        elif _is_matrix(values, single_column=selection.views is not None):
-            views.append(rows_of(oriented(values, source), name=name))
-        elif selection.views is not None:
-            raise DataError(
-                f"{source.path}: {name!r} is {_describe(values)}; allowed are numeric matrices, and "
-                "cell arrays of them. In MATLAB, save each view as a matrix of its own."
-            )
-        else:
-            ignored.append(f"{name} ({_describe(values)})")
+    for variable, group in matrices.items():
+        for name, values in group.items():
+            if not labels.names.isdisjoint((variable, name)):
+                continue
+            if not selection.wants(name):
+                passed_over.append(name)
+            elif _is_matrix(values, single_column=selection.views is not None):
+                views.append(rows_of(oriented(values, source), name=name))
+            elif selection.views is not None:
+                raise DataError(
+                    f"{source.path}: {name!r} is {describe(values)}; allowed are numeric matrices, and "
+                    "cell arrays of them. In MATLAB, save each view as a matrix of its own."
+                )
+            else:
+                ignored.append(f"{name} ({describe(values)})")
+    notes = labels.notes
     if ignored:
-        notes.append(f"{source.path}: left out {', '.join(ignored)}: not numeric matrices.")
-    if not views and not passed_over:
+        notes += (f"{source.path}: left out {', '.join(ignored)}: not numeric matrices.",)
+    if not views and not passed_over and labels.values is None:
         raise DataError(
             f"{source.path} has no view: {', '.join(ignored) or 'no variables'}; allowed are numeric "
             "matrices, and cell arrays of them. In MATLAB, save each view as a matrix of its own."
@@ -76,29 +78,11 @@ def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Select
     return Loaded(
         where=str(source.path),
         views=tuple(views),
-        labels=labels,
-        labels_are_chosen=labels is not None and selection.labels is not None,
-        notes=tuple(notes),
+        labels=labels.values,
+        labels_are_chosen=labels.values is not None and selection.labels is not None,
+        notes=notes,
         passed_over=tuple(passed_over),
     )
-
-
-@dataclass(frozen=True)
-class _NoMatrix:
-    """A variable that cannot be a view."""
-
-    matlab_class: str
-
-
-def _is_labels(values: Any) -> bool:
-    is_array = hasattr(values, "dtype") and hasattr(values, "size") and not is_sparse(values)
-    return is_array and is_label_vector(values)
-
-
-def _in_memory(values: Any) -> NDArray[Any]:
-    if hasattr(values, "compute"):
-        values = values.compute(scheduler="synchronous")
-    return np.asarray(values)
 
 
 def _is_matrix(values: Any, *, single_column: bool) -> bool:
@@ -108,33 +92,14 @@ def _is_matrix(values: Any, *, single_column: bool) -> bool:
     return single_column or min(shape) > 1
 
 
-def _describe(values: Any) -> str:
-    if isinstance(values, _NoMatrix):
-        return values.matlab_class
-    dtype, shape = getattr(values, "dtype", None), getattr(values, "shape", ())
-    kind = {"O": "cell or object array", "V": "struct", "U": "text"}.get(
-        getattr(dtype, "kind", "O"), str(dtype)
-    )
-    return f"{kind}, shape {tuple(shape)}"
-
-
-def _expanded(name: str, cells: list[Any]) -> Iterator[tuple[str, Any]]:
-    for index, cell in enumerate(cells):
-        yield f"{name}_{index}", cell
-
-
 def _version_5(source: Source) -> Iterator[tuple[str, Any]]:
     from scipy.io import loadmat
 
     for name, values in loadmat(source.file, mat_dtype=False).items():
         if name.startswith("__"):
             continue
-        if isinstance(values, np.ndarray) and values.dtype.kind == "O":
-            cells = list(values.ravel(order="F"))
-            if cells and all(_is_matrix(cell, single_column=True) for cell in cells):
-                yield from _expanded(name, cells)
-                continue
-        yield name, values
+        is_cell = isinstance(values, np.ndarray) and values.dtype.kind == "O"
+        yield name, _cells(list(values.ravel(order="F")), values) if is_cell else values
 
 
 def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
@@ -154,11 +119,15 @@ def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
         if _class_of(node) == "cell" and isinstance(node, h5py.Dataset):
             # HDF5 stores MATLAB's column order as C order of the reversed shape.
             nodes = [file[reference] for reference in node[()].ravel()]
-            cells = [_hdf5_value(item) for item in nodes]
-            if cells and all(_is_matrix(cell, single_column=True) for cell in cells):
-                yield from _expanded(name, cells)
-                continue
-        yield name, _hdf5_value(node)
+            yield name, _cells([_hdf5_value(item) for item in nodes], _hdf5_value(node))
+        else:
+            yield name, _hdf5_value(node)
+
+
+def _cells(items: list[Any], otherwise: Any) -> Any:
+    """`Cells` of the items where all are matrices."""
+    are_matrices = bool(items) and all(_is_matrix(item, single_column=True) for item in items)
+    return Cells(tuple(items)) if are_matrices else otherwise
 
 
 def _class_of(node: Any) -> str:
@@ -180,7 +149,7 @@ def _hdf5_value(node: Any) -> Any:
     matlab_class = "empty" if "MATLAB_empty" in node.attrs else _class_of(node)
     is_numeric = matlab_class not in ("empty", "char", "cell", "struct") and hasattr(node, "dtype")
     if not is_numeric or node.ndim != 2 or node.dtype.kind not in "biuf":
-        return _NoMatrix(matlab_class or "not numeric")
+        return NoMatrix(matlab_class or "not numeric")
     n_columns, n_rows = node.shape
     rows = max(1, min(n_rows, BLOCK_BYTES // max(1, node.dtype.itemsize * n_columns)))
     matrix = da.from_array(node, chunks=(n_columns, rows), name=False)

@@ -14,11 +14,11 @@ from scipy import sparse
 
 from mscam_dask.data.conversion import rows_of
 from mscam_dask.data.labels import as_text
+from mscam_dask.data.readers.array_labels import find_labels
 from mscam_dask.data.readers.base import (
     Loaded,
     Selection,
     Source,
-    is_label_vector,
     metric_named,
     oriented,
     unreadable,
@@ -44,8 +44,8 @@ def read_npy(source: Source, selection: Selection, stack: ExitStack) -> Loaded: 
 def read_npz(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
     """Read an archive with view_0, view_1, ... (and labels, view_names, kind, sample_ids).
 
-    An archive without view_0 gives one view per two-dimensional array, named by its key; one written
-    by scipy.sparse.save_npz gives one view.
+    An archive without view_0 gives one view per two-dimensional array, named by its key, that is not
+    labels (`find_labels`); one written by scipy.sparse.save_npz gives one view.
     """
     with unreadable(source, "a NumPy archive (.npz) of numbers", *_ERRORS):
         # Opened here: np.load leaves a damaged archive open.
@@ -93,31 +93,29 @@ def _read_numbered(archive: Any, source: Source, selection: Selection) -> Loaded
 
 
 def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
+    labels = find_labels(
+        archive.files, lambda key: _array(archive, key, source), source=source, selection=selection
+    )
     views: list[RowSource] = []
-    labels: NDArray[Any] | None = None
     ignored: list[str] = []
     passed_over: list[str] = []
-    notes: list[str] = []
     is_view = selection.views is not None and "sample_ids" in selection.views
     ids = None if is_view else _sample_ids(archive, source)
     for key in archive.files:
-        if key == "sample_ids" and ids is not None:
+        if key in labels.names or (key == "sample_ids" and ids is not None):
             continue
-        is_labels = selection.is_labels(key) and labels is None
-        if not is_labels and not selection.wants(key):
+        if not selection.wants(key):
             passed_over.append(key)
             continue
         values = _array(archive, key, source)
-        if is_labels and is_label_vector(values):
-            labels = values
-            notes.append(f"{source.path}: {key!r} taken as labels.")
-        elif values.ndim == 2 or selection.views is not None:
+        if values.ndim == 2 or selection.views is not None:
             views.append(rows_of(oriented(values, source), name=key))
         else:
             ignored.append(f"{key} {values.shape}")
+    notes = labels.notes
     if ignored:
-        notes.append(f"{source.path}: left out {ignored}, which are not (n, d).")
-    if not views and not passed_over:
+        notes += (f"{source.path}: left out {ignored}, which are not (n, d).",)
+    if not views and not passed_over and labels.values is None:
         raise DataError(
             f"{source.path} has no view: its keys are {list(archive.files)}; allowed are view_0, "
             "view_1, ..., or two-dimensional arrays under any name."
@@ -125,10 +123,10 @@ def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
     return Loaded(
         where=str(source.path),
         views=tuple(views),
-        labels=labels,
+        labels=labels.values,
         sample_ids=ids,
-        labels_are_chosen=labels is not None and selection.labels is not None,
-        notes=tuple(notes),
+        labels_are_chosen=labels.values is not None and selection.labels is not None,
+        notes=notes,
         passed_over=tuple(passed_over),
     )
 

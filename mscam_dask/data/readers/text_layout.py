@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _ID_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
-LABEL_COLUMNS = (*(name for name in LABEL_NAMES if name != "y"), "ground_truth")  # y: a coordinate
+LABEL_COLUMNS = tuple(name for name in LABEL_NAMES if name != "y")  # a coordinate
 # patient_id, PatientID, user.id; not acid, GRID
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])(?:u|uu|gu)?ids?$)|[a-z0-9]I[Dd]s?$")
 MISSING = ("", "na", "n/a", "nan", "null", "none")

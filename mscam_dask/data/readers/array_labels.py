@@ -1,0 +1,201 @@
+"""Which of the named arrays of a file are labels, in the forms in which these are published.
+
+A vector; a cell array with the same vector for each view, or one number for each sample; a matrix
+with the same column for each view; an indicator matrix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.conversion import is_sparse
+from mscam_dask.data.readers.base import LABEL_NAMES, Selection, Source, is_label_vector
+from mscam_dask.data.readers.variables import Cells, describe
+from mscam_dask.errors import DataError
+
+__all__ = ["ArrayLabels", "find_labels"]
+
+# Where there is a column for each view the name may have a digit behind it, as y0.
+_CONVENTIONAL = re.compile(rf"({'|'.join(LABEL_NAMES)})\d?", re.IGNORECASE)
+
+# Rows that are looked at before a matrix is read, which may be a large view.
+_HEAD = 64
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayLabels:
+    """What `find_labels` found.
+
+    Attributes
+    ----------
+    values
+        (n,) numbers or text; None where nothing was taken.
+    names
+        Of all arrays that are labels, also of those that were not taken; they are no views.
+    notes
+        What was taken, and what not.
+    """
+
+    values: NDArray[Any] | None
+    names: frozenset[str]
+    notes: tuple[str, ...]
+
+
+def find_labels(
+    names: Iterable[str], value_of: Callable[[str], Any], *, source: Source, selection: Selection
+) -> ArrayLabels:
+    """Find the array that is asked for as labels, else the best of those that are called so.
+
+    Parameters
+    ----------
+    names
+        Of all arrays, in the order of the file.
+    value_of
+        Gives the array (NumPy, Dask, sparse) or `Cells` of a name.
+    source, selection
+        What is read; an array that is asked for as a view is no labels.
+
+    Raises
+    ------
+    DataError
+        When what was asked for as labels has not one for each sample.
+    """
+    names = tuple(names)
+    found, differing = _by_convention(names, value_of, selection)
+    taken = next(iter(found), None) if selection.labels is None else None
+    if selection.labels in names:
+        taken = selection.labels
+        found[taken] = _asked_for(taken, value_of(taken), source)
+    notes = []
+    if taken is not None:
+        how = f": {found[taken].how}" if found[taken].how else ""
+        notes.append(f"{source.path}: {taken!r} taken as labels{how}.")
+    elif selection.labels is None:
+        notes += [f"{source.path}: {_differ(name, value)}" for name, value in differing.items()]
+    others = [name for name in (*found, *differing) if name != taken]
+    if others and (taken is not None or selection.labels is not None):
+        notes.append(f"{source.path}: left out {others}, which may be labels.")
+    return ArrayLabels(
+        values=None if taken is None else found[taken].values,
+        names=frozenset([*found, *differing]),
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Labels:
+    """(n,) labels and, where they are no plain vector, what says so in the note."""
+
+    values: NDArray[Any]
+    how: str = ""
+
+
+def _by_convention(
+    names: tuple[str, ...], value_of: Callable[[str], Any], selection: Selection
+) -> tuple[dict[str, _Labels], dict[str, Cells]]:
+    """Labels under usual names, the best first; and cells with different labels, by name."""
+    views = set(selection.views or ())
+    found: dict[str, _Labels] = {}
+    differing: dict[str, Cells] = {}
+    for name in names:
+        if name in views or not _CONVENTIONAL.fullmatch(name):
+            continue
+        value = value_of(name)
+        if isinstance(value, Cells) and views & set(value.named(name)):
+            continue
+        labels = _labels_in(value)
+        if labels is not None and (labels.how or _is_usual(name)):
+            found[name] = labels
+        elif isinstance(value, Cells) and all(map(_is_vector, value.items)):
+            differing[name] = value
+    best_first = sorted(found, key=lambda name: (not _is_usual(name), bool(found[name].how)))
+    return {name: found[name] for name in best_first}, differing
+
+
+def _is_usual(name: str) -> bool:
+    return name.lower() in LABEL_NAMES
+
+
+def _asked_for(name: str, value: Any, source: Source) -> _Labels:
+    labels = _labels_in(value)
+    if labels is not None:
+        return labels
+    if isinstance(value, Cells) and all(map(_is_vector, value.items)):
+        raise DataError(f"{source.path}: {_differ(name, value)}")
+    raise DataError(
+        f"{source.path}: {name!r}, asked for as labels, is {describe(value)}; allowed are one label per "
+        "sample, the same for each view in the columns of a matrix or in a cell array, and an "
+        "indicator matrix (in each row a 1, else 0). Name another, or a file with one label per line."
+    )
+
+
+def _differ(name: str, cells: Cells) -> str:
+    return (
+        f"the {len(cells.items)} cells of {name!r} are different labels, and none was taken; name "
+        f"one, such as labels='{name}_0' (--labels {name}_0)."
+    )
+
+
+def _labels_in(value: Any) -> _Labels | None:
+    """The labels that an array or cell array is; None where it is none."""
+    if _is_vector(value):
+        return _Labels(_in_memory(value).ravel())
+    if isinstance(value, Cells):
+        return _labels_in_cells(value)
+    is_table = isinstance(getattr(value, "dtype", None), np.dtype) and not is_sparse(value)
+    if not is_table or value.ndim != 2 or min(value.shape) < 2 or value.dtype.kind not in "biuf":
+        return None
+    return _labels_in_matrix(value, "columns") or _labels_in_matrix(value.T, "rows")
+
+
+def _is_vector(value: Any) -> bool:
+    return hasattr(value, "dtype") and not is_sparse(value) and is_label_vector(value)
+
+
+def _labels_in_cells(cells: Cells) -> _Labels | None:
+    """The vector that all cells are, or that of the one number in each."""
+    if not all(map(_is_vector, cells.items)):
+        return None
+    first, *others = vectors = [_in_memory(item).ravel() for item in cells.items]
+    if others and all(vector.size == 1 for vector in vectors):
+        return _Labels(np.concatenate(vectors), "one in each cell")
+    if not all(np.array_equal(first, other) for other in others):
+        return None
+    return _Labels(first, f"its {len(cells.items)} cells are the same" if others else "")
+
+
+def _labels_in_matrix(values: Any, lines: str) -> _Labels | None:
+    """The column that all columns are, or where the 1 is in each row."""
+    head = _in_memory(values[:_HEAD])
+    if not _is_repeated(head) and not _is_indicator(head):
+        return None
+    whole = _in_memory(values)
+    if _is_repeated(whole):
+        found = _Labels(whole[:, 0], f"its {whole.shape[1]} {lines} are the same")
+    elif _is_indicator(whole):
+        found = _Labels(whole.argmax(axis=1), "an indicator matrix, classes counted from 0")
+    else:
+        return None
+    return found if 1 < np.unique(found.values).size < len(whole) else None
+
+
+def _is_repeated(rows: NDArray[Any]) -> bool:
+    """Tell whether each row is one whole number again and again."""
+    return bool((rows == rows[:, :1]).all() and (np.floor(rows) == rows).all())
+
+
+def _is_indicator(rows: NDArray[Any]) -> bool:
+    """Tell whether each row is zeros and one 1."""
+    return bool(((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all())
+
+
+def _in_memory(values: Any) -> NDArray[Any]:
+    if hasattr(values, "compute"):
+        values = values.compute(scheduler="synchronous")
+    return np.asarray(values)

@@ -1,0 +1,207 @@
+"""Labels in the forms in which they are published beside the matrices of the views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mscam_dask.data.ingest import Source, ingest
+from mscam_dask.data.store import open_store
+from mscam_dask.errors import DataError
+from tests.data.ingested import COLOUR, LABELS, SHAPE, N
+from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
+
+Save = Callable[..., Path]
+
+TRUTH = LABELS.astype(np.uint8) + 1
+INDICATOR = np.eye(3)[LABELS]
+
+
+def save_archive(path: Path, **arrays: Any) -> Path:
+    np.savez(path.with_suffix(".npz"), allow_pickle=False, **arrays)
+    return path.with_suffix(".npz")
+
+
+@dataclass(frozen=True)
+class Ingested:
+    views: tuple[str, ...]
+    labels: list[int] | None
+    notes: str
+
+
+def ingested(path: Path, samples_on: Any = "rows", **options: Any) -> Ingested:
+    output = path.with_suffix(".zarr")
+    report = ingest(Source(path, samples_on=samples_on), output, overwrite=True, **options)
+    data = open_store(output)
+    labels = None if data.labels is None else data.labels.tolist()
+    return Ingested(data.view_names, labels, " ".join(report.notes))
+
+
+# --------------------------------------------------------------------- one vector for each view
+
+
+@pytest.mark.parametrize("truth", [TRUTH[None], TRUTH[:, None]], ids=["row", "column"])
+def test_cells_with_the_same_labels_for_each_view(
+    save: Save, tmp_path: Path, truth: NDArray[Any]
+) -> None:
+    views = cells(COLOUR.T, SHAPE.T)
+    path = save(tmp_path / "a.mat", data=views, truelabel=cells(truth, truth))
+    with pytest.raises(DataError, match=r"7 labels and every view .*\(--samples-on columns\)"):
+        ingested(path)
+    found = ingested(path, "columns")
+    assert found.views == ("data_0", "data_1")
+    assert found.labels == TRUTH.tolist()
+    assert "'truelabel' taken as labels: its 2 cells are the same." in found.notes
+    assert "left out" not in found.notes
+    assert ingested(path, "columns", labels="truelabel").labels == TRUTH.tolist()
+    assert ingested(path, "columns", views=["data_1"]).labels == TRUTH.tolist()
+
+
+def test_cells_with_different_labels_are_not_chosen_from(save: Save, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.mat", X=cells(COLOUR, SHAPE), gt=cells(TRUTH, TRUTH[::-1]))
+    found = ingested(path)
+    assert found.labels is None
+    assert "the 2 cells of 'gt' are different labels, and none was taken" in found.notes
+    assert "--labels gt_0" in found.notes
+    with pytest.raises(DataError, match=r"2 cells of 'gt' are different.*labels='gt_0'"):
+        ingested(path, labels="gt")
+    assert ingested(path, labels="gt_1").labels == TRUTH[::-1].tolist()
+
+
+def test_cells_asked_for_as_views_are_no_labels(save: Save, tmp_path: Path) -> None:
+    column = TRUTH[:, None]
+    path = save(tmp_path / "a.mat", X=cells(COLOUR), y=cells(column, column))
+    found = ingested(path, views=["X_0", "y_1"])
+    assert (found.views, found.labels) == (("X_0", "y_1"), None)
+
+
+def test_cells_of_matrices_are_views_under_any_name(save: Save, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.mat", Y=cells(COLOUR, SHAPE), gnd=TRUTH[:, None])
+    found = ingested(path)
+    assert (found.views, found.labels) == (("Y_0", "Y_1"), TRUTH.tolist())
+
+
+def test_a_cell_for_each_sample(save: Save, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.mat", X=COLOUR, gnd=cells(*TRUTH[:, None, None]))
+    found = ingested(path)
+    assert (found.views, found.labels) == (("X",), TRUTH.tolist())
+    assert "'gnd' taken as labels: one in each cell." in found.notes
+
+
+# ------------------------------------------------------------------------------------- matrices
+
+
+@pytest.fixture(params=[save_version_5, save_version_73, save_archive], ids=["v5", "v7.3", "npz"])
+def put(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.mark.parametrize("name", ["y0", "Y", "label2", "ground_truth"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_column_of_labels_for_each_view(
+    put: Save, tmp_path: Path, name: str, *, turned: bool
+) -> None:
+    table = np.stack([TRUTH, TRUTH, TRUTH], axis=0 if turned else 1)
+    path = put(tmp_path / "a.mat", colour=COLOUR, **{name: table})
+    found = ingested(path)
+    assert (found.views, found.labels) == (("colour",), TRUTH.tolist())
+    lines = "rows" if turned else "columns"
+    assert f"{name!r} taken as labels: its 3 {lines} are the same." in found.notes
+    if not turned:
+        found = ingested(path, views=["colour", name])
+        assert (found.views, found.labels) == (("colour", name), None)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_indicator_matrix(put: Save, tmp_path: Path, *, turned: bool) -> None:
+    table = INDICATOR.T if turned else INDICATOR
+    path = put(tmp_path / "a.mat", colour=COLOUR, Y=table)
+    found = ingested(path)
+    assert (found.views, found.labels) == (("colour",), LABELS.tolist())
+    assert "'Y' taken as labels: an indicator matrix, classes counted from 0." in found.notes
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.stack([TRUTH, TRUTH[::-1]], axis=1),
+        np.stack([TRUTH + 0.5, TRUTH + 0.5], axis=1),
+        np.ones((N, 2)),
+        np.stack([np.arange(N), np.arange(N)], axis=1),
+        np.where(np.arange(N)[:, None] < N - 1, INDICATOR, 1.0),
+        COLOUR,
+    ],
+    ids=["two labellings", "no whole numbers", "one class", "as many", "two of a row", "features"],
+)
+def test_other_matrices_are_views_under_any_name(
+    put: Save, tmp_path: Path, table: NDArray[Any]
+) -> None:
+    path = put(tmp_path / "a.mat", colour=COLOUR, y0=table, Y=table)
+    found = ingested(path)
+    assert (set(found.views), found.labels) == ({"colour", "y0", "Y"}, None)
+    with pytest.raises(DataError, match=r"'Y', asked for as labels, is .*allowed are one label"):
+        ingested(path, labels="Y")
+
+
+def test_a_view_with_a_name_of_labels_is_known_by_its_first_rows(
+    save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = []
+
+    def in_memory(values: Any) -> NDArray[Any]:
+        looked_at.append(values.shape)
+        return np.asarray(values)
+
+    monkeypatch.setattr("mscam_dask.data.readers.array_labels._HEAD", 2)
+    monkeypatch.setattr("mscam_dask.data.readers.array_labels._in_memory", in_memory)
+    late = np.stack([TRUTH, np.where(np.arange(N) < 4, TRUTH, 9)], axis=1)
+    assert ingested(save(tmp_path / "a.mat", X=SHAPE, Y=COLOUR)).views == ("X", "Y")
+    assert looked_at == [(2, 3), (2, 7)]
+    assert ingested(save(tmp_path / "b.mat", X=SHAPE, y0=late)).views == ("X", "y0")
+
+
+# --------------------------------------------------------------------------------- several, none
+
+
+def test_the_usual_name_and_a_vector_go_first(put: Save, tmp_path: Path) -> None:
+    same = np.stack([TRUTH, TRUTH], axis=1)
+    path = put(tmp_path / "a.mat", colour=COLOUR, y0=same + 3, Y=INDICATOR, gt=TRUTH)
+    found = ingested(path)
+    assert (found.views, found.labels) == (("colour",), TRUTH.tolist())
+    assert "'gt' taken as labels." in found.notes
+    assert "left out ['Y', 'y0'], which may be labels." in found.notes
+    found = ingested(path, labels="y0")
+    assert (found.views, found.labels) == (("colour",), (TRUTH + 3).tolist())
+    found = ingested(path, labels=LABELS)
+    assert (found.views, found.labels) == (("colour",), LABELS.tolist())
+
+
+def test_a_vector_with_a_digit_in_its_name_is_labels_only_if_asked_for(
+    put: Save, tmp_path: Path
+) -> None:
+    path = put(tmp_path / "a.mat", colour=COLOUR, y1=TRUTH)
+    assert ingested(path).labels is None
+    assert ingested(path, labels="y1").labels == TRUTH.tolist()
+
+
+@pytest.mark.parametrize("name", ["truth", "TrueLabels", "true_label", "groundTruth"])
+def test_usual_names(put: Save, tmp_path: Path, name: str) -> None:
+    found = ingested(put(tmp_path / "a.mat", colour=COLOUR, **{name: TRUTH}))
+    assert found.labels == TRUTH.tolist()
+
+
+def test_labels_in_a_file_of_their_own(put: Save, tmp_path: Path) -> None:
+    np.save(tmp_path / "colour.npy", COLOUR)
+    truth = put(tmp_path / "a.mat", truth=TRUTH)
+    report = ingest([tmp_path / "colour.npy", truth], tmp_path / "s.zarr")
+    labels = open_store(report.output).labels
+    assert labels is not None
+    assert labels.tolist() == TRUTH.tolist()
+    with pytest.raises(DataError, match=r"a\.\w+ has no view; .*Add the files"):
+        ingest(truth, tmp_path / "t.zarr")
