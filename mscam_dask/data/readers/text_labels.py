@@ -31,9 +31,16 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     Raises
     ------
     DataError
-        When the file cannot be read, a line has other fields or is blank above others.
+        When the file cannot be read or holds variables (.mat, .npz), a line has other fields or is
+        blank above others.
     """
     source = Source(file)
+    if file.suffix.lower() in (".mat", ".npz"):
+        raise DataError(
+            f"{file} cannot be read as labels; a file of labels is text with one per line, or .npy. Give "
+            "the file as a source beside those of the views: labels in it are found by their name, or "
+            "by labels=NAME (--labels NAME)."
+        )
     if file.suffix == ".npy":
         with unreadable(source, "a NumPy array (.npy) of labels", ValueError, EOFError):
             return np.asarray(np.load(file, allow_pickle=False)), None

@@ -205,3 +205,5 @@ def test_labels_in_a_file_of_their_own(put: Save, tmp_path: Path) -> None:
     assert labels.tolist() == TRUTH.tolist()
     with pytest.raises(DataError, match=r"a\.\w+ has no view; .*Add the files"):
         ingest(truth, tmp_path / "t.zarr")
+    with pytest.raises(DataError, match="Give the file as a source beside those of the views"):
+        ingest(tmp_path / "colour.npy", tmp_path / "t.zarr", labels=truth)
