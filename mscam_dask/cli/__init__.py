@@ -50,7 +50,13 @@ def main() -> None:
     metavar="DIR|URL",
     help="Store to make; also at s3:// or gs://.",
 )
-@click.option("--view", "views", multiple=True, metavar="NAME", help="Take this view; repeat.")
+@click.option(
+    "--view",
+    "views",
+    multiple=True,
+    metavar="NAME",
+    help="Take this view, or those of this cell array; repeat.",
+)
 @click.option(
     "--metric",
     "metrics",

@@ -112,11 +112,12 @@ def _choose(
             f"{' and '.join(item.where for item in loaded)} has no view; what it has are labels. Add the "
             "files with the views."
         )
+    named = [(view.name, view.name) for view in found] if views is None else _named(loaded, views)
     where = {
         name: [item.where for item in loaded for view in item.views if view.name == name]
-        for name in ([view.name for view in found] if views is None else views)
+        for name, _ in named
     }
-    if views is not None and len(where) < len(views):
+    if views is not None and len(where) < len(named):
         raise DataError(
             f"views={list(views)} names a view twice; each is taken once. Leave out what is repeated, or "
             "name the view that is meant."
@@ -138,11 +139,23 @@ def _choose(
     if views is None:
         return found
     by_name = {view.name: view for view in found}
-    renamed = views if isinstance(views, Mapping) else {name: name for name in views}
     return tuple(
-        cast("RowSource", replace(cast("Any", by_name[old]), name=new))
-        for old, new in renamed.items()
+        cast("RowSource", replace(cast("Any", by_name[old]), name=new)) for old, new in named
     )
+
+
+def _named(
+    loaded: Sequence[Loaded], views: Sequence[str] | Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Views that are asked for, (name in the source, name in the data); by a cell array all of its."""
+    known = {view.name for item in loaded for view in item.views}
+    cell_arrays = {name: held for item in loaded for name, held in item.cell_arrays.items()}
+    named = []
+    for old in views:
+        new = views[old] if isinstance(views, Mapping) else old
+        held = () if old in known else cell_arrays.get(old, ())
+        named += [(name, new + name.removeprefix(old)) for name in held] or [(old, new)]
+    return named
 
 
 def _labels(

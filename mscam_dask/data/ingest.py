@@ -92,7 +92,8 @@ def ingest(
         Directory or URL of the store; see `write_store` for how it comes into being.
     views
         Which views to take, in which order; a mapping also renames them, {name in the source:
-        name in the store}. All of them by default.
+        name in the store}. The name of a cell array of a .mat file stands for all views in it. All of
+        them by default.
     metric
         As in `as_multi_view`; by default what the sources say, else "features".
     labels

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,9 +90,12 @@ class Selection:
     views: tuple[str, ...] | None = None
     labels: str | None = None
 
-    def wants(self, name: str) -> bool:
-        """Tell whether a view is to be read; one that is not may be left untouched."""
-        return self.views is None or name in self.views
+    def wants(self, name: str, *, cell_array: str | None = None) -> bool:
+        """Tell whether a view is to be read, by its name or that of the cell array it is in.
+
+        One that is not may be left untouched.
+        """
+        return self.views is None or name in self.views or cell_array in self.views
 
     def is_labels(self, name: str) -> bool:
         """Tell whether a variable is to be taken for labels; one asked for as a view is none."""
@@ -113,6 +116,8 @@ class Loaded:
         Its views that were asked for; files stay open as long as the reader's stack.
     passed_over
         Names of what may be its other views, left untouched.
+    cell_arrays
+        Names of the views of each cell array, by its name, as far as they were asked for.
     labels, label_names, sample_ids
         What else it says of the samples, None where nothing.
     labels_are_chosen
@@ -129,6 +134,7 @@ class Loaded:
     labels_are_chosen: bool = False
     notes: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()
+    cell_arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def is_label_vector(values: NDArray[Any]) -> bool:

@@ -56,8 +56,8 @@ def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Select
         for name, values in group.items():
             if not labels.names.isdisjoint((variable, name)):
                 continue
-            if not selection.wants(name):
-                passed_over.append(name)
+            if not selection.wants(name, cell_array=variable):
+                passed_over += [name] if _is_matrix(values, single_column=True) else []
             elif _is_matrix(values, single_column=selection.views is not None):
                 views.append(rows_of(oriented(values, source), name=name))
             elif selection.views is not None:
@@ -70,7 +70,7 @@ def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Select
     notes = labels.notes
     if ignored:
         notes += (f"{source.path}: left out {', '.join(ignored)}: not numeric matrices.",)
-    if not views and not passed_over and labels.values is None:
+    if not views and selection.views is None and labels.values is None:
         raise DataError(
             f"{source.path} has no view: {', '.join(ignored) or 'no variables'}; allowed are numeric "
             "matrices, and cell arrays of them. In MATLAB, save each view as a matrix of its own."
@@ -82,6 +82,11 @@ def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Select
         labels_are_chosen=labels.values is not None and selection.labels is not None,
         notes=notes,
         passed_over=tuple(passed_over),
+        cell_arrays={
+            variable: tuple(view.name for view in views if view.name in matrices[variable])
+            for variable, value in variables.items()
+            if isinstance(value, Cells)
+        },
     )
 
 

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers import Loaded, Selection, Source, read_source
+from mscam_dask.data.store import open_store
 from mscam_dask.errors import DataError
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
 
@@ -68,6 +70,38 @@ def test_cell_arrays_of_matrices_are_views_in_order(
     assert loaded.labels.tolist() == LABELS.ravel().tolist()
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (["X"], ["X_0", "X_1"]),
+        (["words", "X"], ["words", "X_0", "X_1"]),
+        (["X_1", "words"], ["X_1", "words"]),
+        ({"X": "seen", "words": "read"}, ["seen_0", "seen_1", "read"]),
+    ],
+    ids=str,
+)
+def test_the_name_of_a_cell_array_stands_for_its_views(
+    save: Any, tmp_path: Path, asked: Any, expected: list[str]
+) -> None:
+    path = save(tmp_path / "a.mat", X=cells(COLOUR, SHAPE), words=WORDS, splits=np.eye(3))
+    data = open_store(ingest(path, tmp_path / "s.zarr", views=asked).output)
+    assert list(data.view_names) == expected
+    shapes = {"0": COLOUR.shape, "1": SHAPE.shape}
+    for view in data.views:
+        assert view.shape == shapes.get(view.name[-1], WORDS.shape)
+
+
+def test_a_cell_array_beside_others_of_its_name(save: Any, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.mat", X=cells(COLOUR, SHAPE), gt=LABELS)
+    np.save(tmp_path / "X.npy", WORDS.toarray())
+    report = ingest([tmp_path / "X.npy", path], tmp_path / "s.zarr", views=["X"])
+    assert [(view.name, view.shape) for view in report.views] == [("X", WORDS.shape)]
+    with pytest.raises(DataError, match=r"\['X', 'X_1'\] names a view twice"):
+        ingest(path, tmp_path / "t.zarr", views=["X", "X_1"])
+    report = ingest(path, tmp_path / "t.zarr", views=["X"], labels="gt")
+    assert [view.name for view in report.views] == ["X_0", "X_1"]
+
+
 def test_features_by_samples(save: Any, stack: ExitStack, tmp_path: Path) -> None:
     path = save(tmp_path / "a.mat", X=cells(COLOUR.T, SHAPE.T), words=WORDS.T.tocsc())
     assert values(read(Source(path, samples_on="columns"), stack)) == {
@@ -115,6 +149,13 @@ def test_text_scalars_and_mixed_cells_are_left_out_and_told(
     (note,) = loaded.notes
     for name in ("note", "k", "mixed", "nested"):
         assert f"{name} (" in note
+
+
+def test_what_can_be_no_view_is_not_named_as_one(
+    save: Any, stack: ExitStack, tmp_path: Path
+) -> None:
+    path = save(tmp_path / "a.mat", X=cells(COLOUR), one=LABELS, note="hello", mixed=cells("a"))
+    assert read(path, stack, views=("Y",)).passed_over == ("X_0", "one")
 
 
 @pytest.mark.parametrize("name", ["mixed", "note"])
