@@ -85,6 +85,8 @@ class PathRecord:
         Whether the first graph was chosen too; None in states of versions that did not say.
     preparations : tuple of Preparation or None
         Those that were tried on every view; None in states of versions that did not say.
+    best_joint : float or None
+        What all views tell of the best partition together; None in states of versions that did not say.
     known : str or None
         SHA-256 (hexadecimal) of the clusters handed down, "" where there were none; None in
         states of versions that did not say.
@@ -106,6 +108,7 @@ class PathRecord:
     counted: ClusterCountEnded | None = None
     either_graph: bool | None = None
     preparations: tuple[Preparation, ...] | None = None
+    best_joint: float | None = None
     known: str | None = None
 
 
@@ -218,7 +221,8 @@ class Journal:
             labels = executor.submit(graph_tasks.given, arrays[_LABELS], key="given/labels")
         except KeyError as error:
             raise StoreCorruptError(f"the checkpoint has no array {error}.") from error
-        verdict = Verdict(record.best_view_scores, entropy(arrays[_LABELS]))
+        joint = record.best_score if record.best_joint is None else record.best_joint
+        verdict = Verdict(record.best_view_scores, entropy(arrays[_LABELS]), joint)
         best = Best(labels, verdict, record.best_iteration)
         return PathState(
             record.iteration, graph, spectrum, record.control, best, record.n_neighbors
@@ -256,6 +260,7 @@ class Journal:
             n_neighbors=state.n_neighbors,
             best_score=state.best.score,
             best_view_scores=state.best.verdict.view_scores,
+            best_joint=state.best.verdict.joint,
             best_iteration=state.best.iteration,
             history=tuple(course.history),
             counted=course.counted,

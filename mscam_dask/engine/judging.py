@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ from mscam_dask.kernels.label_information import reliable_information
 from mscam_dask.model.parameters import Parameters
 
 __all__ = [
+    "MOST_SCORE_TASKS",
     "Best",
     "Verdict",
     "best_of",
@@ -34,10 +34,10 @@ _CUT_SAMPLES = 20_000
 _CLEAR = 0.9
 
 # By how much of it reliable information has to differ to count instead of information.
-_CLEARLY = 0.03
+_CLEARLY = 0.08
 
-# Hundreds of views are judged several by a task.
-_MOST_SCORE_TASKS = 16
+MOST_SCORE_TASKS = 16
+"""Hundreds of views are judged several by a task."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,10 +50,13 @@ class Verdict:
         Information of each view's neutral graphs, in nats.
     entropy : float
         The most that there could be.
+    joint : float
+        Information of the same graphs together.
     """
 
     view_scores: tuple[float, ...]
     entropy: float
+    joint: float
 
     @property
     def score(self) -> float:
@@ -62,8 +65,8 @@ class Verdict:
 
     @property
     def reliable(self) -> float:
-        """The same, of which half counts as far as neighbours tell the whole cluster."""
-        return reliable_information(self.score, self.entropy)
+        """The same, of which half counts as far as neighbours in all views tell the whole cluster."""
+        return reliable_information(self.score, self.joint, self.entropy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +112,7 @@ def best_of(verdicts: Sequence[Verdict]) -> int:
 
 
 def _compared(later: Verdict, earlier: Verdict) -> tuple[float, float]:
-    """Reliable information of both, where it tells them clearly apart, else information: docs/decisions/0068."""
+    """Reliable information of both, where it tells them clearly apart, else information: docs/decisions/0069."""
     lower, higher = sorted((later.reliable, earlier.reliable))
     if higher > (1.0 + _CLEARLY) * lower:
         return later.reliable, earlier.reliable
@@ -124,7 +127,7 @@ def is_clear(score: float, parameters: Parameters) -> bool:
 def judge(prepared: Prepared, partitions: Handle, executor: Executor, *, key: str) -> list[Verdict]:
     """What there is to say of each partition of a list, computed where the graphs are."""
     neutral = prepared.neutral.handles(executor)
-    together = -(-len(neutral) // _MOST_SCORE_TASKS)
+    together = -(-len(neutral) // MOST_SCORE_TASKS)
     handles = [
         executor.submit(
             judge_tasks.score_partitions,
@@ -135,11 +138,12 @@ def judge(prepared: Prepared, partitions: Handle, executor: Executor, *, key: st
         )
         for first in range(0, len(neutral), together)
     ]
-    handles.append(executor.submit(judge_tasks.entropies, partitions, key=f"entropies/{key}"))
-    *by_group, entropies = executor.gather(handles)
-    executor.release(handles)
-    by_partition = zip(*itertools.chain.from_iterable(by_group), strict=True)
-    return list(map(Verdict, by_partition, entropies))
+    told = executor.submit(
+        judge_tasks.verdicts, partitions, handles, prepared.n_judged, key=f"verdicts/{key}"
+    )
+    (found,) = executor.gather([told])
+    executor.release([*handles, told])
+    return [Verdict(*one) for one in found]
 
 
 def n_cut(prepared: Prepared, parameters: Parameters) -> int:

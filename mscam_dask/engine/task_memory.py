@@ -11,7 +11,9 @@ from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.agreement import COMPARED
 from mscam_dask.engine.anchor_blocks import row_ranges
 from mscam_dask.engine.foundation import SAMPLE
+from mscam_dask.engine.judging import MOST_SCORE_TASKS
 from mscam_dask.engine.sizes import n_bytes
+from mscam_dask.engine.tasks.judge import MOST_TOLD
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.solvers.factoring import MOST_DECOMPOSED
@@ -26,6 +28,9 @@ _STREAM_BYTES = 4 * 8 * 2**20
 
 # Products of a block of rows with all samples or a pool, their order, and differences.
 _SEARCH_BYTES = 32 * 2**20
+
+# Partitions that are judged together: ten minima and two more cuts by each of two embeddings.
+_CUTS = 24
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -166,6 +171,9 @@ def graph_tasks(
     # every row's neighbours, those of a large cluster on their way into a graph, and its transpose
     limit = held.blocks + 48 * n * k + (0 if large else 4 * n * rank) + _SEARCH_BYTES
     ended = held.always + held.graph + held.vectors
+    # what groups of views tell of each cut, and one sum
+    told = 4 * min(c * (SAMPLE if large else n), MOST_TOLD)
+    judging = (_CUTS * min(len(data.views), MOST_SCORE_TASKS) + 3) * told
     of_view = []
     if held.joined and large:  # its candidates, beside the graphs of the views before it
         beside = held.choosing + held.blocks
@@ -191,6 +199,7 @@ def graph_tasks(
             "graph", 40 * n * k + 32 * n, held.walking + held.laplacian + held.vectors + held.sums
         ),
         TaskMemory("limit step", limit, ended),
+        TaskMemory("judging cuts", judging, held.choosing + held.start),
         TaskMemory("cuts", 3 * held.vectors + 8 * n * (2 * c + 28), held.choosing + held.start),
     ]
 

@@ -1,4 +1,4 @@
-"""How much a sample's neighbour in a graph tells about the sample's own cluster."""
+"""How much a sample's neighbours, in one graph or in several, tell about the sample's own cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import scipy.special
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-__all__ = ["entropy", "informations", "reliable_information"]
+__all__ = ["entropy", "evidence", "informations", "joint_information", "reliable_information"]
 
-# How soon a partition that neighbours do not tell whole counts for half: docs/decisions/0068.
+# How soon a partition that neighbours do not tell whole counts for half: docs/decisions/0069.
 _POWER = 3
 
 # Clusters up to which a cell of the (c, c) table has a number of 32 bits.
@@ -73,13 +73,82 @@ def informations(
     M. Faccin, M. T. Schaub, J.-C. Delvenne, "State aggregations in Markov chains and block
     models of networks", Phys. Rev. Lett. 127 (2021), doi:10.1103/PhysRevLett.127.078301.
     """
-    n = affinity.shape[0]
-    degrees = np.asarray(affinity @ np.ones(n, dtype=affinity.dtype), dtype=np.float64)
-    connected = degrees > 0
-    counts = np.diff(affinity.indptr)
-    steps = affinity.data * np.repeat(1.0 / np.where(connected, degrees, 1.0), counts)
-    walk = _Walk(affinity.indices, steps, counts, connected)
+    walk = _walk_on(affinity)
     return [_information(walk, labels) for labels in partitions]
+
+
+def evidence(
+    affinity: csr_array[np.float64],
+    labels: NDArray[np.int64],
+    rows: slice | NDArray[np.int64] = slice(None),
+) -> NDArray[np.float32]:
+    """What the cluster of a random neighbour says on each cluster that a sample may be of.
+
+    Parameters
+    ----------
+    affinity : (n, n) sparse
+        As for `informations`.
+    labels : (n,) int
+        0 … c−1.
+    rows : slice or (m,) int
+        Of these samples.
+
+    Returns
+    -------
+    (m, c) float32
+        Σ_b p_i(b) log p(b | a): of cluster a, the mean log likelihood of the neighbours' clusters b. That of
+        several graphs is the sum, if neighbours in one say nothing on neighbours in another but for the cluster.
+
+    Notes
+    -----
+    p(b | a) is the table of clusters before and after a step, symmetric, and one step more that is
+    spread over it evenly: no cell is empty. O(nnz + c²) and, for each row, as many times c as there are
+    clusters among its neighbours.
+    """
+    n = affinity.shape[0]
+    n_clusters = int(labels.max()) + 1
+    walk = _walk_on(affinity)
+    table = n * _joint_table(walk, labels, n_clusters)
+    table = 0.5 * (table + table.T) + 1.0 / n_clusters**2
+    given = np.log(table / table.sum(axis=1, keepdims=True)).T
+    votes = csr_array((walk.steps, labels[walk.neighbors], affinity.indptr), shape=(n, n_clusters))
+    found = np.asarray(votes[rows] @ given, dtype=np.float32)
+    found[~walk.connected[rows]] = (np.bincount(labels) / n) @ given
+    return found
+
+
+def joint_information(labels: NDArray[np.int64], found: NDArray[np.floating[Any]]) -> float:
+    """Mutual information between a sample's cluster and what its neighbours in all views say, in nats.
+
+    Parameters
+    ----------
+    labels : (m,) int
+        0 … c−1.
+    found : (m, c)
+        Sum of the views' `evidence`, overwritten.
+
+    Returns
+    -------
+    float
+        Between 0 and the entropy of the partition.
+
+    Notes
+    -----
+    By Bayes' rule p_i(a) ∝ p(a) exp(found); the information is that of the table of mean p_i(a) by clusters. A
+    cluster that one view tells well and the others do not is told: the mean of the views' information
+    would have it half told.
+    """
+    n_clusters = found.shape[1]
+    shares = np.bincount(labels, minlength=n_clusters) / len(labels)
+    found[:, shares == 0.0] = -np.inf
+    found += np.log(np.where(shares > 0.0, shares, 1.0)).astype(found.dtype)
+    found -= found.max(axis=1, keepdims=True)
+    np.exp(found, out=found)
+    found /= found.sum(axis=1, keepdims=True)
+    members = csr_array(
+        (np.ones(len(labels)), (labels, np.arange(len(labels)))), shape=(n_clusters, len(labels))
+    )
+    return _of_table(np.asarray(members @ found, dtype=np.float64) / len(labels))
 
 
 def entropy(labels: NDArray[np.int64]) -> float:
@@ -99,20 +168,22 @@ def entropy(labels: NDArray[np.int64]) -> float:
     return float(scipy.special.entr(shares).sum())
 
 
-def reliable_information(information: float, entropy: float) -> float:
-    """I (1 + (I / H)³) / 2: information, half of which counts as far as the neighbours tell the whole cluster.
+def reliable_information(information: float, joint: float, entropy: float) -> float:
+    """I (1 + (J / H)³) / 2: information, half of which counts as far as all neighbours tell the whole cluster.
 
     Parameters
     ----------
     information : float
         I ≥ 0 of a graph, or its mean over graphs, in nats.
+    joint : float
+        J ≥ 0 of the graphs together, see `joint_information`.
     entropy : float
         H of the partition.
 
     Returns
     -------
     float
-        In nats: I where the graph cuts no cluster (I = H), half of it where neighbours tell little.
+        In nats: I where neighbours tell every cluster (J = H), half of it where they tell little.
 
     Notes
     -----
@@ -122,22 +193,40 @@ def reliable_information(information: float, entropy: float) -> float:
     """
     if entropy <= 0.0:
         return 0.0
-    return 0.5 * information * (1.0 + min(1.0, information / entropy) ** _POWER)
+    return 0.5 * information * (1.0 + min(1.0, joint / entropy) ** _POWER)
+
+
+def _walk_on(affinity: csr_array[np.float64]) -> _Walk:
+    n = affinity.shape[0]
+    degrees = np.asarray(affinity @ np.ones(n, dtype=affinity.dtype), dtype=np.float64)
+    connected = degrees > 0
+    counts = np.diff(affinity.indptr)
+    steps = affinity.data * np.repeat(1.0 / np.where(connected, degrees, 1.0), counts)
+    return _Walk(affinity.indices, steps, counts, connected)
 
 
 def _information(walk: _Walk, labels: NDArray[np.int64]) -> float:
     """Of one partition, by the (c, c) table of the clusters before and after a step."""
-    n = len(labels)
     n_clusters = int(labels.max()) + 1
     if n_clusters > _LARGEST_TABLE:
         return _information_of_pairs(walk, labels, n_clusters)
+    return _of_table(_joint_table(walk, labels, n_clusters))
+
+
+def _joint_table(walk: _Walk, labels: NDArray[np.int64], n_clusters: int) -> NDArray[np.float64]:
+    """Probability (c, c) of the clusters before and after a step."""
+    n = len(labels)
     compact = labels.astype(np.int32)
     cells = np.repeat(compact * np.int32(n_clusters), walk.counts)
     cells += compact[walk.neighbors]
     walks = np.bincount(cells, weights=walk.steps, minlength=n_clusters**2)
     sizes = np.bincount(labels, minlength=n_clusters)
     alone = np.bincount(labels[~walk.connected], minlength=n_clusters)
-    joint = (walks.reshape(n_clusters, n_clusters) + np.outer(alone, sizes / n)) / n
+    return (walks.reshape(n_clusters, n_clusters) + np.outer(alone, sizes / n)) / n
+
+
+def _of_table(joint: NDArray[np.float64]) -> float:
+    """Mutual information of a table of probabilities (c, c), in nats."""
     independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
     present = joint > 0
     terms = joint[present] * np.log(joint[present] / independent[present])

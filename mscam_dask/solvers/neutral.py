@@ -3,7 +3,7 @@
 The *neutral* graphs of a view are the adaptive-neighbour graphs of its raw rows, of unit length
 and with standardised columns. A view's score of a partition is the mutual information between a
 sample's cluster and its neighbour's, on the neutral graph that knows most; the score is the mean
-over views. Every view counts the same, and nothing that is being learned enters, so the graph
+over views. What the same graphs say together, by Bayes' rule, tells how reliable it is. Every view counts the same, and nothing that is being learned enters, so the graph
 under learning cannot raise its own mark.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.kernels.adaptive_neighbors import select_neighbors
-from mscam_dask.kernels.label_information import informations
+from mscam_dask.kernels.label_information import evidence, informations
 from mscam_dask.kernels.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.kernels.modularity import modularity
 from mscam_dask.kernels.neighbors import nearest_neighbors
@@ -26,7 +26,14 @@ from mscam_dask.kernels.scaling import RowTransform, fit_transform_from_moments,
 from mscam_dask.model.parameters import Scale
 from mscam_dask.solvers.view_rows import RowReader, ViewShape, column_moments, row_blocks
 
-__all__ = ["NeutralView", "neutral_graphs", "view_modularity", "view_score", "view_scores"]
+__all__ = [
+    "NeutralView",
+    "neutral_graphs",
+    "view_evidence",
+    "view_modularity",
+    "view_score",
+    "view_scores",
+]
 
 _SCALES: tuple[Scale, ...] = ("unit", "standard")
 
@@ -88,6 +95,20 @@ def view_scores(view: NeutralView, partitions: Sequence[NDArray[np.int64]]) -> l
     """Information on each partition (n,), in nats, of the view's best informed neutral graph."""
     by_graph = [informations(graph, partitions) for graph in view.graphs]
     return [max(scores) for scores in zip(*by_graph, strict=True)]
+
+
+def view_evidence(
+    view: NeutralView,
+    partitions: Sequence[NDArray[np.int64]],
+    rows: slice | NDArray[np.int64] = slice(None),
+) -> list[tuple[float, NDArray[np.float32]]]:
+    """The same, each with what that graph says on the clusters (m, c) of some rows, of neighbours' clusters."""
+    by_graph = [informations(graph, partitions) for graph in view.graphs]
+    told = []
+    for labels, scores in zip(partitions, zip(*by_graph, strict=True), strict=True):
+        best = max(range(len(scores)), key=lambda i: scores[i])
+        told.append((scores[best], evidence(view.graphs[best], labels, rows)))
+    return told
 
 
 def view_score(view: NeutralView, labels: NDArray[np.int64]) -> float:

@@ -2,7 +2,7 @@
 
 Fifty-four mixtures of Gaussians in two to four views; of c clusters each has a share of the samples of the one
 before it, 15 at least. Labels are used for the scores only. Prints a Markdown table of the mean ARI by how far the
-centres are apart. docs/decisions/0068 says what was learned from them.
+centres are apart. docs/decisions/0068 and 0069 say what was learned from them.
 """
 
 from __future__ import annotations

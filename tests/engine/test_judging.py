@@ -10,14 +10,17 @@ from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
 from mscam_dask.engine.judging import Verdict, best_of, is_ahead, is_behind
+from mscam_dask.kernels.label_information import reliable_information
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.model.parameters import Parameters
+from tests.benchmarks.unequal import mixtures
 
 GIVEN = Parameters(n_clusters=3, tol=0.001)
 
 
 def verdict(information: float, reliability: float) -> Verdict:
-    return Verdict((information - 0.1, information + 0.1), information / reliability)
+    entropy = information / reliability
+    return Verdict((information - 0.1, information + 0.1), entropy, information)
 
 
 def test_of_much_the_same_reliability_more_information_is_better() -> None:
@@ -50,16 +53,29 @@ def test_much_more_information_outweighs_reliability() -> None:
 def test_by_how_much_one_has_to_be_ahead_counts_for_reliability_too() -> None:
     whole, more = verdict(0.90, 0.98), verdict(0.93, 0.85)
     lead = whole.reliable / more.reliable - 1.0
-    assert lead > 0.03
+    assert lead > 0.08
     for tol, expected in ((0.99 * lead, True), (1.01 * lead, False)):
         assert is_ahead(whole, more, Parameters(n_clusters=3, tol=tol)) is expected
 
 
 def test_partitions_of_no_information_are_alike() -> None:
-    nothing = Verdict((0.0, 0.0), 0.0)
+    nothing = Verdict((0.0, 0.0), 0.0, 0.0)
     assert not is_ahead(nothing, nothing, GIVEN)
     assert not is_behind(nothing, nothing, 0.0)
     assert is_ahead(verdict(0.5, 0.5), nothing, GIVEN)
+
+
+def test_unequal_clusters_that_touch_are_told_by_all_views_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where each view tells them half and both tell them whole, reliability is of both."""
+    _, views, labels = next(mixtures([500]))
+    assert adjusted_rand_index(labels, MSCAM(3).fit_predict(views)) > 0.9
+    monkeypatch.setattr(
+        "mscam_dask.engine.judging.reliable_information",
+        lambda information, _, entropy: reliable_information(information, information, entropy),
+    )
+    assert adjusted_rand_index(labels, MSCAM(3).fit_predict(views)) < 0.6
 
 
 def unequal() -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:

@@ -118,7 +118,8 @@ def little_behind(monkeypatch: pytest.MonkeyPatch, behind: float) -> None:
     """Every round gives a partition that scores so much less."""
 
     def lower(_: Any, best: Best, *rest: Any, **__: Any) -> Best:
-        verdict = Verdict((best.score * (1 - behind),), best.verdict.entropy)
+        told = best.verdict
+        verdict = Verdict((best.score * (1 - behind),), told.entropy, told.joint)
         return Best(copied(best.labels, rest[-1]), verdict, best.iteration)
 
     monkeypatch.setattr(learned_distances, "_learned", lower)

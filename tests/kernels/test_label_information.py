@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.kernels import label_information
-from mscam_dask.kernels.label_information import entropy, informations, reliable_information
+from mscam_dask.kernels.label_information import (
+    entropy,
+    evidence,
+    informations,
+    joint_information,
+    reliable_information,
+)
 
 
 def by_definition(weights: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
@@ -63,10 +69,77 @@ def test_information_counts_whole_where_no_cluster_is_cut_and_half_where_little_
     (whole,) = informations(csr_array(apart), [labels])
     most = entropy(labels)
     assert whole == pytest.approx(most, rel=1e-12)
-    assert reliable_information(whole, most) == pytest.approx(whole, rel=1e-12)
-    assert reliable_information(0.01 * most, most) == pytest.approx(0.005 * most, rel=1e-5)
-    assert reliable_information(0.0, 0.0) == 0.0
+    assert reliable_information(whole, whole, most) == pytest.approx(whole, rel=1e-12)
+    assert reliable_information(whole, 0.01 * most, most) == pytest.approx(0.5 * whole, rel=1e-5)
+    assert reliable_information(0.0, 0.0, 0.0) == 0.0
     shares = np.linspace(0.0, 1.2, 50)  # a sample of the rows may tell more than there is
-    marks = [reliable_information(share * most, most) for share in shares]
+    marks = [reliable_information(share * most, share * most, most) for share in shares]
     assert all(later > earlier for earlier, later in itertools.pairwise(marks))
     assert marks[-1] == 1.2 * most
+
+
+def posterior(
+    affinities: list[NDArray[np.float64]], labels: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Clusters (n, c) by Bayes' rule, sample by sample and neighbour by neighbour."""
+    n, c = len(labels), labels.max() + 1
+    clusters = np.log(np.bincount(labels) / n)[None, :].repeat(n, axis=0)
+    for affinity in affinities:
+        degrees = affinity.sum(axis=1, keepdims=True)
+        steps = np.where(degrees > 0, affinity / np.where(degrees > 0, degrees, 1.0), 1.0 / n)
+        table = np.full((c, c), 1.0 / c**2)
+        for i, j in np.ndindex(n, n):
+            table[labels[i], labels[j]] += 0.5 * steps[i, j]
+            table[labels[j], labels[i]] += 0.5 * steps[i, j]
+        given = table / table.sum(axis=1, keepdims=True)
+        for i, j, a in np.ndindex(n, n, c):
+            clusters[i, a] += steps[i, j] * np.log(given[a, labels[j]])
+    likelihood = np.exp(clusters)
+    return np.asarray(likelihood / likelihood.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("n_alone", [0, 3])
+def test_what_several_graphs_tell_together_is_by_definition(n_alone: int) -> None:
+    rng = np.random.default_rng(n_alone)
+    labels = rng.integers(0, 4, 25)
+    graphs = [rng.random((25, 25)) * (rng.random((25, 25)) < 0.2) for _ in range(3)]
+    graphs[1][rng.choice(25, n_alone, replace=False)] = 0.0
+    told = np.sum([evidence(csr_array(graph), labels) for graph in graphs], axis=0)
+    expected = posterior(graphs, labels)
+    members = np.eye(4)[labels]
+    table = members.T @ expected / 25
+    independent = np.outer(table.sum(axis=1), table.sum(axis=0))
+    information = np.sum(table * np.log(table / independent))
+    assert joint_information(labels, told) == pytest.approx(information, rel=1e-5)
+    np.testing.assert_allclose(told, expected, rtol=1e-4)  # it is overwritten
+
+
+def test_some_rows_of_evidence_are_those_of_all() -> None:
+    rng = np.random.default_rng(0)
+    graph = csr_array(rng.random((30, 30)) * (rng.random((30, 30)) < 0.2))
+    labels = rng.integers(0, 3, 30)
+    rows = np.array([2, 3, 11, 29])
+    np.testing.assert_array_equal(evidence(graph, labels, rows), evidence(graph, labels)[rows])
+
+
+def test_what_one_view_tells_and_another_does_not_is_told_by_both_together() -> None:
+    """Each of two views has two of three clusters together: each tells little, both tell all."""
+    labels = np.repeat(np.arange(3), 40)
+    graphs = []
+    for merged in (1, 2):
+        seen = np.where(labels == merged, 0, labels)
+        graphs.append(csr_array(np.equal.outer(seen, seen).astype(float)))
+    most = entropy(labels)
+    alone = [joint_information(labels, evidence(graph, labels)) for graph in graphs]
+    both = np.sum([evidence(graph, labels) for graph in graphs], axis=0)
+    together = joint_information(labels, both)
+    assert max(alone) < 0.7 * most
+    assert together > 0.9 * most
+
+
+def test_a_cluster_that_no_row_is_of_is_never_told() -> None:
+    labels = np.repeat([0, 2], 20)
+    graph = csr_array(np.equal.outer(labels, labels).astype(float))
+    told = evidence(graph, labels)
+    assert joint_information(labels, told) == pytest.approx(entropy(labels), rel=0.1)
+    assert (told[:, 1] == 0.0).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -11,11 +12,11 @@ from mscam_dask.data.passes import read_once
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.engine.tasks.views import view_shape
-from mscam_dask.kernels.label_information import entropy
+from mscam_dask.kernels.label_information import entropy, joint_information
 from mscam_dask.solvers.assign import extend_labels
 from mscam_dask.solvers.embedding import SpectralEmbedding, walk_embeddings
 from mscam_dask.solvers.graph import Graph
-from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_scores
+from mscam_dask.solvers.neutral import NeutralView, neutral_graphs, view_evidence
 from mscam_dask.solvers.partition import (
     cut_embedding,
     extend_cut,
@@ -25,9 +26,10 @@ from mscam_dask.solvers.partition import (
 )
 
 __all__ = [
+    "MOST_TOLD",
+    "JudgedByViews",
     "all_cuts",
     "cut_spectrum",
-    "entropies",
     "extended",
     "first_cuts",
     "handed_down_or_cut",
@@ -37,7 +39,11 @@ __all__ = [
     "pick",
     "score_partitions",
     "single",
+    "verdicts",
 ]
+
+MOST_TOLD = 2**20
+"""Entries of what views say of one partition, a row for each sample and a column for each cluster."""
 
 
 def neutral_view(source: RowSource, n_neighbors: int) -> NeutralView:
@@ -127,26 +133,78 @@ def pick(partitions: list[NDArray[np.int64]], index: int) -> NDArray[np.int64]:
     return partitions[index]
 
 
+@dataclasses.dataclass(frozen=True)
+class JudgedByViews:
+    """What some views say of some partitions, of which equal ones are looked at once.
+
+    Attributes
+    ----------
+    scores : list of list of float
+        By view, then by partition.
+    evidence : list of (m, c) float32
+        Of each distinct partition, the sum over these views.
+    """
+
+    scores: list[list[float]]
+    evidence: list[NDArray[np.float32]]
+
+
 def score_partitions(
     views: list[NeutralView], partitions: list[NDArray[np.int64]], n_judged: int = 0
-) -> list[list[float]]:
-    """Scores of each partition, by view, on neutral graphs of `n_judged` samples if not all.
+) -> JudgedByViews:
+    """Scores and evidence of each partition, on neutral graphs of `n_judged` samples if not all."""
+    distinct, which = _distinct(partitions, n_judged)
+    rows = _rows_told(distinct)
+    scores: list[list[float]] = []
+    evidence: list[NDArray[np.float32]] = []
+    for view in views:
+        found = view_evidence(view, distinct, rows)
+        scores.append([found[i][0] for i in which])
+        for i, (_, told) in enumerate(found):
+            if len(scores) == 1:
+                evidence.append(told)
+            else:
+                evidence[i] += told
+    return JudgedByViews(scores, evidence)
 
-    Cuts of one graph often agree: equal partitions are scored once.
-    """
+
+def verdicts(
+    partitions: list[NDArray[np.int64]], judged: list[JudgedByViews], n_judged: int = 0
+) -> list[tuple[tuple[float, ...], float, float]]:
+    """Of each partition: its scores by view, its entropy, and what all views tell of it together."""
+    distinct, which = _distinct(partitions, n_judged)
+    rows = _rows_told(distinct)
+    joint = []
+    for labels, *by_group in zip(distinct, *(one.evidence for one in judged), strict=True):
+        told = by_group[0].copy()
+        for other in by_group[1:]:
+            told += other
+        joint.append(joint_information(labels[rows], told))
+    view_scores = zip(*(scores for one in judged for scores in one.scores), strict=True)
+    return [
+        (scores, entropy(labels), joint[i])
+        for scores, labels, i in zip(view_scores, partitions, which, strict=True)
+    ]
+
+
+def _distinct(
+    partitions: list[NDArray[np.int64]], n_judged: int
+) -> tuple[list[NDArray[np.int64]], list[int]]:
+    """Different partitions, of the judged samples; and which of them each one is."""
     if n_judged:
         rows = sampled_rows(len(partitions[0]), n_judged)
-        partitions = [labels[rows] for labels in partitions]
-    keys = [labels.tobytes() for labels in partitions]
-    distinct = dict(zip(keys, partitions, strict=True))
-    found = [view_scores(view, list(distinct.values())) for view in views]
-    by_key = [dict(zip(distinct, scores, strict=True)) for scores in found]
-    return [[scores[key] for key in keys] for scores in by_key]
+        partitions = [np.unique(one[rows], return_inverse=True)[1] for one in partitions]
+    positions: dict[bytes, int] = {}
+    which = [positions.setdefault(labels.tobytes(), len(positions)) for labels in partitions]
+    return [partitions[which.index(i)] for i in range(len(positions))], which
 
 
-def entropies(partitions: list[NDArray[np.int64]]) -> list[float]:
-    """Entropy of each partition: the most information that a graph can have on it."""
-    return [entropy(labels) for labels in partitions]
+def _rows_told(partitions: list[NDArray[np.int64]]) -> slice | NDArray[np.int64]:
+    """Samples of whose clusters it is asked what all views say; not all where clusters are many."""
+    n, n_clusters = len(partitions[0]), max(int(labels.max()) for labels in partitions) + 1
+    if n * n_clusters <= MOST_TOLD:
+        return slice(None)
+    return sampled_rows(n, max(1, MOST_TOLD // n_clusters))
 
 
 def single(labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
