@@ -13,6 +13,7 @@ from mscam_dask.engine.tasks import preparation as preparation_tasks
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import PreparationRecord
+from mscam_dask.solvers.preparation import has_few_columns
 
 __all__ = ["COMPARED", "Agreement", "agree", "agreement_behind", "with_preparations"]
 
@@ -33,8 +34,9 @@ def agree(
 ) -> tuple[Agreement, ...]:
     """The preparation of each view whose nearest neighbours the other views confirm.
 
-    Small α lets directions of little variance in, and what all views share there need not be the
-    clusters. So the choice is made twice: among all options, and among those with α ≥ 1.
+    What all views share need not be the clusters: small α lets directions of little variance in, and rows of
+    unit length leave of two columns the angle alone. So the choice is made again among the options with
+    α ≥ 1 and, where a view has few columns, once more with these rows as long as they are.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ def agree(
     Returns
     -------
     tuple of Agreement
-        Among all options first; then among those with α ≥ 1, where that is another choice.
+        Among all options first; then the others, where they are other choices.
     """
     n = data.n_samples
     sample = np.arange(n)
@@ -71,6 +73,10 @@ def agree(
     ]
     shapes = [view_shape(source) for source in data.views]
     wide = any(option.alpha < _MILD_ALPHA <= other.alpha for option in options for other in options)
+    mildest = _MILD_ALPHA if wide else 0.0
+    asked = [(0.0, False), (mildest, False)]
+    if len({option.scale for option in options}) > 1 and any(map(has_few_columns, shapes)):
+        asked.append((mildest, True))
     chosen = [
         executor.submit(
             preparation_tasks.choose,
@@ -78,9 +84,10 @@ def agree(
             shapes,
             tuple(options),
             least_alpha,
-            key=f"choose_preparations/{least_alpha:g}",
+            keeps_lengths,
+            key=f"choose_preparations/{least_alpha:g}-{keeps_lengths}",
         )
-        for least_alpha in ((0.0, _MILD_ALPHA) if wide else (0.0,))
+        for least_alpha, keeps_lengths in dict.fromkeys(asked)
     ]
     choices = executor.gather(chosen)
     executor.release([*found, *chosen])

@@ -23,7 +23,13 @@ from mscam_dask.model.parameters import Preparation
 from mscam_dask.solvers.view_basis import FactoredView, prepare_view
 from mscam_dask.solvers.view_rows import ViewShape
 
-__all__ = ["Choice", "agreed_preparations", "anchor_neighbors", "usual_preparation"]
+__all__ = [
+    "Choice",
+    "agreed_preparations",
+    "anchor_neighbors",
+    "has_few_columns",
+    "usual_preparation",
+]
 
 # Standard errors by which a preparation must be ahead of the usual one.
 _CLEARLY = 4.0
@@ -55,13 +61,18 @@ class Choice:
     ahead: float
 
 
+def has_few_columns(shape: ViewShape) -> bool:
+    """Whether the rows of a view lose much of what they say when they are scaled to unit length."""
+    return shape.metric == "features" and shape.n_features < _FEW_COLUMNS
+
+
 def usual_preparation(shape: ViewShape, options: Sequence[Preparation]) -> int:
     """Position of the preparation taken where the views say nothing clear.
 
     Rows of unit length with the largest α; standardised columns where there are few of them,
     since scaling a row to unit length gives up one dimension of d.
     """
-    preferred = "standard" if shape.n_features < _FEW_COLUMNS else "unit"
+    preferred = "standard" if has_few_columns(shape) else "unit"
     alpha = max(option.alpha for option in options)
     scales = [option.scale for option in options]
     scale = preferred if preferred in scales else scales[0]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mscam_dask import MSCAM
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.engine.agreement import agree, agreement_behind, with_preparations
 from mscam_dask.engine.fit import run_fit
@@ -146,3 +147,33 @@ def test_candidates_that_become_equal_are_kept_once() -> None:
     assert with_preparations([first, first], [agreement]) == (
         Parameters(n_clusters=2, preparations=(Preparation("unit", 1.0),) * 2),
     )
+
+
+def rings(n_samples: int) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
+    """Two rings about one centre, in two views with the same angles: what these share is no cluster."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(n_samples) % 2
+    angles = rng.uniform(0.0, 2.0 * np.pi, n_samples)
+    views = []
+    for _ in range(2):
+        radii = 1.0 + labels + 0.08 * rng.standard_normal(n_samples)
+        views.append(np.column_stack([radii * np.cos(angles), radii * np.sin(angles)]))
+    return views, labels
+
+
+def test_rows_of_few_columns_may_keep_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    views, labels = rings(400)
+    model = MSCAM(2).fit(views)
+    assert adjusted_rand_index(labels, model.labels_) == 1.0
+    assert {one.scale for one in model.view_preparations_.values()} == {"standard"}
+    monkeypatch.setattr("mscam_dask.engine.agreement.has_few_columns", lambda shape: False)
+    model = MSCAM(2).fit(views)
+    assert {one.scale for one in model.view_preparations_.values()} == {"unit"}
+    assert adjusted_rand_index(labels, model.labels_) < 0.1
+
+
+def test_rows_of_few_columns_have_no_choice_of_their_own_where_one_scaling_is_given() -> None:
+    data = as_multi_view(rings(60)[0])
+    with SerialExecutor() as executor:
+        assert len(agree(data, OPTIONS, 0, executor)) == 2
+        assert len(agree(data, OPTIONS[:2], 0, executor)) == 1

@@ -16,6 +16,7 @@ from mscam_dask.solvers.preparation import (
     Choice,
     agreed_preparations,
     anchor_neighbors,
+    has_few_columns,
     usual_preparation,
 )
 from mscam_dask.solvers.view_rows import ViewShape
@@ -75,11 +76,21 @@ def choose(
     shapes: list[ViewShape],
     options: tuple[Preparation, ...],
     least_alpha: float,
+    keeps_lengths: bool,  # noqa: FBT001 - tasks take positions
 ) -> tuple[Choice, ...]:
-    """The preparation of each view among those with no smaller α; see `agreed_preparations`."""
+    """The preparation of each view among those with no smaller α; see `agreed_preparations`.
+
+    With `keeps_lengths`, rows of few columns are not scaled to unit length.
+    """
+
+    def is_tried(option: Preparation, shape: ViewShape) -> bool:
+        shortened = keeps_lengths and has_few_columns(shape) and option.scale == "unit"
+        return option.alpha >= least_alpha and not shortened
+
     positions = [
-        [position for position in sorted(view) if options[position].alpha >= least_alpha]
-        for view in found
+        [position for position in sorted(view) if is_tried(options[position], shape)]
+        or sorted(view)
+        for view, shape in zip(found, shapes, strict=True)
     ]
     usual = [
         usual_preparation(shape, [options[position] for position in tried])
