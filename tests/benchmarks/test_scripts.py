@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.benchmarks import (
@@ -75,6 +76,17 @@ def test_clusters_of_unequal_size_are_told_apart(capsys: pytest.CaptureFixture[s
     means = unequal.main(["--methods", "mscam", "knn-sc", *few])
     assert means["mscam"] > 0.95
     assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_unseen_takes_sets_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["a", "b"], 30)
+    views = {
+        f"view_{i}": rng.normal(9.0 * (labels == "a")[:, None], size=(60, 3)) for i in range(2)
+    }
+    np.savez(tmp_path / "two.npz", labels=labels, **views)
+    assert unseen.main(["--folder", str(tmp_path), "--seeds", "1", "--methods", "mscam"]) == [[1.0]]
+    assert "| two | 60 | 2 | 2 | 1.000 |" in capsys.readouterr().out
 
 
 def test_unseen_draws_samples_of_every_class(capsys: pytest.CaptureFixture[str]) -> None:

