@@ -81,10 +81,8 @@ def test_clusters_of_unequal_size_are_told_apart(capsys: pytest.CaptureFixture[s
 def test_unseen_takes_sets_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat(["a", "b"], 30)
-    views = {
-        f"view_{i}": rng.normal(9.0 * (labels == "a")[:, None], size=(60, 3)) for i in range(2)
-    }
-    np.savez(tmp_path / "two.npz", labels=labels, **views)
+    one, other = (rng.normal(9.0 * (labels == "a")[:, None], size=(60, 3)) for _ in range(2))
+    np.savez(tmp_path / "two.npz", labels=labels, view_0=one, view_1=other)
     assert unseen.main(["--folder", str(tmp_path), "--seeds", "1", "--methods", "mscam"]) == [[1.0]]
     assert "| two | 60 | 2 | 2 | 1.000 |" in capsys.readouterr().out
 
