@@ -31,13 +31,13 @@ from mscam_dask.solvers.view_rows import (
     row_blocks,
 )
 
-__all__ = ["MOST_DECOMPOSED", "PANEL_BYTES", "factor_view", "scaled_gram"]
+__all__ = ["MOST_DECOMPOSED", "factor_view", "scaled_gram"]
 
 MOST_DECOMPOSED = 2048
 """Largest side of a Gram matrix that is decomposed where few of its directions are wanted."""
 
-PANEL_BYTES = 128 * 2**20
-"""Rows of a view with more columns than rows that are held while the rows before them run past."""
+# Rows of a view with more columns than rows that are held while the rows before them run past.
+_PANEL_BYTES = 128 * 2**20
 
 # Of products with as many rows as a view has columns, how many there are at a time.
 _COLUMNS = 2048
@@ -226,24 +226,27 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
     """Through X Xᵀ, for d > n."""
     n = shape.n_samples
     offset = mean_row(blocks, shape)
+
+    def centred() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+        for start, stop, rows in blocks():
+            yield start, stop, rows - offset
+
     gram = np.empty((n, n))
-    for panel in _panels(blocks, offset):
-        for other_start, other_stop, others in blocks():
+    for panel in _panels(centred()):
+        for other_start, other_stop, others in centred():
             if other_start > panel[-1][0]:
                 break
-            centred = others - offset
             for start, stop, rows in panel:
                 if start >= other_start:
-                    products = rows @ centred.T
+                    products = rows @ others.T
                     gram[start:stop, other_start:other_stop] = products
                     gram[other_start:other_stop, start:stop] = products.T
     basis = basis_from_kernel(gram)
     loadings = np.zeros((shape.n_features, basis.rank))
-    for start, stop, rows in blocks():
-        centred = rows - offset
+    for start, stop, rows in centred():
         for first in range(0, shape.n_features, _COLUMNS):
             some = slice(first, first + _COLUMNS)
-            loadings[some] += centred[:, some].T @ basis.vectors[start:stop]
+            loadings[some] += rows[:, some].T @ basis.vectors[start:stop]
     loadings /= basis.singular_values_squared
     vectors = basis.vectors.astype(kept.dtype, copy=False)
     s2 = basis.singular_values_squared
@@ -251,15 +254,15 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
 
 
 def _panels(
-    blocks: Blocks, offset: NDArray[np.float64]
+    blocks: Iterator[tuple[int, int, NDArray[np.float64]]],
 ) -> Iterator[list[tuple[int, int, NDArray[np.float64]]]]:
-    """Centred blocks held together, so that all rows before them run past once for several."""
+    """Blocks held together, so that all rows before them run past once for several."""
     panel: list[tuple[int, int, NDArray[np.float64]]] = []
-    for start, stop, rows in blocks():
-        if panel and (stop - panel[0][0]) * rows.shape[1] * 8 > PANEL_BYTES:
+    for start, stop, rows in blocks:
+        if panel and (stop - panel[0][0]) * rows.shape[1] * 8 > _PANEL_BYTES:
             yield panel
             panel = []
-        panel.append((start, stop, rows - offset))
+        panel.append((start, stop, rows))
     yield panel
 
 
