@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,15 @@ import scipy.special
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-__all__ = ["entropy", "evidence", "informations", "joint_information", "reliable_information"]
+__all__ = [
+    "RandomWalk",
+    "entropy",
+    "evidence",
+    "information",
+    "joint_information",
+    "random_walk",
+    "reliable_information",
+]
 
 # How soon a partition that neighbours do not tell whole counts for half: docs/decisions/0069.
 _POWER = 3
@@ -21,7 +28,7 @@ _LARGEST_TABLE = 46_340
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
+class RandomWalk:
     """One step of the random walk on a graph of n samples.
 
     Attributes
@@ -30,36 +37,54 @@ class _Walk:
         Where each edge leads to, row after row.
     steps : (nnz,)
         Probability of each edge, given its row.
-    counts : (n,) int
-        Edges of each row.
+    starts : (n + 1,) int
+        Where the edges of each row start.
     connected : (n,) bool
         Rows with edges of positive weight; the others step to any sample.
     """
 
     neighbors: NDArray[np.integer[Any]]
     steps: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    starts: NDArray[np.integer[Any]]
     connected: NDArray[np.bool_]
 
+    @property
+    def counts(self) -> NDArray[np.integer[Any]]:
+        """Edges of each row (n,)."""
+        return np.diff(self.starts)
 
-def informations(
-    affinity: csr_array[np.float64], partitions: Sequence[NDArray[np.int64]]
-) -> list[float]:
-    """Mutual information between a sample's cluster and that of a random neighbour, in nats.
+
+def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
+    """The walk that `information` and `evidence` take a step of.
 
     Parameters
     ----------
     affinity : (n, n) sparse
         Non-negative; a sample's neighbour is drawn in proportion to its row. Samples without
         edges draw a neighbour from all samples.
-    partitions : sequence of (n,) int
-        Cluster of each sample, 0 … c−1; what depends on the graph alone is done once.
+    """
+    n = affinity.shape[0]
+    degrees = np.asarray(affinity @ np.ones(n, dtype=affinity.dtype), dtype=np.float64)
+    connected = degrees > 0
+    counts = np.diff(affinity.indptr)
+    steps = affinity.data * np.repeat(1.0 / np.where(connected, degrees, 1.0), counts)
+    return RandomWalk(affinity.indices, steps, affinity.indptr, connected)
+
+
+def information(walk: RandomWalk, labels: NDArray[np.int64]) -> float:
+    """Mutual information between a sample's cluster and that of a random neighbour, in nats.
+
+    Parameters
+    ----------
+    walk : RandomWalk
+    labels : (n,) int
+        Cluster of each sample, 0 … c−1.
 
     Returns
     -------
-    list of float
-        One for each partition, between 0 (the graph says nothing about it) and log c (c equal
-        clusters, no edge between them).
+    float
+        Between 0 (the graph says nothing about the partition) and log c (c equal clusters, no edge
+        between them).
 
     Notes
     -----
@@ -73,12 +98,14 @@ def informations(
     M. Faccin, M. T. Schaub, J.-C. Delvenne, "State aggregations in Markov chains and block
     models of networks", Phys. Rev. Lett. 127 (2021), doi:10.1103/PhysRevLett.127.078301.
     """
-    walk = _walk_on(affinity)
-    return [_information(walk, labels) for labels in partitions]
+    n_clusters = int(labels.max()) + 1
+    if n_clusters > _LARGEST_TABLE:
+        return _information_of_pairs(walk, labels, n_clusters)
+    return _of_table(_joint_table(walk, labels, n_clusters))
 
 
 def evidence(
-    affinity: csr_array[np.float64],
+    walk: RandomWalk,
     labels: NDArray[np.int64],
     rows: slice | NDArray[np.int64] = slice(None),
 ) -> NDArray[np.float32]:
@@ -86,8 +113,7 @@ def evidence(
 
     Parameters
     ----------
-    affinity : (n, n) sparse
-        As for `informations`.
+    walk : RandomWalk
     labels : (n,) int
         0 … c−1.
     rows : slice or (m,) int
@@ -105,13 +131,12 @@ def evidence(
     spread over it evenly: no cell is empty. O(nnz + c²) and, for each row, as many times c as there are
     clusters among its neighbours.
     """
-    n = affinity.shape[0]
+    n = len(labels)
     n_clusters = int(labels.max()) + 1
-    walk = _walk_on(affinity)
     table = n * _joint_table(walk, labels, n_clusters)
     table = 0.5 * (table + table.T) + 1.0 / n_clusters**2
     given = np.log(table / table.sum(axis=1, keepdims=True)).T
-    votes = csr_array((walk.steps, labels[walk.neighbors], affinity.indptr), shape=(n, n_clusters))
+    votes = csr_array((walk.steps, labels[walk.neighbors], walk.starts), shape=(n, n_clusters))
     found = np.asarray(votes[rows] @ given, dtype=np.float32)
     found[~walk.connected[rows]] = (np.bincount(labels) / n) @ given
     return found
@@ -196,24 +221,9 @@ def reliable_information(information: float, joint: float, entropy: float) -> fl
     return 0.5 * information * (1.0 + min(1.0, joint / entropy) ** _POWER)
 
 
-def _walk_on(affinity: csr_array[np.float64]) -> _Walk:
-    n = affinity.shape[0]
-    degrees = np.asarray(affinity @ np.ones(n, dtype=affinity.dtype), dtype=np.float64)
-    connected = degrees > 0
-    counts = np.diff(affinity.indptr)
-    steps = affinity.data * np.repeat(1.0 / np.where(connected, degrees, 1.0), counts)
-    return _Walk(affinity.indices, steps, counts, connected)
-
-
-def _information(walk: _Walk, labels: NDArray[np.int64]) -> float:
-    """Of one partition, by the (c, c) table of the clusters before and after a step."""
-    n_clusters = int(labels.max()) + 1
-    if n_clusters > _LARGEST_TABLE:
-        return _information_of_pairs(walk, labels, n_clusters)
-    return _of_table(_joint_table(walk, labels, n_clusters))
-
-
-def _joint_table(walk: _Walk, labels: NDArray[np.int64], n_clusters: int) -> NDArray[np.float64]:
+def _joint_table(
+    walk: RandomWalk, labels: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.float64]:
     """Probability (c, c) of the clusters before and after a step."""
     n = len(labels)
     compact = labels.astype(np.int32)
@@ -233,7 +243,7 @@ def _of_table(joint: NDArray[np.float64]) -> float:
     return max(0.0, float(np.sum(terms)))
 
 
-def _information_of_pairs(walk: _Walk, labels: NDArray[np.int64], n_clusters: int) -> float:
+def _information_of_pairs(walk: RandomWalk, labels: NDArray[np.int64], n_clusters: int) -> float:
     """The same without a (c, c) table: only pairs of clusters that a step may join are held."""
     n = len(labels)
     walks = coo_array(

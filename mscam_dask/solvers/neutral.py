@@ -3,8 +3,9 @@
 The *neutral* graphs of a view are the adaptive-neighbour graphs of its raw rows, of unit length
 and with standardised columns. A view's score of a partition is the mutual information between a
 sample's cluster and its neighbour's, on the neutral graph that knows most; the score is the mean
-over views. What the same graphs say together, by Bayes' rule, tells how reliable it is. Every view counts the same, and nothing that is being learned enters, so the graph
-under learning cannot raise its own mark.
+over views. What the same graphs say together, by Bayes' rule, tells how reliable it is. Every view
+counts the same, and nothing that is being learned enters, so the graph under learning cannot raise
+its own mark.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.kernels.adaptive_neighbors import select_neighbors
-from mscam_dask.kernels.label_information import evidence, informations
+from mscam_dask.kernels.label_information import (
+    RandomWalk,
+    evidence,
+    information,
+    random_walk,
+)
 from mscam_dask.kernels.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.kernels.modularity import modularity
 from mscam_dask.kernels.neighbors import nearest_neighbors
@@ -93,8 +99,7 @@ def neutral_graphs(
 
 def view_scores(view: NeutralView, partitions: Sequence[NDArray[np.int64]]) -> list[float]:
     """Information on each partition (n,), in nats, of the view's best informed neutral graph."""
-    by_graph = [informations(graph, partitions) for graph in view.graphs]
-    return [max(scores) for scores in zip(*by_graph, strict=True)]
+    return [score for score, _ in _best_informed(view, partitions)]
 
 
 def view_evidence(
@@ -103,12 +108,22 @@ def view_evidence(
     rows: slice | NDArray[np.int64] = slice(None),
 ) -> list[tuple[float, NDArray[np.float32]]]:
     """The same, each with what that graph says on the clusters (m, c) of some rows, of neighbours' clusters."""
-    by_graph = [informations(graph, partitions) for graph in view.graphs]
-    told = []
-    for labels, scores in zip(partitions, zip(*by_graph, strict=True), strict=True):
-        best = max(range(len(scores)), key=lambda i: scores[i])
-        told.append((scores[best], evidence(view.graphs[best], labels, rows)))
-    return told
+    best = _best_informed(view, partitions)
+    return [
+        (score, evidence(walk, labels, rows))
+        for labels, (score, walk) in zip(partitions, best, strict=True)
+    ]
+
+
+def _best_informed(
+    view: NeutralView, partitions: Sequence[NDArray[np.int64]]
+) -> list[tuple[float, RandomWalk]]:
+    """Of each partition the highest information, and the walk that has it."""
+    walks = [random_walk(graph) for graph in view.graphs]
+    return [
+        max(((information(walk, labels), walk) for walk in walks), key=lambda told: told[0])
+        for labels in partitions
+    ]
 
 
 def view_score(view: NeutralView, labels: NDArray[np.int64]) -> float:

@@ -78,14 +78,16 @@ def test_clear_clusters_are_found_by_any(n_cut: int) -> None:
         assert_array_equal(cut, group)
 
 
+def random_view(n: int, rng: np.random.Generator) -> NeutralView:
+    """A tenth of all edges, with any weights."""
+    affinity = np.triu(rng.random((n, n)) < 0.1, 1) * rng.random((n, n))
+    return NeutralView((csr_array(affinity + affinity.T),))
+
+
 @pytest.mark.parametrize("n_judged", [0, 50])
 def test_equal_partitions_are_scored_once(n_judged: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    n = n_judged or 120
-    views = []
-    for _ in range(2):
-        affinity = np.triu(rng.random((n, n)) < 0.1, 1) * rng.random((n, n))
-        views.append(NeutralView((csr_array(affinity + affinity.T),)))
+    views = [random_view(n_judged or 120, rng) for _ in range(2)]
     one, other = (rng.integers(0, 3, 120) for _ in range(2))
     asked: list[int] = []
 
@@ -114,10 +116,7 @@ def test_what_all_views_tell_is_the_same_however_they_are_grouped(
     monkeypatch.setattr(judge, "MOST_TOLD", most_told)
     rng = np.random.default_rng(1)
     n = n_judged or 120
-    views = []
-    for _ in range(5):
-        affinity = np.triu(rng.random((n, n)) < 0.1, 1) * rng.random((n, n))
-        views.append(NeutralView((csr_array(affinity + affinity.T),)))
+    views = [random_view(n, rng) for _ in range(5)]
     cuts = [rng.integers(0, 4, 120) for _ in range(3)]
     (whole, in_twos, backwards) = (
         verdicts(cuts, [score_partitions(some, cuts, n_judged) for some in groups], n_judged)
