@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -48,8 +50,8 @@ echo "$*" >>"$FAKE_SLURM/controlled"
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> dict[str, str]:
-    """An environment with the fake programs first on the path."""
+def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An environment with the fake programs first on the path; no job outlives the test."""
     if shutil.which("setsid") is None:
         pytest.skip("setsid is not installed (util-linux)")
     root = tmp_path / "slurm"
@@ -66,7 +68,29 @@ def slurm(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "slurm.dask.yaml").write_text(
         (DEPLOY / "slurm/slurm.dask.yaml").read_text().replace("interface: null", "interface: lo")
     )
-    return script_environment(FAKE_SLURM=str(root), PATH=f"{root}:{os.environ['PATH']}")
+    yield script_environment(FAKE_SLURM=str(root), PATH=f"{root}:{os.environ['PATH']}")
+    for job in lines_of(root / "submitted"):
+        kill(int(job))
+
+
+def lines_of(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def kill(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+@contextmanager
+def batch_job(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The batch script with all that it starts, which ends with the block however that ends."""
+    command = ["bash", str(DEPLOY / "slurm/nightly.sbatch")]
+    with subprocess.Popen(command, env=environment, start_new_session=True) as batch:
+        try:
+            yield batch
+        finally:
+            kill(batch.pid)
 
 
 @pytest.fixture
@@ -151,9 +175,7 @@ def test_the_batch_script_ends_as_the_run_does_and_goes_back_into_the_queue_with
         "SLURM_JOB_ID": "7",
     }
     assert run("bash", DEPLOY / "slurm/nightly.sbatch", env=environment).returncode == code
-    controlled = Path(slurm["FAKE_SLURM"]) / "controlled"
-    lines = controlled.read_text().splitlines() if controlled.exists() else []
-    assert lines == ["requeue 7"] * requeued
+    assert lines_of(Path(slurm["FAKE_SLURM"]) / "controlled") == ["requeue 7"] * requeued
 
 
 def test_a_warning_before_the_time_is_over_reaches_the_run(
@@ -172,9 +194,11 @@ def test_a_warning_before_the_time_is_over_reaches_the_run(
         "MSCAM_HOME": str(tmp_path),
         "SLURM_JOB_ID": "8",
     }
-    with subprocess.Popen(["bash", str(DEPLOY / "slurm/nightly.sbatch")], env=environment) as batch:
+    with batch_job(environment) as batch:
+        deadline = time.monotonic() + 60
         while not (tmp_path / "started").exists():
             assert batch.poll() is None
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         batch.send_signal(signal.SIGTERM)
         assert batch.wait(30) == 75
@@ -198,21 +222,17 @@ def test_a_warning_while_no_worker_has_started_cancels_the_jobs_and_requeues(
         "SLURM_JOB_ID": "9",
     }
     root = Path(slurm["FAKE_SLURM"])
-
-    def lines(name: str) -> list[str]:
-        return (root / name).read_text().splitlines() if (root / name).exists() else []
-
-    with subprocess.Popen(["bash", str(DEPLOY / "slurm/nightly.sbatch")], env=environment) as batch:
+    with batch_job(environment) as batch:
         deadline = time.monotonic() + 60
-        while len(lines("submitted")) < 2:
+        while len(lines_of(root / "submitted")) < 2:
             assert batch.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
         time.sleep(0.5)  # into the wait for a worker
         batch.send_signal(signal.SIGTERM)
         assert batch.wait(60) == 75
-    assert sorted(lines("cancelled")) == sorted(lines("submitted"))
-    assert lines("controlled") == ["requeue 9"]
+    assert sorted(lines_of(root / "cancelled")) == sorted(lines_of(root / "submitted"))
+    assert lines_of(root / "controlled") == ["requeue 9"]
 
 
 def test_the_schedules_shell_becomes_the_batch_script() -> None:
