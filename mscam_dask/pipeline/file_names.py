@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.problems import shown
 
-__all__ = ["check_name", "name_of_pipeline", "name_problem"]
+__all__ = ["are_one_name", "check_name", "name_of_pipeline", "name_problem"]
 
 # What is added to a name, such as ".….whole.zarr", still has room in the usual 255 bytes.
 _MAX_BYTES = 200
@@ -44,6 +45,20 @@ def name_problem(name: str) -> str | None:
     else:
         return None
     return f"{reason}; allowed is one plain name, without / or other parts of a path"
+
+
+def are_one_name(name: str, other: str) -> bool:
+    """Tell whether files of two names may be one: where case and the form of letters do not count.
+
+    Examples
+    --------
+    >>> are_one_name("MSRC", "msrc")
+    True
+    >>> are_one_name("u\u0308", "\u00dc"), are_one_name("u", "\u00fc")
+    (True, False)
+    """
+    name, other = (unicodedata.normalize("NFC", text).casefold() for text in (name, other))
+    return name == other
 
 
 def check_name(name: str, what: str, remedy: str) -> None:

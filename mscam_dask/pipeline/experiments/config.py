@@ -20,7 +20,7 @@ from mscam_dask.pipeline.experiments.settings import (
     RobustnessTable,
     SweepTable,
 )
-from mscam_dask.pipeline.file_names import name_of_pipeline, name_problem
+from mscam_dask.pipeline.file_names import are_one_name, name_of_pipeline, name_problem
 from mscam_dask.pipeline.problems import shown
 from mscam_dask.pipeline.redaction import credential_problems
 from mscam_dask.pipeline.rules import execution_problems, text_problems
@@ -198,6 +198,13 @@ def _datasets(
                 "data set's store is called by it. Choose a name for it in a table [dataset.NAME]."
             )
         elif one is not None:
+            problems.extend(
+                f"{where}: [{name}] datasets has {shown(other)} and {shown(key)}; their stores are called "
+                "by these names, which not every file system tells apart. Choose another name for one "
+                "of them in a table [dataset.NAME]."
+                for other in found
+                if are_one_name(other, key)
+            )
             found[key] = one
     return found
 

@@ -85,6 +85,21 @@ def test_data_found_by_a_path_are_called_by_its_end(write: Write, here: Path) ->
         read_experiment(write("[compare]\ndatasets = ['aux.npz']"))
 
 
+@pytest.mark.parametrize("other", ["Tiny", "TINY"])
+def test_names_that_some_file_systems_take_for_one_are_refused(
+    write: Write, here: Path, other: str
+) -> None:
+    shutil.copy(here / "tiny.npz", here / f"{other}.npz")
+    found = f"[compare]\ndatasets = ['tiny.npz', '{other}.npz']"
+    declared = (
+        f"[compare]\ndatasets = ['tiny.npz', '{other}']\n[dataset.{other}]\nsource = 'digits'"
+    )
+    for text in (found, declared):
+        said = rf"line 2.*'tiny' and '{other}'; their stores.*in a table \[dataset.NAME\]"
+        with pytest.raises(ConfigurationError, match=said):
+            read_experiment(write(text))
+
+
 def test_directories_are_called_by_the_files_name(here: Path) -> None:
     file = here / "...toml"
     file.write_text("[compare]\ndatasets = ['tiny.npz']")
