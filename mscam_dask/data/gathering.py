@@ -64,7 +64,7 @@ def gather(
         selection = Selection(views=wanted, labels=label_key)
         loaded = [read_source(file, selection, stack) for file in files]
     loaded = in_one_order(loaded)
-    chosen = _choose(loaded, views)
+    chosen, held_in = _choose(loaded, views)
     ids = common_sample_ids(
         {f"{item.where}": item.sample_ids for item in loaded if item.sample_ids is not None}
     )
@@ -72,7 +72,7 @@ def gather(
     orientations = {file.samples_on for file in files}
     if chosen and len(orientations) == 1:
         n_labels = None if codes is None else len(codes)
-        check_sample_counts(chosen, n_labels, orientations.pop())
+        check_sample_counts(chosen, n_labels, orientations.pop(), held_in)
     data = as_multi_view(list(chosen))
     data = replace(data, sample_ids=ids, labels=codes, label_names=names)
     return data, (*(note for item in loaded for note in item.notes), *more)
@@ -105,7 +105,8 @@ def _as_loaded(data: MultiViewData) -> Loaded:
 
 def _choose(
     loaded: Sequence[Loaded], views: Sequence[str] | Mapping[str, str] | None
-) -> tuple[RowSource, ...]:
+) -> tuple[tuple[RowSource, ...], tuple[str, ...]]:
+    """The views that are asked for, and the source of each."""
     found = tuple(view for item in loaded for view in item.views)
     if not found and views is None:
         raise DataError(
@@ -136,12 +137,13 @@ def _choose(
                 "unique. Leave out the source that is not meant, or rename the view in it, which is the "
                 "file where it holds one view."
             )
+    held_in = tuple(holder for holders in where.values() for holder in holders)
     if views is None:
-        return found
+        return found, held_in
     by_name = {view.name: view for view in found}
     return tuple(
         cast("RowSource", replace(cast("Any", by_name[old]), name=new)) for old, new in named
-    )
+    ), held_in
 
 
 def _named(

@@ -13,7 +13,10 @@ __all__ = ["check_sample_counts"]
 
 
 def check_sample_counts(
-    views: Sequence[RowSource], n_labels: int | None, samples_on: Literal["rows", "columns"]
+    views: Sequence[RowSource],
+    n_labels: int | None,
+    samples_on: Literal["rows", "columns"],
+    held_in: Sequence[str],
 ) -> None:
     """Refuse views with samples on columns, and views of which some have other numbers of rows.
 
@@ -25,12 +28,14 @@ def check_sample_counts(
         Number of labels, None without labels.
     samples_on
         Where the files were said to have their samples.
+    held_in
+        The file of each view.
 
     Raises
     ------
     DataError
-        With what to read instead. Views of which only some have to be transposed, and labels that are
-        too many or too few, are left to `mscam_dask.data.multiview.MultiViewData`.
+        With what to read instead. Views in one file of which only some have to be transposed, and labels
+        that are too many or too few, are left to `mscam_dask.data.multiview.MultiViewData`.
     """
     counts = {view.shape[0] for view in views}
     if len(counts) == 1 and n_labels in (None, *counts):
@@ -39,7 +44,7 @@ def check_sample_counts(
     if n_labels is not None:
         message = _by_labels(views, n_labels, samples_on)
     if message is None and len(counts) > 1:
-        message = _by_columns(views, samples_on)
+        message = _by_files(views, n_labels, samples_on, held_in) or _by_columns(views, samples_on)
     if message is not None:
         raise DataError(message)
 
@@ -72,6 +77,36 @@ def _by_labels(
             f"row per sample. Take those that have: {_taking(on_rows)}."
         )
     return None
+
+
+def _by_files(
+    views: Sequence[RowSource],
+    n_labels: int | None,
+    samples_on: Literal["rows", "columns"],
+    held_in: Sequence[str],
+) -> str | None:
+    """Which files have samples on columns, the others on rows; None where it is not so."""
+    counts = [view.shape[0] for view in views]
+    for count in sorted(dict.fromkeys(counts), key=lambda count: count != n_labels):
+        turned = {file for file, rows in zip(held_in, counts, strict=True) if rows != count}
+        if turned < set(held_in) and all(
+            view.shape[file in turned] == count for view, file in zip(views, held_in, strict=True)
+        ):
+            break
+    else:
+        return None
+    as_read, _, _ = _reading(samples_on)
+    listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
+    on_columns = turned if samples_on == "rows" else set(held_in) - turned
+    files = [file for file in dict.fromkeys(held_in) if file in on_columns]
+    others = [file for file in dict.fromkeys(held_in) if file not in on_columns]
+    return (
+        f"The views{as_read} have different numbers of samples ({listing}): it looks as if {count} samples "
+        f"were on columns in {', '.join(files)} and on rows in {', '.join(others)}. Read only the first "
+        "with Source(path, samples_on='columns'). --samples-on columns is for all files of a command; "
+        f"have one for the first alone, mscam-dask ingest {shlex.join(files)} --samples-on columns -o "
+        "turned.zarr, and name turned.zarr in their place."
+    )
 
 
 def _by_columns(views: Sequence[RowSource], samples_on: Literal["rows", "columns"]) -> str | None:

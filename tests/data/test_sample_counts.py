@@ -112,3 +112,34 @@ def test_sources_that_were_read_in_different_ways(tmp_path: Path) -> None:
     sources = [Source(tmp_path / "a.npz"), Source(tmp_path / "b.npz", samples_on="columns")]
     with pytest.raises(DataError, match=r"'colour': 7, 'shape': 4.*Keep the samples all views"):
         ingest(sources, tmp_path / "s.zarr")
+
+
+@pytest.mark.parametrize("samples_on", ["rows", "columns"])
+@pytest.mark.parametrize("with_labels", [False, True])
+def test_files_of_which_some_have_samples_on_columns(
+    tmp_path: Path, samples_on: Any, *, with_labels: bool
+) -> None:
+    labels = {"y": LABELS} if with_labels else {}
+    upright = save(tmp_path / "a.npz", {"colour": COLOUR, "links": np.eye(N), **labels})
+    turned = save(tmp_path / "b b.mat", {"shape": SHAPE.T})
+    with pytest.raises(DataError) as caught:
+        ingest([Source(file, samples_on=samples_on) for file in (upright, turned)], tmp_path / "s")
+    message = str(caught.value)
+    assert f"7 samples were on columns in {turned} and on rows in {upright}." in message
+    (command,) = re.findall(r"mscam-dask (ingest .*turned.zarr), and name turned.zarr", message)
+    words = shlex.split(command)[:-1]
+    done = CliRunner().invoke(main, [*words, str(tmp_path / "t.zarr")])
+    assert done.exit_code == 0, done.output
+    report = ingest([upright, tmp_path / "t.zarr"], tmp_path / "whole.zarr")
+    np.testing.assert_array_equal(stored(report)["shape"], SHAPE)
+    sources = [Source(upright), Source(turned, samples_on="columns")]
+    np.testing.assert_array_equal(stored(ingest(sources, tmp_path / "s"))["shape"], SHAPE)
+
+
+def test_labels_tell_which_of_two_files_is_the_turned_one(tmp_path: Path) -> None:
+    turned = save(tmp_path / "a.npz", {"colour": COLOUR[:, :2].T})
+    shape = save(tmp_path / "b.npz", {"shape": SHAPE})
+    with pytest.raises(DataError, match=r"2 samples were on columns in \S*b.npz"):
+        ingest([turned, shape], tmp_path / "s.zarr")
+    with pytest.raises(DataError, match=r"7 samples were on columns in \S*a.npz"):
+        ingest([turned, shape], tmp_path / "s.zarr", labels=LABELS)
