@@ -1,7 +1,7 @@
 """Which of the named arrays of a file are labels, in the forms in which these are published.
 
-A vector; a cell array with the same vector for each view, or one number for each sample; a matrix
-with the same column for each view; an indicator matrix.
+A vector, also of text; a cell array with the same vector for each view, or one number for each
+sample; a matrix with the same column for each view; an indicator matrix, also a sparse one.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _by_convention(
         if isinstance(value, Cells) and views & set(value.named(name)):
             continue
         labels = _labels_in(value)
-        if labels is not None and (labels.how or _is_usual(name)):
+        if labels is not None and labels.values.size > 1 and (labels.how or _is_usual(name)):
             found[name] = labels
         elif isinstance(value, Cells) and all(map(_is_vector, value.items)):
             differing[name] = value
@@ -148,9 +148,11 @@ def _labels_in(value: Any) -> _Labels | None:
         return _Labels(_in_memory(value).ravel())
     if isinstance(value, Cells):
         return _labels_in_cells(value)
-    is_table = isinstance(getattr(value, "dtype", None), np.dtype) and not is_sparse(value)
-    if not is_table or value.ndim != 2 or min(value.shape) < 2 or value.dtype.kind not in "biuf":
+    is_table = isinstance(getattr(value, "dtype", None), np.dtype) and value.dtype.kind in "biuf"
+    if not is_table or value.ndim != 2 or min(value.shape) < 2:
         return None
+    if is_sparse(value):
+        return _labels_in_sparse(value) or _labels_in_sparse(value.T)
     return _labels_in_matrix(value, "columns") or _labels_in_matrix(value.T, "rows")
 
 
@@ -179,10 +181,27 @@ def _labels_in_matrix(values: Any, lines: str) -> _Labels | None:
     if _is_repeated(whole):
         found = _Labels(whole[:, 0], f"its {whole.shape[1]} {lines} are the same")
     elif _is_indicator(whole):
-        found = _Labels(whole.argmax(axis=1), "an indicator matrix, classes counted from 0")
+        found = _indicated(whole.argmax(axis=1))
     else:
         return None
-    return found if 1 < np.unique(found.values).size < len(whole) else None
+    return found if _are_classes(found.values) else None
+
+
+def _labels_in_sparse(values: Any) -> _Labels | None:
+    """Where the 1 is in each row of a sparse matrix."""
+    rows = values.tocsr(copy=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    is_indicator = (rows.data == 1).all() and (np.diff(rows.indptr) == 1).all()
+    return _indicated(rows.indices) if is_indicator and _are_classes(rows.indices) else None
+
+
+def _indicated(classes: NDArray[Any]) -> _Labels:
+    return _Labels(classes, "an indicator matrix, classes counted from 0")
+
+
+def _are_classes(values: NDArray[Any]) -> bool:
+    return 1 < np.unique(values).size < values.size
 
 
 def _is_repeated(rows: NDArray[Any]) -> bool:

@@ -2,8 +2,8 @@
 
 Views are the numeric matrices of a file, and the cells of one-level cell arrays of numeric
 matrices (the form in which multi-view data sets are published), but for what is labels
-(`mscam_dask.data.readers.array_labels`). Structs, function handles and nested cells are refused
-as views.
+(`mscam_dask.data.readers.array_labels`), as cell arrays of text may be. Structs, function handles
+and nested cells are refused as views.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask.data.conversion import rows_of
@@ -130,9 +131,16 @@ def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
 
 
 def _cells(items: list[Any], otherwise: Any) -> Any:
-    """`Cells` of the items where all are matrices."""
-    are_matrices = bool(items) and all(_is_matrix(item, single_column=True) for item in items)
-    return Cells(tuple(items)) if are_matrices else otherwise
+    """`Cells` of the items where all are matrices, an array of texts where all are one text."""
+    if items and all(_is_matrix(item, single_column=True) for item in items):
+        return Cells(tuple(items))
+    if items and all(_is_text(item) for item in items):
+        return np.concatenate([item.ravel() for item in items])
+    return otherwise
+
+
+def _is_text(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype.kind == "U" and item.size == 1
 
 
 def _class_of(node: Any) -> str:
@@ -141,7 +149,7 @@ def _class_of(node: Any) -> str:
 
 
 def _hdf5_value(node: Any) -> Any:
-    """Matrix of a dataset (lazy, transposed back), sparse matrix of a group, or what it is."""
+    """Matrix of a dataset (lazy, transposed back), sparse matrix of a group, text, or what it is."""
     import dask.array as da
 
     if "MATLAB_sparse" in node.attrs:
@@ -152,10 +160,18 @@ def _hdf5_value(node: Any) -> Any:
         shape = (n_rows, len(pointers) - 1)
         return sparse.csc_array((data, indices, pointers), shape=shape)
     matlab_class = "empty" if "MATLAB_empty" in node.attrs else _class_of(node)
-    is_numeric = matlab_class not in ("empty", "char", "cell", "struct") and hasattr(node, "dtype")
+    if matlab_class == "char":
+        return _texts(node[()])
+    is_numeric = matlab_class not in ("empty", "cell", "struct") and hasattr(node, "dtype")
     if not is_numeric or node.ndim != 2 or node.dtype.kind not in "biuf":
         return NoMatrix(matlab_class or "not numeric")
     n_columns, n_rows = node.shape
     rows = max(1, min(n_rows, BLOCK_BYTES // max(1, node.dtype.itemsize * n_columns)))
     matrix = da.from_array(node, chunks=(n_columns, rows), name=False)
     return matrix.T
+
+
+def _texts(columns: NDArray[Any]) -> NDArray[np.str_]:
+    """The text in each row of a matrix of UTF-16, which is stored by columns; as SciPy gives it."""
+    rows = np.atleast_2d(columns).T.astype("<u2")
+    return np.array([row.tobytes().decode("utf-16-le", "replace") for row in rows])

@@ -48,9 +48,8 @@ def _put(file: Any, references: Any, name: str, value: Any, parent: Any = None) 
         group["jc"] = value.indptr.astype(np.uint64)
         return group
     if isinstance(value, str):
-        node = parent.create_dataset(
-            name, data=np.array([[ord(c)] for c in value], dtype=np.uint16)
-        )
+        utf_16 = np.frombuffer(value.encode("utf-16-le"), dtype="<u2")
+        node = parent.create_dataset(name, data=utf_16[:, None])
         node.attrs["MATLAB_class"] = np.bytes_("char")
         return node
     if value.dtype == object:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.store import open_store
@@ -94,6 +95,26 @@ def test_a_cell_for_each_sample(save: Save, tmp_path: Path) -> None:
     assert "'gnd' taken as labels: one in each cell." in found.notes
 
 
+@pytest.mark.parametrize("name", ["gnd", "species"])
+def test_cells_of_text(save: Save, tmp_path: Path, name: str) -> None:
+    names = np.array(["ant", "wasp", "Büffel 🐃"])
+    path = save(tmp_path / "a.mat", X=COLOUR, **{name: cells(*names[LABELS].tolist())})
+    found = ingested(path, labels=None if name == "gnd" else name)
+    order = np.argsort(names)
+    assert (found.views, found.labels) == (("X",), np.argsort(order)[LABELS].tolist())
+    assert f"{name!r} taken as labels." in found.notes
+    assert open_store(path.with_suffix(".zarr")).label_names == tuple(names[order].tolist())
+
+
+def test_one_text_or_number_is_no_labels_but_where_asked_for(save: Save, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.mat", X=COLOUR, label="insects", y=np.array([[3.0]]))
+    found = ingested(path)
+    assert (found.views, found.labels) == (("X",), None)
+    assert "left out label (text, shape (1,)), y (" in found.notes
+    with pytest.raises(DataError, match="Got 1 labels for 7 samples"):
+        ingested(path, labels="label")
+
+
 # ------------------------------------------------------------------------------------- matrices
 
 
@@ -125,6 +146,29 @@ def test_an_indicator_matrix(put: Save, tmp_path: Path, *, turned: bool) -> None
     found = ingested(path)
     assert (found.views, found.labels) == (("colour",), LABELS.tolist())
     assert "'Y' taken as labels: an indicator matrix, classes counted from 0." in found.notes
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_sparse_indicator_matrix(save: Save, tmp_path: Path, *, turned: bool) -> None:
+    table = sparse.csc_array(INDICATOR.T if turned else INDICATOR)
+    found = ingested(save(tmp_path / "a.mat", colour=COLOUR, Y=table))
+    assert (found.views, found.labels) == (("colour",), LABELS.tolist())
+    assert "'Y' taken as labels: an indicator matrix, classes counted from 0." in found.notes
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        2 * INDICATOR,
+        np.eye(N),
+        np.maximum(INDICATOR, np.eye(N, 3)),
+        INDICATOR * (TRUTH > 1)[:, None],
+    ],
+    ids=["twos", "as many", "two of a row", "none of a row"],
+)
+def test_other_sparse_matrices_are_views(save: Save, tmp_path: Path, table: NDArray[Any]) -> None:
+    found = ingested(save(tmp_path / "a.mat", colour=COLOUR, Y=sparse.csc_array(table)))
+    assert (set(found.views), found.labels) == ({"colour", "Y"}, None)
 
 
 @pytest.mark.parametrize(
