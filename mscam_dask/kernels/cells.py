@@ -22,6 +22,10 @@ __all__ = ["Cells", "find_cells", "neighbors_in_cells"]
 _CELL_POINTS = 500
 _PROBES = 8
 
+# Where cells hold few points, as far out, a pool has as many cells as it takes to hold so many times
+# the neighbours asked for.
+_POINTS_PER_NEIGHBOR = 4
+
 # Centres are trained on so many points each.
 _TRAINING_POINTS = 32
 _ROUNDS = 6
@@ -40,13 +44,13 @@ class Cells:
         Points, cell after cell, ascending within a cell.
     bounds : (g + 1,) int64
         Cell j holds ``order[bounds[j] : bounds[j + 1]]``.
-    probes : (g, p) int64
-        For each cell the nearest cells, itself first.
+    probes : tuple of (p,) int64
+        For each cell the nearest cells, itself first: its pool.
     """
 
     order: NDArray[np.int64]
     bounds: NDArray[np.int64]
-    probes: NDArray[np.int64]
+    probes: tuple[NDArray[np.int64], ...]
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -63,7 +67,7 @@ def find_cells(points: Coordinates, *, n_candidates: int, rng: np.random.Generat
     ----------
     points : Coordinates
     n_candidates : int
-        Neighbours that will be asked for: a pool holds at least four times as many.
+        Neighbours that will be asked for: a pool holds at least four times as many, or all points.
     rng : numpy.random.Generator
 
     Returns
@@ -120,16 +124,18 @@ def _cut(assigned: NDArray[np.int64], centers: NDArray[np.float32], n_candidates
         owner += [cell] * pieces
     near = centers[np.array(owner)]
     norms = np.einsum("ij,ij->i", near, near)
-    wanted = max(_PROBES, -(-4 * n_candidates // _CELL_POINTS))
-    wanted = min(wanted, len(owner))
-    probes = np.empty((len(owner), wanted), dtype=np.int64)
+    sizes = np.diff(bounds)
+    probes: list[NDArray[np.int64]] = []
     step = max(1, _BLOCK_BYTES // (4 * len(owner)))
     for start in range(0, len(owner), step):
         block = np.arange(start, min(start + step, len(owner)))
         gaps = norms - 2.0 * (near[block] @ near.T)
         gaps[block - start, block] = -np.inf
-        probes[block] = np.argsort(gaps, axis=1, kind="stable")[:, :wanted]
-    return Cells(order, np.array(bounds, dtype=np.int64), probes)
+        nearest = np.argsort(gaps, axis=1, kind="stable")
+        short = np.cumsum(sizes[nearest], axis=1) < _POINTS_PER_NEIGHBOR * n_candidates
+        wanted = np.maximum(_PROBES, np.count_nonzero(short, axis=1) + 1)
+        probes += [row[:count].copy() for row, count in zip(nearest, wanted, strict=True)]
+    return Cells(order, np.array(bounds, dtype=np.int64), tuple(probes))
 
 
 def neighbors_in_cells(

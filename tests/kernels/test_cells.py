@@ -41,7 +41,7 @@ def test_cells_hold_every_point_once_and_probe_themselves_first() -> None:
     points = blobs()
     cells = cells_of(points)
     assert_array_equal(np.sort(cells.order), np.arange(len(points)))
-    assert_array_equal(cells.probes[:, 0], np.arange(len(cells)))
+    assert_array_equal([probes[0] for probes in cells.probes], np.arange(len(cells)))
     assert all(len(np.unique(probes)) == len(probes) for probes in cells.probes)
     assert len(cells) > 20
 
@@ -89,6 +89,22 @@ def test_duplicates_do_not_swell_a_cell() -> None:
     assert np.all(indices >= 0)
     samples = cells.order
     assert_allclose(squared[samples < 900], 0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_candidates", [10, 60, 150])
+def test_a_pool_holds_four_times_the_neighbours_where_cells_hold_few_points(
+    n_candidates: int,
+) -> None:
+    rng = np.random.default_rng(4)
+    # lengths over many magnitudes: far out, cells of a point or two have only their like nearby
+    far = np.exp(5 * rng.standard_normal((1200, 1))) * rng.standard_normal((1200, 20))
+    points = Coordinates((far,), (np.ones(20),))
+    cells = cells_of(points, n_candidates)
+    sizes = np.diff(cells.bounds)
+    assert sizes.min() < 4
+    assert min(sizes[probes].sum() for probes in cells.probes) >= 4 * n_candidates
+    _, indices, _ = neighbors_in_cells(points, cells, n_candidates, first=0, last=len(cells))
+    assert np.all(indices >= 0)
 
 
 def test_a_pool_smaller_than_what_is_asked_for_says_so() -> None:
