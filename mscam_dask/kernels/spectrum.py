@@ -284,6 +284,9 @@ def _dense_block(
     vectors = np.asarray(scipy.linalg.qr(vectors, mode="economic")[0])
     products = apply_sparse(laplacian, vectors)
     values = np.einsum("ij,ij->j", vectors, products)
+    if np.any(np.diff(values) < 0):  # by rounding, where they are equal or below the precision of L
+        order = np.argsort(values, kind="stable")
+        values, vectors, products = values[order], vectors[:, order], products[:, order]
     residuals = np.linalg.norm(products - vectors * values, axis=0)
     return RitzBlock(vectors, values, residuals, 0)
 

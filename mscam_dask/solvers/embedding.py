@@ -56,7 +56,7 @@ def walk_embedding(
     Parameters
     ----------
     values : (m,)
-        Smallest eigenvalues λ of L, ascending, m ≥ c.
+        Smallest eigenvalues λ, ascending, m ≥ c, of the L of a graph whose rows have sums of about one.
     vectors : (n, m)
         Their orthonormal eigenvectors V.
     n_clusters : int
@@ -86,7 +86,8 @@ def walk_embedding(
     sigmoid commute-time kernel", Data & Knowledge Engineering 68 (2009),
     doi:10.1016/j.datak.2008.10.006.
     """
-    stopping = _STOPPING * _first_beyond(values, n_clusters)
+    precision = float(np.finfo(vectors.dtype).eps)
+    stopping = _STOPPING * _first_beyond(values, n_clusters, precision)
     rows = vectors - vectors.mean(axis=0)
     rows /= (np.maximum(values, 0.0) + stopping).astype(vectors.dtype)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -94,9 +95,9 @@ def walk_embedding(
     return SpectralEmbedding(vectors[:, :n_clusters], rows)
 
 
-def _first_beyond(values: NDArray[Any], n_clusters: int) -> float:
-    """λ_{c+1}; of a graph in more pieces the first that is not zero, of one without edges 1."""
-    zero = np.finfo(values.dtype).eps * len(values) * float(values[-1])
+def _first_beyond(values: NDArray[Any], n_clusters: int, precision: float) -> float:
+    """λ_{c+1}; of a graph in more pieces the first that is not zero to rounding, or 1 without any."""
+    zero = precision * len(values) * max(1.0, float(values[-1]))
     beyond = values[min(n_clusters, len(values) - 1) :]
     positive = beyond[beyond > zero]
     return float(positive[0]) if len(positive) else 1.0

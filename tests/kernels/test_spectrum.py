@@ -124,6 +124,7 @@ def test_single_precision(name: str, n_pairs: int, *, is_warm: bool, solver: str
     bound = float(np.abs(dense).sum(axis=1).max())
     assert found.converged
     assert found.vectors.dtype == np.float32
+    assert np.all(np.diff(found.values) >= 0)
     v = found.vectors.astype(np.float64)
     assert_allclose(v.T @ v, np.eye(n_pairs), atol=1e-5)
     residuals = np.linalg.norm(dense @ v - v * found.values, axis=0)

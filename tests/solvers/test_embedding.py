@@ -117,6 +117,16 @@ def test_single_precision_stays_single() -> None:
     assert_allclose(single.rows, rows, atol=1e-5)
 
 
+def test_eigenvalues_below_the_precision_of_the_vectors_are_rounding() -> None:
+    # six groups that hang together by threads of 1e-9, in single precision
+    values = np.array([0.0, 4e-308, 4e-308, 4e-308, 7e-9, 2e-8])
+    vectors = polar_factor(np.random.default_rng(0).standard_normal((9, 6))).astype(np.float32)
+    rows = walk_embedding(values, vectors, 3).rows
+    assert rows.dtype == np.float32
+    rest = vectors - vectors.mean(axis=0)
+    assert_allclose(rows, rest / np.linalg.norm(rest, axis=1, keepdims=True), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("values", "c", "stopping"),
     [
@@ -125,6 +135,7 @@ def test_single_precision_stays_single() -> None:
         ([0.0, 0.0, 0.0, 0.6], 2, 0.3),  # in more pieces than clusters
         ([0.0, 0.0, 1e-17, 0.6], 2, 0.3),
         ([0.0, 0.0, 0.0], 2, 0.5),  # without edges
+        ([0.0, 0.0, 1e-300, 2e-300], 2, 0.5),  # nothing but rounding
         ([-1e-17, 0.1, 0.4], 2, 0.2),
     ],
 )
