@@ -73,12 +73,10 @@ def usual_preparation(shape: ViewShape, options: Sequence[Preparation]) -> int:
     since scaling a row to unit length gives up one dimension of d.
     """
     preferred = "standard" if has_few_columns(shape) else "unit"
-    alpha = max(option.alpha for option in options)
     scales = [option.scale for option in options]
     scale = preferred if preferred in scales else scales[0]
-    return next(
-        i for i, option in enumerate(options) if (option.scale, option.alpha) == (scale, alpha)
-    )
+    of_scale = [position for position, one in enumerate(scales) if one == scale]
+    return max(of_scale, key=lambda position: options[position].alpha)
 
 
 def anchor_neighbors(view: FactoredView, alpha: float, n_neighbors: int) -> NDArray[np.int64]:

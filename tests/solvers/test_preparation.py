@@ -75,6 +75,12 @@ def test_usual_scaling_where_the_preferred_one_is_not_to_be_had() -> None:
     assert usual_preparation(shape, only_unit) == 1
 
 
+def test_usual_alpha_is_the_largest_of_that_scaling() -> None:
+    shape = ViewShape(100, 2, "features")
+    uneven = [Preparation("unit", 10.0), Preparation("standard", 0.1), Preparation("standard", 1.0)]
+    assert usual_preparation(shape, uneven) == 2
+
+
 def test_anchor_neighbors_are_those_of_the_anchor_space() -> None:
     rows = np.random.default_rng(2).standard_normal((40, 7))
     shape = ViewShape(40, 7, "features")
