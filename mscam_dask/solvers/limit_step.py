@@ -52,8 +52,8 @@ def limit_step(
         k; clusters of at most k samples use all their other members.
     candidates : sequence of Candidates
         Blocks of candidate edges of all rows, where clusters are too large to be searched:
-        rows of a cluster of more than 4096 choose among theirs, and among 4096 evenly spaced
-        members where fewer than k + 1 of them are in the cluster.
+        rows of a cluster of more than 4096 choose among theirs, and among up to 4096 evenly spaced
+        members (k + 2 at least) where fewer than k + 1 of them are in the cluster.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def limit_step(
         members = np.flatnonzero(labels == cluster)
         if len(members) < 2:
             rows = csr_array((len(members), len(members)))
-        elif candidates and len(members) > _EXACT_MEMBERS:
+        elif candidates and len(members) > max(_EXACT_MEMBERS, n_neighbors + 1):
             rows = _rows_on_candidates(points, members, candidates, n_neighbors)
         else:
             rows = _connected_rows(points.take(members), n_neighbors)
@@ -125,8 +125,9 @@ def _rows_on_candidates(
     n = len(points)
     position = np.full(n + 1, -1, dtype=np.int64)  # the last for absent candidates
     position[members] = np.arange(len(members))
-    # evenly spaced members that any row may fall back to
-    pool = np.arange(0, len(members), -(-len(members) // _EXACT_MEMBERS))
+    # evenly spaced members that any row may fall back to: itself, k others and one more at least
+    step = min(-(-len(members) // _EXACT_MEMBERS), len(members) // (n_neighbors + 2))
+    pool = np.arange(0, len(members), step)
     pooled = points.stacked(members[pool], np.float32).astype(np.float64)
     chosen = np.empty((len(members), n_neighbors), dtype=np.int64)
     weights = np.empty((len(members), n_neighbors))

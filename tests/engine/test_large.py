@@ -118,6 +118,21 @@ def test_clusters_that_candidates_do_not_connect_are_closed() -> None:
 
 
 @pytest.mark.usefixtures("small_cells")
+@pytest.mark.parametrize("n_neighbors", [58, 150, 298, 299, 400])
+def test_a_cluster_is_closed_with_any_number_of_neighbours(n_neighbors: int) -> None:
+    views, _ = data(1.0)
+    points = np.hstack(views)
+    labels = np.arange(1200) % 4
+    blocks = [
+        anchor_candidates(points, n_neighbors + 1, start, start + 300)
+        for start in range(0, 1200, 300)
+    ]
+    graph = limit_step.limit_step(points, labels, n_neighbors, candidates=blocks)
+    assert_array_equal(graph.components, labels)
+    assert np.allclose(graph.affinity.sum(axis=1), 1.0)
+
+
+@pytest.mark.usefixtures("small_cells")
 def test_one_cluster_of_large_data() -> None:
     views, _ = data()
     parameters = Parameters(n_clusters=1, exact_samples=400)
