@@ -16,6 +16,7 @@ from mscam_dask.data.objects import Location, location
 from mscam_dask.errors import ClusterError, NoWorkersError
 from mscam_dask.pipeline.encryption import check_handshake
 from mscam_dask.pipeline.settings import ExecutionTable
+from mscam_dask.pipeline.signals import held_back
 
 if TYPE_CHECKING:
     from distributed import Client, Security
@@ -127,7 +128,7 @@ def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
     memory = execution.memory_limit
     with ExitStack() as stack:
         try:
-            with warnings.catch_warnings():
+            with held_back(), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=_PORT_TAKEN)
                 cluster = LocalCluster(
                     n_workers=n_workers,
@@ -138,9 +139,8 @@ def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
                     memory_limit="auto" if memory is None else memory,
                     silence_logs=logging.CRITICAL,
                     env=_WORKER_ENVIRONMENT,
-                    preload="mscam_dask.pipeline.worker",
                 )
-            stack.enter_context(cluster)
+                stack.enter_context(cluster)
             client = stack.enter_context(Client(cluster, set_as_default=False))
             client.wait_for_workers(n_workers, timeout=_WORKERS_TIMEOUT_S)
         except (OSError, RuntimeError, TimeoutError) as error:

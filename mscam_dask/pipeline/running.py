@@ -117,16 +117,16 @@ class Run:
                 self.interruption.exit_code if interrupted else exit_code,
             )
 
-    def out_of_time(self) -> None:
-        """Say in run.json that the run was interrupted; the process is about to end."""
+    def out_of_time(self) -> str:
+        """Say in run.json that the run was interrupted, and here; the process is about to end."""
         self.failed(KeyboardInterrupt())
+        return f"Stopped by {self._signal}. {self._remedy}"
 
     def interrupted(self) -> BaseException:
         """The exception to leave with after a signal."""
-        remedy = f"mscam-dask resume {self.directory.path} continues the run."
         if self.interruption.exit_code == TemporaryFailure.exit_code:
-            return TemporaryFailure(f"Stopped by {self._signal}. {remedy}")
-        return KeyboardInterrupt(remedy)
+            return TemporaryFailure(f"Stopped by {self._signal}. {self._remedy}")
+        return KeyboardInterrupt(self._remedy)
 
     def goes_on(self, iteration: int, damage: tuple[str, ...]) -> None:
         """Record from where the clustering goes on, and what was passed over for it."""
@@ -143,6 +143,10 @@ class Run:
         )
         self._update(resumes=(*self.record.resumes[:-1], entry))
         self._tell(FitResumed(after_iteration=iteration, notes=damage))
+
+    @property
+    def _remedy(self) -> str:
+        return f"mscam-dask resume {self.directory.path} continues the run."
 
     @property
     def _signal(self) -> str:

@@ -9,19 +9,48 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.resource_tracker import ensure_running
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from mscam_dask.errors import TemporaryFailure
 
-__all__ = ["EXIT_INTERRUPTED", "Interruption"]
+__all__ = ["EXIT_INTERRUPTED", "Interruption", "held_back"]
 
 EXIT_INTERRUPTED = 130
 """After Ctrl-C, as shells expect; after SIGTERM it is that of `TemporaryFailure`."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _DEADLINE_S = 5.0
+_STANDARD_ERROR = 2
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Let what is inside finish; a SIGTERM or SIGINT that came meanwhile is handled at its end.
+
+    Threads and processes that are started inside are never told of a SIGINT, which a terminal sends
+    to every process of a command: the one that started them ends them. Outside the main thread
+    nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ensure_running()  # when it is started later, its thread is told of SIGINT again
+    came: list[int] = []
+    previous = {number: signal.signal(number, lambda n, _: came.append(n)) for number in _SIGNALS}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for first in came[:1]:
+            handler = previous[signal.Signals(first)]
+            # raised again it would count as a second one
+            handler(first, None) if callable(handler) else signal.raise_signal(first)
 
 
 class Interruption:
@@ -31,8 +60,8 @@ class Interruption:
     ----------
     at_deadline : callable
         Called, in another thread, when the process has not ended 5 s after the first signal
-        (a task of minutes may be running inside a library); the process then ends. A second
-        signal ends it without that call.
+        (a task of minutes may be running inside a library); returns what to say on standard error.
+        The process then ends. A second signal ends it without that call.
 
     Attributes
     ----------
@@ -46,7 +75,7 @@ class Interruption:
     thread of this class reads it. Outside the main thread nothing is installed.
     """
 
-    def __init__(self, at_deadline: Callable[[], None]) -> None:
+    def __init__(self, at_deadline: Callable[[], str]) -> None:
         self.signal_name: str | None = None
         self._at_deadline = at_deadline
         self._deferring = False
@@ -117,7 +146,9 @@ class Interruption:
         try:
             ended = not self._next_signal(reader, time.monotonic() + _DEADLINE_S)
         except TimeoutError:  # neither the end nor a second signal
-            self._at_deadline()
+            said = self._at_deadline()
+            with suppress(OSError):  # nobody may be left to read it
+                os.write(_STANDARD_ERROR, f"{said}\n".encode())
             ended = False
         if not ended:
             os._exit(self.exit_code)

@@ -8,11 +8,13 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from click.testing import Result
 
@@ -229,7 +231,8 @@ def test_the_real_command_returns_the_exit_code(here: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_ctrl_c_ends_a_run_without_noise(here: Path) -> None:
+@pytest.mark.parametrize("step", ["start", "cluster"])
+def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
     Path("digits.toml").write_text("[data]\nsource = 'digits'\n[cluster]\nn_clusters = 10\n")
     command = [sys.executable, "-m", "mscam_dask.cli"]
     with subprocess.Popen(
@@ -241,12 +244,15 @@ def test_ctrl_c_ends_a_run_without_noise(here: Path) -> None:
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if "cluster ..." in line:
+            if f"{step} ..." in line:
                 break
+        started = psutil.Process(process.pid).children
+        while step == "start" and not any("spawn" in " ".join(p.cmdline()) for p in started()):
+            time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to workers too
         rest = process.stderr.read()
         assert process.wait() == 130
     (line,) = rest.splitlines()
-    assert line.startswith("Interrupted. mscam-dask resume ")
+    assert re.match(r"(Interrupted|Stopped by SIGINT)\. mscam-dask resume ", line), line
     record = json.loads((here / "out" / "run.json").read_text())
     assert (record["state"], record["exit_code"]) == ("interrupted", 130)

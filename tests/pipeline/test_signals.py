@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mscam_dask.pipeline.signals import Interruption
+from mscam_dask.pipeline.signals import Interruption, held_back
 
 SCRIPT = """
 import os, signal, sys, time
@@ -19,7 +19,7 @@ from pathlib import Path
 from mscam_dask.pipeline import signals
 signals._DEADLINE_S = float(sys.argv[2])
 said = Path(sys.argv[1])
-with signals.Interruption(lambda: said.write_text('deadline')) as interruption:
+with signals.Interruption(lambda: said.write_text('deadline') and 'goes on') as interruption:
     signals_left = 2 if len(sys.argv) > 3 else 1
     while True:  # a call in a library that does not come back
         try:
@@ -32,9 +32,13 @@ with signals.Interruption(lambda: said.write_text('deadline')) as interruption:
 """
 
 
-def ignore_interrupts(said: Path, *arguments: str) -> int:
+def ignore_interrupts(said: Path, *arguments: str) -> tuple[int, str]:
     command = [sys.executable, "-c", SCRIPT, str(said), *arguments]
-    return subprocess.run(command, check=False, timeout=60).returncode
+    done = subprocess.run(command, check=False, timeout=60, stderr=subprocess.PIPE, text=True)
+    return done.returncode, done.stderr
+
+
+INTERRUPT_ITSELF = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
 
 
 def raise_and_wait(number: signal.Signals, interruption: Interruption) -> None:
@@ -45,13 +49,13 @@ def raise_and_wait(number: signal.Signals, interruption: Interruption) -> None:
 
 def test_a_signal_becomes_an_interrupt_in_the_main_thread() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    interruption = Interruption(lambda: None)
+    interruption = Interruption(lambda: "")
     with pytest.raises(KeyboardInterrupt):
         raise_and_wait(signal.SIGTERM, interruption)
     assert interruption.signal_name == "SIGTERM"
     assert interruption.exit_code == 75
     assert signal.getsignal(signal.SIGTERM) is before
-    interruption = Interruption(lambda: None)
+    interruption = Interruption(lambda: "")
     with pytest.raises(KeyboardInterrupt):
         raise_and_wait(signal.SIGINT, interruption)
     assert interruption.exit_code == 130
@@ -61,7 +65,7 @@ def test_what_is_deferred_finishes_first() -> None:
     done = []
 
     def work() -> None:
-        with Interruption(lambda: None) as interruption:
+        with Interruption(lambda: "") as interruption:
             with interruption.deferred():
                 os.kill(os.getpid(), signal.SIGTERM)
                 done.append("checkpoint")
@@ -72,12 +76,33 @@ def test_what_is_deferred_finishes_first() -> None:
     assert done == ["checkpoint"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_held_back_is_handled_as_before_at_the_end(number: signal.Signals) -> None:
+    done = []
+
+    def work() -> None:
+        with Interruption(lambda: "") as interruption:
+            with held_back():
+                os.kill(os.getpid(), number)
+                subprocess.run([sys.executable, "-c", INTERRUPT_ITSELF], check=True)
+                done.append("started")
+                raise RuntimeError  # of a process that the signal has ended
+            done.append(interruption.signal_name)
+
+    handler, mask = signal.getsignal(number), signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["started"]
+    assert signal.getsignal(number) is handler
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
+
+
 def test_nothing_is_installed_outside_the_main_thread() -> None:
     before = signal.getsignal(signal.SIGTERM)
     seen = []
 
     def body() -> None:
-        with Interruption(lambda: None):
+        with Interruption(lambda: ""):
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=body)
@@ -88,13 +113,13 @@ def test_nothing_is_installed_outside_the_main_thread() -> None:
 
 def test_a_driver_that_does_not_end_is_ended_at_the_deadline(tmp_path: Path) -> None:
     said = tmp_path / "said"
-    assert ignore_interrupts(said, "0.2") == 75
+    assert ignore_interrupts(said, "0.2") == (75, "goes on\n")
     assert said.read_text() == "deadline"
 
 
 def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
     said = tmp_path / "said"
-    assert ignore_interrupts(said, "50", "again") == 75
+    assert ignore_interrupts(said, "50", "again") == (75, "")
     assert not said.exists()
 
 
@@ -104,7 +129,7 @@ from pathlib import Path
 from mscam_dask.pipeline import signals
 signals._DEADLINE_S = float(sys.argv[2])
 signal.signal(signal.SIGUSR1, lambda number, frame: None)
-with signals.Interruption(lambda: Path(sys.argv[1]).write_text("deadline")):
+with signals.Interruption(lambda: str(Path(sys.argv[1]).write_text("deadline"))):
     try:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)

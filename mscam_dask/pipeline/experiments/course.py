@@ -48,6 +48,8 @@ class Progress:
 
 Observer = Callable[[Progress], None]
 
+_REMEDY = "The same command goes on: the fits that ended are kept."
+
 # What a start that found every fit done leaves as the one before it, which ran them, said it.
 _OF_THE_START = (
     *("command", "started", "ended", "seconds"),
@@ -129,18 +131,21 @@ class Course:
                 course.begin()
             if overwrite:
                 directory.forget()
-            with Interruption(lambda: course.end("interrupted")) as interruption:
+            with Interruption(course._out_of_time) as interruption:
                 try:
                     yield course
                 except KeyboardInterrupt as error:
                     course.end("interrupted")
-                    remedy = "The same command goes on: the fits that ended are kept."
                     if interruption.exit_code == TemporaryFailure.exit_code:
-                        raise TemporaryFailure(f"Stopped by SIGTERM. {remedy}") from error
-                    raise KeyboardInterrupt(remedy) from error
+                        raise TemporaryFailure(f"Stopped by SIGTERM. {_REMEDY}") from error
+                    raise KeyboardInterrupt(_REMEDY) from error
                 except BaseException:
                     course.end("failed")
                     raise
+
+    def _out_of_time(self) -> str:
+        self.end("interrupted")
+        return f"Interrupted. {_REMEDY}"
 
     def begin(self) -> None:
         """Say in the document that it is running; the first time this is called."""
