@@ -12,6 +12,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
 
 __all__ = [
+    "distances_by_products",
     "distances_to",
     "mean_squared_distance",
     "squared_distances",
@@ -56,10 +57,31 @@ def squared_distances(
     center = others.mean(axis=0)
     a = rows - center
     b = others - center
-    result: NDArray[np.float64] = a @ b.T
+    return distances_by_products(a, b, np.einsum("ij,ij->i", b, b))
+
+
+def distances_by_products(
+    rows: NDArray[np.float64], others: NDArray[np.float64], squared_norms: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The same of points that are centred already, for blocks of rows: nothing of n rows is copied.
+
+    Parameters
+    ----------
+    rows : array of shape (m, r)
+    others : array of shape (n, r)
+        Whose mean is near 0.
+    squared_norms : array of shape (n,)
+        Of `others`.
+
+    Returns
+    -------
+    array of shape (m, n)
+        Squared distances, clipped at 0.
+    """
+    result: NDArray[np.float64] = rows @ others.T
     result *= -2.0
-    result += np.einsum("ij,ij->i", a, a)[:, None]
-    result += np.einsum("ij,ij->i", b, b)[None, :]
+    result += np.einsum("ij,ij->i", rows, rows)[:, None]
+    result += squared_norms
     np.maximum(result, 0.0, out=result)
     return result
 

@@ -7,7 +7,11 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels.coordinates import Coordinates, as_coordinates
-from mscam_dask.kernels.distances import distances_to, squared_distances, subtract_twice_products
+from mscam_dask.kernels.distances import (
+    distances_by_products,
+    distances_to,
+    subtract_twice_products,
+)
 from mscam_dask.kernels.smallest import smallest_columns
 
 __all__ = ["nearest_neighbors"]
@@ -166,26 +170,35 @@ def _search_in_float64(
     """The search of some samples with products in float64, and without where those fail too."""
     whole = points.stacked(slice(None))
     whole -= whole.mean(axis=0)
-    found = np.empty((len(samples), n_asked), dtype=np.int64)
-    farthest = np.empty(len(samples))
+    squared_norms = np.einsum("ij,ij->i", whole, whole)
+    margin = _product_error(squared_norms, whole.shape[1])[samples]
+    result = np.empty((len(samples), n_candidates), dtype=np.int64)
+    distances = np.empty(result.shape)
+    untold = np.zeros(len(samples), dtype=np.bool_)
     step = max(1, _BLOCK_BYTES // (8 * len(whole)))
     for start in range(0, len(samples), step):
         rows = slice(start, min(start + step, len(samples)))
-        squared = squared_distances(whole[samples[rows]], whole)
-        found[rows] = smallest_columns(squared, n_asked)
-        farthest[rows] = np.take_along_axis(squared, found[rows], axis=1).max(axis=1)
-    result, distances = _nearest_of(points, samples, found, n_candidates)
-    kth, margin = distances[:, -1], _product_error(whole, samples)
-    doubtful = ~(kth < farthest - margin)
-    # where the bound is far below the distance itself, what it cannot tell apart is a tie
-    tied = margin <= _TIE * kth
-    for which, search_again in (
-        (np.flatnonzero(doubtful & tied), _by_lowest_index),
-        (np.flatnonzero(doubtful & ~tied), _by_exact_differences),
-    ):
+        mine, error = samples[rows], margin[rows]
+        squared = distances_by_products(whole[mine], whole, squared_norms)
+        found = smallest_columns(squared, n_asked)
+        farthest = np.take_along_axis(squared, found, axis=1).max(axis=1)
+        result[rows], distances[rows] = _nearest_of(points, mine, found, n_candidates)
+        kth = distances[rows, -1]
+        doubtful = ~(kth < farthest - error)
+        # where the bound is far below the distance itself, what it cannot tell apart is a tie
+        tied = error <= _TIE * kth
+        untold[rows] = doubtful & ~tied
+        which = np.flatnonzero(doubtful & tied)
         if which.size:
-            again = search_again(whole, samples[which], n_candidates, kth[which], margin[which])
-            result[which], distances[which] = _ordered(points, samples[which], again)
+            lowest = _by_lowest_index(
+                squared[which], mine[which], n_candidates, kth[which], error[which]
+            )
+            result[start + which], distances[start + which] = _ordered(points, mine[which], lowest)
+    which = np.flatnonzero(untold)
+    if which.size:
+        radius = distances[which, -1] + margin[which]
+        exact = _by_exact_differences(whole, squared_norms, samples[which], n_candidates, radius)
+        result[which], distances[which] = _ordered(points, samples[which], exact)
     return result, distances
 
 
@@ -200,48 +213,42 @@ def _ordered(
     )
 
 
-def _product_error(points: NDArray[np.float64], samples: NDArray[np.int64]) -> NDArray[np.float64]:
+def _product_error(squared_norms: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
     """Bound on the rounding of ||x||^2 + ||y||^2 - 2 x.y, per sample, for centred points."""
-    squared_norms = np.einsum("ij,ij->i", points, points)
-    unit = (points.shape[1] + 8) * np.finfo(np.float64).eps
-    bound: NDArray[np.float64] = 2.0 * unit * (squared_norms[samples] + squared_norms.max())
+    unit = (rank + 8) * np.finfo(np.float64).eps
+    bound: NDArray[np.float64] = 2.0 * unit * (squared_norms + squared_norms.max())
     return bound
 
 
 def _by_lowest_index(
-    points: NDArray[np.float64],
+    squared: NDArray[np.float64],
     samples: NDArray[np.int64],
     n_candidates: int,
     kth: NDArray[np.float64],
     margin: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Neighbours (samples, K) among all samples, those as far as the K-th by lowest index.
+    """Neighbours (m, K) by distances (m, n) to all samples, those as far as the K-th by lowest index.
 
     What the bound cannot tell from the K-th counts as equally far: what is surely closer
     comes first, then the lowest numbers among the equal.
     """
-    n = len(points)
-    chosen = np.empty((len(samples), n_candidates), dtype=np.int64)
-    step = max(1, _BLOCK_BYTES // (8 * n))
-    for start in range(0, len(samples), step):
-        block = slice(start, min(start + step, len(samples)))
-        distances = squared_distances(points[samples[block]], points)
-        closer = distances < (kth[block] - 2.0 * margin[block])[:, None]
-        equal = distances <= (kth[block] + 2.0 * margin[block])[:, None]
-        rank = np.where(closer, -1, np.where(equal, np.arange(n), 2 * n))
-        rank[np.arange(len(rank)), samples[block]] = 2 * n
-        chosen[block] = np.argpartition(rank, n_candidates - 1, axis=1)[:, :n_candidates]
+    n = squared.shape[1]
+    closer = squared < (kth - 2.0 * margin)[:, None]
+    equal = squared <= (kth + 2.0 * margin)[:, None]
+    rank = np.where(closer, -1, np.where(equal, np.arange(n), 2 * n))
+    rank[np.arange(len(rank)), samples] = 2 * n
+    chosen: NDArray[np.int64] = np.argpartition(rank, n_candidates - 1, axis=1)[:, :n_candidates]
     return chosen
 
 
 def _by_exact_differences(
     points: NDArray[np.float64],
+    squared_norms: NDArray[np.float64],
     samples: NDArray[np.int64],
     n_candidates: int,
-    kth: NDArray[np.float64],
-    margin: NDArray[np.float64],
+    radius: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Rows (samples, K) by exact differences over every sample the bound cannot exclude.
+    """Rows (samples, K) by exact differences over every sample within a radius (samples,), the bound's.
 
     Duplicated samples have the same neighbours but for themselves: each distinct point
     is searched once, for K + 1 neighbours, and each sample then removes itself.
@@ -249,14 +256,15 @@ def _by_exact_differences(
     n, n_wanted = len(points), n_candidates + 1
     _, first, which = np.unique(points[samples], axis=0, return_index=True, return_inverse=True)
     which = which.reshape(-1)
-    # kth excludes the sample itself, so the K + 1 nearest, itself included, lie within it
-    radius = np.full(len(first), -np.inf)
-    np.maximum.at(radius, which, kth + margin)
+    # the radius excludes the sample itself, so the K + 1 nearest, itself included, lie within it
+    reach = np.full(len(first), -np.inf)
+    np.maximum.at(reach, which, radius)
     nearest = np.empty((len(first), n_wanted), dtype=np.int64)
     step = max(1, _BLOCK_BYTES // (8 * n))
     for start in range(0, len(first), step):
         rows = samples[first[start : start + step]]
-        within = squared_distances(points[rows], points) <= radius[start : start + step, None]
+        squared = distances_by_products(points[rows], points, squared_norms)
+        within = squared <= reach[start : start + step, None]
         within[np.arange(len(rows)), rows] = True
         row, candidate = np.nonzero(within)
         counts = np.bincount(row, minlength=len(rows))
