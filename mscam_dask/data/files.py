@@ -30,7 +30,10 @@ __all__ = [
     "write_durably",
 ]
 
-_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+# Why there is no room, and what to do, by the number of the system's error.
+_FULL = ("the disk is full, or the quota used up", "Make room")
+_TOO_LARGE = ("a file would be larger than the limit of this process", "Raise it (ulimit -f)")
+_NO_ROOM = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _TOO_LARGE}
 
 # Of Linux's renameat2(2): paths are relative to the working directory; swap both names.
 _AT_FDCWD = -100
@@ -189,15 +192,16 @@ def write_durably(files: Files, path: Path, content: bytes, *, partial: Path | N
 
 @contextmanager
 def full_disk_is_temporary(root: Path) -> Iterator[None]:
-    """Turn a full disk or a used-up quota, and nothing else, into the error that says to try again."""
+    """Turn a lack of room (disk, quota, size of files) alone into the error that says to try again."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL_DISK:
+        if error.errno not in _NO_ROOM:
             raise
+        reason, first = _NO_ROOM[error.errno]
         raise TemporaryFailure(
-            f"The disk is full (or the quota used up) while writing {root}. "
-            "Make room and run the same command again."
+            f"{reason[0].upper()}{reason[1:]}, while writing {root}. {first} and run the same command "
+            "again."
         ) from error
 
 
@@ -215,12 +219,8 @@ def failures_are_typed(what: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL_DISK:
-            reason = "the disk is full, or the quota used up"
-            first = "Make room"
-        else:
-            reason = f"{error.strerror or error}"
-            first = "Look after the disk"
+        other = (f"{error.strerror or error}", "Look after the disk")
+        reason, first = _NO_ROOM.get(error.errno or 0, other)
         where = f" ({error.filename})" if error.filename else ""
         raise TemporaryFailure(
             f"{what} could not be written: {reason}{where}. {first}, then {remedy}"

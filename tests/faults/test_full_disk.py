@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,3 +112,18 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(small_disk: Path, tmp_p
     assert outcome.record.resumes[-1].after_iteration == 2
     assert outcome_of(root) == outcome_of(tmp_path / "whole")
     assert RunDirectory(root).read_record().state == "finished"
+
+
+@pytest.mark.parametrize("kib", [1, 12, 40], ids=["run.json", "store", "checkpoint"])
+def test_a_run_whose_files_grow_over_a_limit_goes_on_without_it(tmp_path: Path, kib: int) -> None:
+    file, root = write_pipeline(tmp_path), tmp_path / "run"
+    command = [sys.executable, "-m", "mscam_dask.cli", "run", str(file), "-o", str(root)]
+    limited = ["bash", "-c", f'ulimit -f {kib}; exec "$@"', "bash", *command]
+    done = subprocess.run(limited, check=False, capture_output=True, text=True)
+    assert done.returncode == 75, done.stderr
+    assert "larger than the limit of this process" in done.stderr
+    assert str(root) in done.stderr
+    assert "Raise it (ulimit -f)" in done.stderr
+    subprocess.run(command, check=True, capture_output=True)
+    run_pipeline(read_config(file), tmp_path / "whole")
+    assert outcome_of(root) == outcome_of(tmp_path / "whole")
