@@ -272,7 +272,7 @@ def _translated(client: Client) -> Iterator[None]:
     A client that has lost its scheduler keeps what is submitted, and would wait for a new one.
     """
     if client.status != "running":
-        raise _scheduler_lost(f"the client is {client.status}")
+        raise _scheduler_lost()
     try:
         yield
     except (
@@ -281,13 +281,13 @@ def _translated(client: Client) -> Iterator[None]:
         CommClosedError,
         ClosedClientError,
     ) as error:
-        raise _scheduler_lost(str(error)) from error
+        raise _scheduler_lost() from error
 
 
-def _scheduler_lost(reason: str) -> SchedulerLostError:
+def _scheduler_lost() -> SchedulerLostError:
     return SchedulerLostError(
-        f"the connection to the Dask scheduler was lost ({reason}); what was checkpointed is "
-        "intact. Start the cluster again and repeat the run"
+        "the connection to the Dask scheduler was lost, or its cluster was restarted; what was "
+        "checkpointed is intact. Repeat the run when the cluster is there again"
     )
 
 
