@@ -33,16 +33,16 @@ class MSCAM(ConsensusClustering):
         curves it follows from are in `cluster_counts_` and told to the callbacks.
     alpha : float or mapping, optional
         Ridge of the self-representation, in units of a view's mean squared singular value; of
-        all views, or by view name (`scale` then too). None: chosen.
+        all views, or by view name (`scale` then too); from 1e-6 to 1e6. None: chosen.
     graph_weight : float, default=0.1
-        First weight λ of the graph; it grows along the path.
+        First weight λ of the graph, from 1e-30 to 1e30; it grows along the path.
     n_neighbors : int, optional
         Neighbours of a sample in the consensus graph. None: chosen; to begin with 20, or fewer where
         the average cluster has fewer samples.
     metric_floor : float, default=1.0
-        Weight of the data distances beside the learned metric (M = floor·I + PPᵀ).
+        Weight of the data distances beside the learned metric (M = floor·I + PPᵀ), from 1e-6 to 1e6.
     metric_ridge : float, default=1.0
-        Ridge on the metric factor P.
+        Ridge on the metric factor P: 0, or from 1e-6 to 1e6.
     scale : {"standard", "unit", "minmax", "none"} or mapping, optional
         Scaling of feature views before they are centred: columns to variance 1, rows to length
         1, columns to [0, 1], or as they are. None: chosen.

@@ -21,6 +21,12 @@ _LARGE_PATIENCE = 2
 # What parts a few clusters is often in the next eigenvectors: docs/decisions/0057.
 _FEWEST_PAIRS = 20
 
+# Of numbers whose unit is that of the data: beyond, their products with λ, s² and 1/μ lose all digits.
+_LEAST, _MOST = 1e-6, 1e6
+
+# λ grows along a path, and the next fit may begin where the last one ended.
+_LEAST_WEIGHT, _MOST_WEIGHT = 1e-30, 1e30
+
 Scale = Literal["standard", "unit", "minmax", "none"]
 Model = Literal["mscam", "mscan"]
 
@@ -51,6 +57,14 @@ def _is_real(value: object, *, positive: bool) -> bool:
     return math.isfinite(value) and (value > 0 if positive else value >= 0)
 
 
+def _require_within(
+    name: str, got: object, least: float, most: float, *, or_zero: bool = False
+) -> None:
+    inside = _is_real(got, positive=True) and least <= got <= most  # type: ignore[operator]
+    allowed = f"{'0, or ' if or_zero else ''}a number from {least:g} to {most:g}"
+    _require(inside or (or_zero and _is_real(got, positive=False) and got == 0), name, got, allowed)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preparation:
     """How one view becomes its self-representation.
@@ -60,7 +74,7 @@ class Preparation:
     scale : {"standard", "unit", "minmax", "none"}
         Scaling of a feature view; of no consequence for distance and kernel views.
     alpha : float
-        α, in units of the view's mean squared singular value.
+        α, in units of the view's mean squared singular value; from 1e-6 to 1e6.
     """
 
     scale: Scale
@@ -69,8 +83,7 @@ class Preparation:
     def __post_init__(self) -> None:
         _use_python_numbers(self, ("alpha",))
         _require(self.scale in get_args(Scale), "scale", self.scale, f"one of {get_args(Scale)}")
-        allowed = "a finite number > 0"
-        _require(_is_real(self.alpha, positive=True), "alpha", self.alpha, allowed)
+        _require_within("alpha", self.alpha, _LEAST, _MOST)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,17 +141,17 @@ class Parameters:
     n_neighbors : int
         k, the non-zeros of a row of the consensus graph.
     alpha : float
-        α, ridge of the self-representation; views are scaled to a mean squared singular value
-        of one first.
+        α, ridge of the self-representation, from 1e-6 to 1e6; views are scaled to a mean squared
+        singular value of one first.
     graph_weight : float
-        First value of λ on the path.
+        First value of λ on the path, from 1e-30 to 1e30.
     graph_weight_growth : float
         Factor on λ while there are fewer components than clusters (> 1).
     metric_floor : float
         Floor of the learned metric (M = floor·I + PPᵀ): weight of the data distances in the
-        graph step.
+        graph step, from 1e-6 to 1e6.
     metric_ridge : float
-        Ridge on the metric factor P.
+        Ridge on the metric factor P: 0, or from 1e-6 to 1e6.
     scale : {"standard", "unit", "minmax", "none"}
         Scaling of feature views.
     preparations : tuple of Preparation, optional
@@ -203,12 +216,11 @@ class Parameters:
         ):
             value = getattr(self, name)
             _require(_is_count(value, minimum), name, value, f"a whole number >= {minimum}")
-        for name in ("alpha", "graph_weight", "metric_floor"):
-            value = getattr(self, name)
-            _require(_is_real(value, positive=True), name, value, "a finite number > 0")
-        for name in ("metric_ridge", "tol"):
-            value = getattr(self, name)
-            _require(_is_real(value, positive=False), name, value, "a finite number >= 0")
+        _require_within("alpha", self.alpha, _LEAST, _MOST)
+        _require_within("graph_weight", self.graph_weight, _LEAST_WEIGHT, _MOST_WEIGHT)
+        _require_within("metric_floor", self.metric_floor, _LEAST, _MOST)
+        _require_within("metric_ridge", self.metric_ridge, _LEAST, _MOST, or_zero=True)
+        _require(_is_real(self.tol, positive=False), "tol", self.tol, "a finite number >= 0")
         _require(
             _is_real(self.smallest_gain, positive=False) and self.smallest_gain < 1,
             "smallest_gain",

@@ -367,11 +367,42 @@ def test_numbers_that_do_not_fit(name: str, value: Any) -> None:
         MSCAM(**options).fit([GOOD])
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "1", True, 1j])
+@pytest.mark.parametrize(
+    "value", [0.0, -1.0, np.nan, np.inf, "1", True, 1j, 5e-324, 1e-160, 1e160, 1e300]
+)
 @pytest.mark.parametrize("name", ["alpha", "graph_weight", "metric_floor"])
 def test_weights_that_do_not_fit(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=name):
         MSCAM(n_clusters=2, **{name: value}).fit([GOOD])
+
+
+@pytest.mark.parametrize("value", [-1.0, 1e-160, 1e300])
+def test_a_ridge_of_the_metric_that_does_not_fit(value: float) -> None:
+    with pytest.raises(ConfigurationError, match=r"metric_ridge.* 0, or a number from 1e-06"):
+        MSCAM(n_clusters=2, metric_ridge=value).fit([GOOD])
+
+
+@pytest.mark.parametrize("model", [MSCAM, MSCAN])
+@pytest.mark.parametrize("graph_weight", [1e-30, 1e30])
+@pytest.mark.parametrize("alpha", [1e-6, 1e6])
+def test_the_ends_of_what_weights_may_be(
+    blobs: tuple[list[Array], NDArray[np.int64]],
+    model: Estimator,
+    alpha: float,
+    graph_weight: float,
+) -> None:
+    views, _ = blobs
+    fit(views, model=model, alpha=alpha, graph_weight=graph_weight)
+    if model is MSCAM:
+        for floor in (1e-6, 1e6):
+            for ridge in (0.0, 1e-6, 1e6):
+                fit(
+                    views,
+                    alpha=alpha,
+                    graph_weight=graph_weight,
+                    metric_floor=floor,
+                    metric_ridge=ridge,
+                )
 
 
 # -- anything ---------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def problem(directory: Path, text: str, *sets: str) -> str:
         ("workers = 4\n", 7, ["It belongs in [execution]"]),
         ("alpha = 'one'\n", 7, ["[cluster] alpha = 'one'", "a number"]),
         ("alpha = true\n", 7, ["[cluster] alpha = true", "a number"]),
-        ("alpha = -1.0\n", 7, ["[cluster] alpha=-1.0", "finite number > 0"]),
+        ("alpha = -1.0\n", 7, ["[cluster] alpha=-1.0", "a number from 1e-06 to 1e+06"]),
         ("alpha = nan\n", 7, ["[cluster] alpha=nan"]),
         ("n_neighbors = 2.5\n", 7, ["n_neighbors = 2.5", "a whole number"]),
         ("n_neighbors = 0\n", 7, ["n_neighbors=0", ">= 1"]),
