@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData, RowSource
 from mscam_dask.engine.foundation import NEUTRAL_NEIGHBORS
+from mscam_dask.engine.judging import mean_score
 from mscam_dask.engine.tasks.judge import neutral_view
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
 from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import OuterRecord
+from mscam_dask.model.shares import shares_of_views
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from mscam_dask.solvers.factoring import scaled_gram
@@ -93,22 +95,19 @@ def run_paper(
         view_score(neutral_view(source, min(NEUTRAL_NEIGHBORS, data.n_samples - 1)), result.labels)
         for source in data.views
     ]
-    positive = np.maximum(scores, 1e-12)
     return Solution(
         labels=result.labels,
         consensus_graph=result.consensus_graph,
         n_connected_components=result.n_connected_components,
         status=Status.CONTINUATION if reached else Status.COMPONENTS_NOT_REACHED,
-        score=math.fsum(scores) / len(scores),
+        score=mean_score(scores),
         n_neighbors=parameters.n_neighbors,
         parameters=parameters,
         settings=(),
         prepared=(),
         history=_history(result, parameters),
         view_embeddings=dict(zip(data.view_names, result.view_embeddings, strict=True)),
-        view_contributions=dict(
-            zip(data.view_names, (positive / positive.sum()).tolist(), strict=True)
-        ),
+        view_contributions=shares_of_views(data.view_names, scores),
         encoders={},
     )
 
