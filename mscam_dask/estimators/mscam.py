@@ -23,8 +23,9 @@ class MSCAM(ConsensusClustering):
     """Multi-view clustering with a learned metric per view and one consensus graph.
 
     Every view's self-representation and Mahalanobis metric are fitted to a shared sparse graph,
-    the graph to the views' distances, until its connected components are the clusters. There is
-    no k-means on the result and no label in the fit.
+    the graph to the views' distances, until its connected components are the clusters. Where another
+    partition met on the way, a cut of a graph before, is better by the views themselves, the graph
+    is closed around that one. No label enters the fit.
 
     Parameters
     ----------
@@ -126,7 +127,7 @@ class MSCAM(ConsensusClustering):
         Neighbours used; more than asked for when the data alone fall into too many pieces.
     view_names_ : tuple of str
     view_embeddings_ : dict of str to (n_samples, n_clusters)
-        F_v given the final graph.
+        F_v given the final graph; empty where one cluster was asked for, or as many as samples.
     view_contributions_ : dict of str to float
         Each view's share in the score, summing to 1.
     view_preparations_ : dict of str to Preparation
@@ -136,6 +137,8 @@ class MSCAM(ConsensusClustering):
     data_findings_ : tuple
         What was found odd in the data but accepted (all-zero rows, constant columns, fewer samples
         that differ than clusters).
+    solution_ : Solution
+        All of the above and more, as the engine returns it: the settings tried, the parameters taken.
 
     References
     ----------

@@ -34,7 +34,8 @@ max_outer_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpoint
     Attributes
     ----------
     labels_, consensus_graph_, n_connected_components_, n_clusters_, cluster_counts_, status_, score_, \
-n_iter_, n_neighbors_, view_names_, view_contributions_, history_, data_findings_
+n_iter_, n_neighbors_, view_names_, view_contributions_, view_preparations_, history_, \
+data_findings_, solution_
         As for `MSCAM`.
     view_embeddings_ : dict of str to (n_samples, r_v)
         The smoothed self-representation of each view in its own basis.

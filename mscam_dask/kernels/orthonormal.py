@@ -65,8 +65,8 @@ def orient_columns(vectors: NDArray[np.floating[Any]]) -> NDArray[Any]:
     Returns
     -------
     array of shape (n, m)
-        A new array. Entries within 1e-8 of the largest count as largest, so rounding
-        does not decide between two entries of opposite sign.
+        A new array. Entries within 1e-8 of the largest (1e-6 in single precision) count as
+        largest, so rounding does not decide between two entries of opposite sign.
     """
     return vectors * column_signs(vectors).astype(vectors.dtype, copy=False)
 

@@ -219,7 +219,8 @@ class ClusterCountEnded:
     eigengap : tuple of float
         (λ_{c+1} − λ_c) / λ_{c+1} of the Laplacian of the graph of the data distances.
     modularity : tuple of float
-        Mean over views of the modularity of the cut into c clusters on the view's neutral graphs.
+        Mean over views of the modularity of the cut into c clusters, on that of the view's neutral
+        graphs where it is highest.
     information : tuple of float
         Cross-view information of the same cut, in nats; it grows with c.
     stability : tuple of float

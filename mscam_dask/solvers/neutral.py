@@ -107,7 +107,7 @@ def view_evidence(
     partitions: Sequence[NDArray[np.int64]],
     rows: slice | NDArray[np.int64] = slice(None),
 ) -> list[tuple[float, NDArray[np.float32]]]:
-    """The same, each with what that graph says on the clusters (m, c) of some rows, of neighbours' clusters."""
+    """`view_scores`, each with what that graph says on the clusters (m, c) of some rows, of neighbours' clusters."""
     best = _best_informed(view, partitions)
     return [
         (score, evidence(walk, labels, rows))
@@ -127,7 +127,7 @@ def _best_informed(
 
 
 def view_score(view: NeutralView, labels: NDArray[np.int64]) -> float:
-    """The same of one partition."""
+    """`view_scores` of one partition."""
     (score,) = view_scores(view, [labels])
     return score
 

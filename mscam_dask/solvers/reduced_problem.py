@@ -82,7 +82,7 @@ def reduced_problem(
     Returns
     -------
     ReducedProblem
-        With r ≤ h ≤ r + m.
+        With h ≤ r + m, all r directions among them where `smallest_gain` is 0.
 
     Notes
     -----

@@ -28,7 +28,7 @@ __all__ = [
 
 # A direction with gain f below this share of the largest gain weighs less than 1e-4 of the
 # leading one in squared distances, whatever α.
-GAIN_TOLERANCE = 1e-2
+_GAIN_TOLERANCE = 1e-2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def prepare_view(view: FactoredView, *, alpha: float) -> PreparedView:
     """
     s2 = view.basis.singular_values_squared
     gains = ridge_gains(s2, alpha)
-    rank = int(np.count_nonzero(gains > GAIN_TOLERANCE * gains[0]))
+    rank = int(np.count_nonzero(gains > _GAIN_TOLERANCE * gains[0]))
     # s² descends, and so do the gains: what is kept is a slice, not a copy
     kept = Basis(view.basis.vectors[:, :rank], s2[:rank])
     gains = gains[:rank]
