@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,22 +17,14 @@ from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.paper import run_paper
 from mscam_dask.engine.plan import check_memory
 from mscam_dask.engine.reading import found_in_each
-from mscam_dask.engine.seed import seed_of
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.estimators.cautions import warn_of_repeated_samples, warn_of_spectra
+from mscam_dask.estimators.choosing import ChoosesSettings
 from mscam_dask.estimators.copies import SharesResources
 from mscam_dask.estimators.execution import check_listeners, executor_for, with_dashboard
 from mscam_dask.estimators.inputs import checked_labels
 from mscam_dask.estimators.prediction import PredictsByNeighbors
-from mscam_dask.model.candidates import (
-    Choices,
-    Fixed,
-    most_clusters,
-    most_neighbors,
-    preparation_options,
-    settings_to_try,
-)
-from mscam_dask.model.parameters import Model, Parameters, Preparation
+from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from mscam_dask.monitor.fit_callbacks import CallbackSupportMixin, FitCallbacks, with_callbacks
@@ -52,14 +41,12 @@ _SOLVERS = ("reduced", "paper")
 class ConsensusClustering(
     SharesResources,
     PredictsByNeighbors,
+    ChoosesSettings,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
-    ABC,
 ):
     """Base of MSCAM and MSCAN, which give their parameters."""
-
-    _model: Model
 
     labels_: NDArray[np.int64]
     consensus_graph_: csr_array[np.float64]
@@ -75,10 +62,6 @@ class ConsensusClustering(
     n_clusters_: int
     solution_: Solution
     data_findings_: tuple[Any, ...]
-
-    @abstractmethod
-    def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
-        """Parameters of a fit: those of the estimator, with `setting` before them."""
 
     @with_callbacks
     def fit(self, X: Any, y: object = None) -> Self:
@@ -163,79 +146,6 @@ class ConsensusClustering(
         data, _ = self._views_to_fit(X)
         return self._candidates(data)
 
-    def _candidates(self, data: MultiViewData) -> tuple[Parameters, ...]:
-        """The settings to try: what the user fixed is fixed, what is None is chosen."""
-        if self.selection not in ("auto", None):
-            raise ConfigurationError(
-                f"selection={self.selection!r} is not usable: allowed is 'auto' or None."
-            )
-        fixed = self._fixed()
-        choose = self.selection == "auto" and self.solver == "reduced"
-        settings = settings_to_try(
-            fixed,
-            self._options(data),
-            any_features=_any_features(data),
-            choose=choose,
-        )
-        common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
-        if fixed.by_view:
-            common["preparations"] = fixed.preparations(data.view_names)
-        tried = [self._parameters({**one, **common}) for one in settings]
-        if self.n_neighbors is None:  # what was chosen fits the data; what was asked for is checked
-            known = tried[0].n_clusters if choose and not self._chooses_count else None
-            most = most_neighbors(data.n_samples, known)
-            tried = [
-                dataclasses.replace(one, n_neighbors=min(one.n_neighbors, most)) for one in tried
-            ]
-        return tuple(dict.fromkeys(tried))
-
-    def _most_clusters(self, data: MultiViewData) -> int:
-        """The number of clusters or, where it is chosen, the most there may be."""
-        if not self._chooses_count:
-            if self.max_clusters is not None:
-                raise ConfigurationError(
-                    f"max_clusters={self.max_clusters!r} goes with n_clusters='auto', and n_clusters is "
-                    f"{self.n_clusters!r}. Leave max_clusters out."
-                )
-            given: int = self.n_clusters  # checked by Parameters
-            return given
-        if self.solver == "paper":
-            raise ConfigurationError(
-                "solver='paper' takes the number of clusters as the paper does: n_clusters='auto' "
-                "goes with solver='reduced'."
-            )
-        if self.initial_labels is not None:
-            raise ConfigurationError(
-                "initial_labels go with the number of clusters of the earlier fit, and n_clusters "
-                "is 'auto'. Give that number (n_clusters_)."
-            )
-        return most_clusters(self.max_clusters, data.n_samples)
-
-    @property
-    def chooses_graph(self) -> bool:
-        """Whether a fit may try graphs with the views' own in them."""
-        return bool(self.selection == "auto")
-
-    @property
-    def _chooses_count(self) -> bool:
-        if not isinstance(self.n_clusters, str):
-            return False
-        if self.n_clusters != "auto":
-            raise ConfigurationError(
-                f"n_clusters={self.n_clusters!r} is not usable: allowed is a whole number >= 1, or "
-                "'auto' to have it chosen without labels."
-            )
-        return True
-
-    def _fixed(self) -> Fixed:
-        return Fixed(self.scale, self.alpha, self.n_neighbors)
-
-    def _options(self, data: MultiViewData) -> tuple[Preparation, ...]:
-        """Preparations among which one is chosen for each view; none where there is no choice."""
-        if self.selection is None or self.solver != "reduced" or len(data.views) < 2:
-            return ()
-        return preparation_options(self._fixed(), any_features=_any_features(data))
-
     def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
         observers, run_id = self._observers(data, candidates[0].n_clusters)
         executor = executor_for(self.client, self.n_jobs, run_id)
@@ -257,11 +167,7 @@ class ConsensusClustering(
             data,
             candidates,
             executor,
-            choices=Choices(
-                self._options(data),
-                self._chooses_count,
-                first_graph=self.chooses_graph,
-            ),
+            choices=self._choices(data),
             observers=observers,
             checkpointer=self.checkpointer,
             known=known,
@@ -317,15 +223,7 @@ class ConsensusClustering(
             n_clusters=n_clusters,
         )
 
-    def _seed(self) -> int:
-        keeps = self.checkpointer is not None and self.solver == "reduced"
-        return seed_of(self.random_state, is_continued=keeps)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _any_features(data: MultiViewData) -> bool:
-    return any(source.metric == "features" for source in data.views)

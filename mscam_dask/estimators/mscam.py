@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from mscam_dask.engine.checkpointing import Checkpointer
 from mscam_dask.engine.fit import Observer
 from mscam_dask.estimators.base import ConsensusClustering
-from mscam_dask.model.parameters import Model, Parameters, Scale
+from mscam_dask.model.parameters import Parameters, Scale
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -155,8 +155,6 @@ class MSCAM(ConsensusClustering):
     >>> model.n_connected_components_, np.bincount(model.labels_).tolist()
     (3, [20, 20, 20])
     """
-
-    _model: Model = "mscam"
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from mscam_dask.engine.checkpointing import Checkpointer
 from mscam_dask.engine.fit import Observer
 from mscam_dask.estimators.base import ConsensusClustering
-from mscam_dask.model.parameters import Model, Parameters, Scale
+from mscam_dask.model.parameters import Parameters, Scale
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -44,8 +44,6 @@ data_findings_, solution_
     ----------
     As for `MSCAM`.
     """
-
-    _model: Model = "mscan"
 
     def __init__(
         self,
