@@ -13,6 +13,7 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.document import Document, Override, read_document
 from mscam_dask.pipeline.file_names import name_of_pipeline
 from mscam_dask.pipeline.problems import nearest, shown, type_problem
+from mscam_dask.pipeline.reading import known_keys, read_table
 from mscam_dask.pipeline.redaction import credential_problems
 from mscam_dask.pipeline.rules import (
     data_problems,
@@ -153,56 +154,21 @@ def _table(
     document: Document, name: str, kind: type[_TableT], problems: list[str]
 ) -> _TableT | None:
     """Check one table; None, with the problems added, when it cannot be used."""
-    if name not in document.tables and name in ("data", "cluster"):
+    if name == "data" and name not in document.tables:
         return None  # reported as missing
-    given = document.tables.get(name, {})
-    allowed = {field.name for field in msgspec.structs.fields(kind)}
-    known = _known(document, name, given, allowed, problems)
-    if known is None:
-        return None
-    if name == "data" and "source" not in known:
-        problems.append(
-            f"{document.where(name)}: [data] needs a source: 'digits', 'mfeat', or the path of a "
-            "file or store."
-        )
-        return None
-    try:
-        return msgspec.convert(known, kind)
-    except msgspec.ValidationError as error:
-        problems.append(type_problem(document, name, known, error, kind))
-        return None
+    return read_table(document, (name,), kind, problems, _home_of)
 
 
-def _known(
-    document: Document,
-    name: str,
-    given: object,
-    allowed: Iterable[str],
-    problems: list[str],
-) -> dict[str, Any] | None:
-    """Keys of a table that it may have; the others become problems."""
-    if not isinstance(given, dict):
-        problems.append(
-            f"{document.where(name)}: {name} = {shown(given)} where the table [{name}] is expected."
-        )
-        return None
-    names = sorted(allowed)
-    problems.extend(_unknown_key(document, name, key, names) for key in given if key not in names)
-    return {key: value for key, value in given.items() if key in names}
-
-
-def _unknown_key(document: Document, table: str, key: str, allowed: Sequence[str]) -> str:
+def _home_of(key: str, allowed: Sequence[str]) -> str:
+    """Where a key belongs that is in the wrong table, else the key that may be meant."""
     homes = [other for other, kind in _KINDS.items() if key in kind.__struct_fields__]
-    if table == "cluster" and key in _NOT_IN_CLUSTER:
-        hint = f" It is not given here: {_NOT_IN_CLUSTER[key]}."
-    elif homes:
-        hint = f" It belongs in [{homes[0]}]."
-    else:
-        hint = nearest(key, allowed)
-    return (
-        f"{document.where(table, key)}: [{table}] has no key {key!r}.{hint} Allowed are "
-        f"{', '.join(allowed)}."
-    )
+    return f" It belongs in [{homes[0]}]." if homes else nearest(key, allowed)
+
+
+def _not_in_cluster(key: str, allowed: Sequence[str]) -> str:
+    if key in _NOT_IN_CLUSTER:
+        return f" It is not given here: {_NOT_IN_CLUSTER[key]}."
+    return _home_of(key, allowed)
 
 
 def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
@@ -226,7 +192,8 @@ def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
         for name, value in estimator().get_params().items()
         if name not in _NOT_IN_CLUSTER
     }
-    known = _known(document, "cluster", given, {"method", *defaults}, problems)
+    allowed = sorted({"method", *defaults})
+    known = known_keys(document, ("cluster",), allowed, problems, _not_in_cluster)
     if known is None:
         return None
     known.pop("method", None)

@@ -11,7 +11,6 @@ import msgspec
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.document import Document, Override, document_of, read_document
 from mscam_dask.pipeline.experiments.names import dataset_table, method_problems
-from mscam_dask.pipeline.experiments.reading import read_table, sub_tables, unknown_tables
 from mscam_dask.pipeline.experiments.settings import (
     KIND_TABLES,
     CompareTable,
@@ -22,6 +21,7 @@ from mscam_dask.pipeline.experiments.settings import (
 )
 from mscam_dask.pipeline.file_names import are_one_name, name_of_pipeline, name_problem
 from mscam_dask.pipeline.problems import shown
+from mscam_dask.pipeline.reading import read_table, sub_tables, unknown_tables
 from mscam_dask.pipeline.redaction import credential_problems
 from mscam_dask.pipeline.rules import execution_problems, text_problems
 from mscam_dask.pipeline.settings import ExecutionTable, OutputTable

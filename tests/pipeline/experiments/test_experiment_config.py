@@ -215,7 +215,10 @@ def test_without_a_file(here: Path) -> None:
             "[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'tiny.npz'\nn_cluster = 2",
             ["line 5", "[dataset.m] has no key 'n_cluster'", "Did you mean 'n_clusters'?"],
         ),
-        ("[compare]\ndatasets = ['m']\n[dataset.m]\n", ["line 3", "[dataset.m] needs source"]),
+        (
+            "[compare]\ndatasets = ['m']\n[dataset.m]\n",
+            ["line 3", "[dataset.m] needs a source: 'digits'"],
+        ),
         ("[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'no.npz'", ["there is no", "no.npz"]),
         ("[compare]\ndatasets = ['http://a/b.zarr']", ["line 2", "a URL that names no store"]),
         ("[compare]\ndatasets = ['file:///no.zarr']", ["line 2", "there is no /no.zarr"]),

@@ -1,9 +1,9 @@
-"""Tables of an experiment file, also nested ones, checked with every problem in its place."""
+"""Tables of a file, also nested ones, checked with every problem in its place."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,9 +11,13 @@ import msgspec
 from mscam_dask.pipeline.document import Document
 from mscam_dask.pipeline.problems import nearest, shown, type_problem
 
-__all__ = ["read_table", "sub_tables", "unknown_tables"]
+__all__ = ["known_keys", "read_table", "sub_tables", "unknown_tables"]
 
 _TableT = TypeVar("_TableT", bound=msgspec.Struct)
+
+_Hint = Callable[[str, Sequence[str]], str]
+
+_WHAT_IS_NEEDED = {"source": "a source: 'digits', 'mfeat', or the path of a file or store"}
 
 
 def unknown_tables(document: Document, allowed: Sequence[str]) -> Iterable[str]:
@@ -49,12 +53,17 @@ def sub_tables(document: Document, name: str, problems: list[str]) -> dict[str, 
     return tables
 
 
-def read_table(
-    document: Document, path: tuple[str, ...], kind: type[_TableT], problems: list[str]
-) -> _TableT | None:
-    """Read the table at `path` as `kind`; None, with the problems added, when it cannot be used.
+def known_keys(
+    document: Document,
+    path: tuple[str, ...],
+    allowed: Sequence[str],
+    problems: list[str],
+    hint: _Hint = nearest,
+) -> dict[str, Any] | None:
+    """Return what the table at `path` has of the keys it may have; the others become problems.
 
-    A table that is missing is an empty one: whether that will do is for `kind` to say.
+    `hint` says what is meant by one of these, given those that are allowed. Empty where there is no
+    table; None, with the problem added, where something else is in its place.
     """
     given: Any = document.tables
     for part in path:
@@ -66,20 +75,36 @@ def read_table(
             "expected."
         )
         return None
-    fields = msgspec.structs.fields(kind)
-    allowed = [field.name for field in fields]
-    unknown = [key for key in given if key not in allowed]
     problems.extend(
-        f"{document.where(*path, key)}: [{title}] has no key {key!r}.{nearest(key, allowed)} "
+        f"{document.where(*path, key)}: [{title}] has no key {key!r}.{hint(key, allowed)} "
         f"Allowed are {', '.join(allowed)}."
-        for key in unknown
+        for key in given
+        if key not in allowed
     )
-    missing = [field.name for field in fields if field.required and field.name not in given]
-    if missing:
-        problems.append(f"{document.where(*path)}: [{title}] needs {', '.join(missing)}.")
-    if missing:
+    return {key: value for key, value in given.items() if key in allowed}
+
+
+def read_table(
+    document: Document,
+    path: tuple[str, ...],
+    kind: type[_TableT],
+    problems: list[str],
+    hint: _Hint = nearest,
+) -> _TableT | None:
+    """Read the table at `path` as `kind`; None, with the problems added, when it cannot be used.
+
+    A table that is missing is an empty one: whether that will do is for `kind` to say. See `known_keys`.
+    """
+    fields = msgspec.structs.fields(kind)
+    known = known_keys(document, path, [field.name for field in fields], problems, hint)
+    if known is None:
         return None
-    known = {key: value for key, value in given.items() if key in allowed}
+    title = ".".join(path)
+    missing = [field.name for field in fields if field.required and field.name not in known]
+    if missing:
+        needed = ", ".join(_WHAT_IS_NEEDED.get(name, name) for name in missing)
+        problems.append(f"{document.where(*path)}: [{title}] needs {needed}.")
+        return None
     try:
         return msgspec.convert(known, kind)
     except msgspec.ValidationError as error:
