@@ -26,7 +26,8 @@ _START_S = 60.0
 def _prepare_forks() -> None:
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         context = get_mp_context()
-    context.set_forkserver_preload(["distributed", "mscam_dask.engine.tasks.views"])
+    tasks = [f"mscam_dask.engine.tasks.{name}" for name in ("anchors", "views")]
+    context.set_forkserver_preload(["distributed", *tasks])
 
 
 @contextmanager

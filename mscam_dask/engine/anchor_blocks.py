@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.engine.tasks import anchors as anchor_tasks
 from mscam_dask.model.parameters import Parameters
 
 __all__ = ["anchor_blocks", "row_ranges"]
@@ -33,7 +33,7 @@ def anchor_blocks(
     if not parameters.is_large(n_samples):
         return tuple(
             executor.submit(
-                view_tasks.candidates,
+                anchor_tasks.candidates,
                 views,
                 n_candidates,
                 start,
@@ -43,11 +43,11 @@ def anchor_blocks(
             for start, stop in row_ranges(n_samples)
         )
     cells = executor.submit(
-        view_tasks.cells, views, n_candidates, parameters.seed, key=f"cells/{key}"
+        anchor_tasks.cells, views, n_candidates, parameters.seed, key=f"cells/{key}"
     )
     found = [
         executor.submit(
-            view_tasks.cell_neighbors,
+            anchor_tasks.cell_neighbors,
             views,
             cells,
             n_candidates,
@@ -58,7 +58,7 @@ def anchor_blocks(
     ]
     blocks = tuple(
         executor.submit(
-            view_tasks.candidates_of_rows,
+            anchor_tasks.candidates_of_rows,
             found,
             start,
             stop,

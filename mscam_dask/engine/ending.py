@@ -12,6 +12,7 @@ from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import Verdict, is_behind, judge, spectrum_of
 from mscam_dask.engine.path import Course, PathState, embed_views
 from mscam_dask.engine.setup import Prepared
+from mscam_dask.engine.tasks import anchors as anchor_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
@@ -64,7 +65,7 @@ def closed(labels: Any, status: Status, course: Course, executor: Executor) -> E
     partitions = executor.submit(judge_tasks.single, labels, key="partitions/closed")
     (verdict,) = judge(prepared, partitions, executor, key="closed")
     graph = executor.submit(
-        view_tasks.closed_graph,
+        anchor_tasks.closed_graph,
         list(prepared.views),
         labels,
         course.n_neighbors,

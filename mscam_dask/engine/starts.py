@@ -15,9 +15,9 @@ from mscam_dask.engine.judging import (
     spectrum_of,
 )
 from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph
+from mscam_dask.engine.tasks import anchors as anchor_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
-from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
 
 __all__ = [
@@ -76,7 +76,7 @@ def judged(
             graph_tasks.components_of, first.graph, key=f"components/{key}"
         )
         labels = executor.submit(
-            view_tasks.merged_components,
+            anchor_tasks.merged_components,
             list(prepared.views),
             components,
             parameters.n_clusters,

@@ -13,8 +13,8 @@ import dataclasses
 from mscam_dask.engine.anchor_blocks import anchor_blocks
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.setup import FirstGraph, Prepared, build_graph
+from mscam_dask.engine.tasks import anchors as anchor_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.solvers.graph import mean_graph
 
@@ -68,7 +68,7 @@ def _exact(
 ) -> Handle:
     """The graph of one view, with the neighbours that tie."""
     n_neighbors = min(parameters.n_neighbors, n_samples - 1)
-    return executor.submit(view_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}")
+    return executor.submit(anchor_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}")
 
 
 def _from_cells(

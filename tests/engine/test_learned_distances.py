@@ -21,13 +21,13 @@ from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.judging import Best, Verdict
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
-from mscam_dask.engine.tasks.views import anchor_space
 from mscam_dask.kernels.distances import mean_squared_distance
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import FitEnded, LearningEnded
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
+from mscam_dask.solvers.anchor_space import anchor_space
 from mscam_dask.solvers.discriminants import discriminants
 from mscam_dask.solvers.factoring import factor_view
 from mscam_dask.solvers.view_basis import PreparedView, prepare_view

@@ -29,8 +29,9 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.foundation import LARGE_RANK
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.plan import MemoryPlan, check_memory, plan_memory
+from mscam_dask.engine.tasks.anchors import own_graph
 from mscam_dask.engine.tasks.preparation import sampled_neighbors
-from mscam_dask.engine.tasks.views import factor, own_graph, prepare
+from mscam_dask.engine.tasks.views import factor, prepare
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import ClusterError, MemoryPlanError
 from mscam_dask.model.parameters import Parameters, Preparation, Scale

@@ -1,4 +1,4 @@
-"""Tasks that work on one view."""
+"""Tasks that work on one view, and on the sub-solves of several."""
 
 from __future__ import annotations
 
@@ -13,23 +13,11 @@ from numpy.typing import NDArray
 from mscam_dask.data.passes import read_once
 from mscam_dask.data.views import RowSource
 from mscam_dask.engine.tasks.graph import GraphSpectrum, added
-from mscam_dask.kernels.cells import Cells, find_cells, neighbors_in_cells
-from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.distances import mean_squared_distance
 from mscam_dask.model.parameters import Parameters, Scale
 from mscam_dask.model.records import PreparedRecord, ViewRecord
-from mscam_dask.solvers.discriminants import Discriminants
 from mscam_dask.solvers.factoring import factor_view
-from mscam_dask.solvers.graph import (
-    Candidates,
-    Graph,
-    anchor_candidates,
-    neighbor_graph,
-    projected_distances,
-    projected_weight,
-)
-from mscam_dask.solvers.limit_step import limit_step
-from mscam_dask.solvers.partition import merge_components
+from mscam_dask.solvers.graph import Candidates, projected_distances, projected_weight
 from mscam_dask.solvers.reduced_problem import reduced_problem
 from mscam_dask.solvers.self_representation import smooth_self_representation
 from mscam_dask.solvers.view_admm import solve_view
@@ -39,17 +27,9 @@ from mscam_dask.solvers.view_rows import ViewShape
 __all__ = [
     "TimedView",
     "ViewResult",
-    "anchor_space",
-    "candidates",
-    "candidates_of_rows",
-    "cell_neighbors",
-    "cells",
-    "closed_graph",
     "embedding_of",
     "encoder_of",
     "factor",
-    "merged_components",
-    "own_graph",
     "prepare",
     "prepared_record",
     "projected",
@@ -114,84 +94,6 @@ def prepared_record(timed: TimedView, name: str, n_features: int) -> PreparedRec
 def prepare(timed: TimedView, alpha: float) -> PreparedView:
     """The directions of a view that its self-representation uses."""
     return prepare_view(timed.view, alpha=alpha)
-
-
-def anchor_space(views: Sequence[PreparedView | Discriminants]) -> Coordinates:
-    """Anchor space of all views, Σr columns: mean squared distance over pairs equal to one.
-
-    With discriminants beside the views, these together have one as well, and the two are added.
-    """
-    of_kind: dict[type, float] = {}
-    for view in views:
-        of_kind[type(view)] = of_kind.get(type(view), 0.0) + view.mean_distance
-    parts = [(*view.coordinates(), of_kind[type(view)]) for view in views]
-    return Coordinates(
-        tuple(vectors for vectors, _, _ in parts),
-        tuple(weights / total if total > 0 else 0.0 * weights for _, weights, total in parts),
-    )
-
-
-def candidates(
-    views: list[PreparedView | Discriminants], n_candidates: int, start: int, stop: int
-) -> Candidates:
-    """Nearest neighbours of a block of rows in the anchor space."""
-    return anchor_candidates(anchor_space(views), n_candidates, start, stop)
-
-
-def own_graph(view: PreparedView, n_neighbors: int) -> Graph:
-    """The adaptive-neighbour graph of one view by itself."""
-    return neighbor_graph(anchor_space([view]), n_neighbors)
-
-
-def cells(views: list[PreparedView | Discriminants], n_candidates: int, seed: int) -> Cells:
-    """Cells of the anchor space of large data."""
-    rng = np.random.default_rng(seed)
-    return find_cells(anchor_space(views), n_candidates=n_candidates, rng=rng)
-
-
-def cell_neighbors(
-    views: list[PreparedView | Discriminants],
-    found: Cells,
-    n_candidates: int,
-    part: tuple[int, int],
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    """Approximate neighbours of the samples in one part of the cells: (which, of how many)."""
-    which, of = part
-    first, last = which * len(found) // of, (which + 1) * len(found) // of
-    return neighbors_in_cells(anchor_space(views), found, n_candidates, first=first, last=last)
-
-
-def candidates_of_rows(
-    parts: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]],
-    start: int,
-    stop: int,
-) -> Candidates:
-    """Candidates of a block of rows, out of what was found cell by cell."""
-    n_candidates = parts[0][1].shape[1]
-    indices = np.empty((stop - start, n_candidates), dtype=np.int32)
-    distances = np.empty((stop - start, n_candidates))
-    for samples, neighbors, squared in parts:
-        inside = np.flatnonzero((samples >= start) & (samples < stop))
-        indices[samples[inside] - start] = neighbors[inside]
-        distances[samples[inside] - start] = squared[inside]
-    return Candidates(start, indices, distances)
-
-
-def merged_components(
-    views: list[PreparedView], components: NDArray[np.int64], n_clusters: int
-) -> NDArray[np.int64]:
-    """Components of a graph, merged down to the clusters asked for."""
-    return merge_components(anchor_space(views), components, n_clusters)
-
-
-def closed_graph(
-    views: list[PreparedView],
-    labels: NDArray[np.int64],
-    n_neighbors: int,
-    blocks: list[Candidates],
-) -> Graph:
-    """The limit step around a partition; large clusters choose among their candidates."""
-    return limit_step(anchor_space(views), labels, n_neighbors, candidates=blocks)
 
 
 def sub_solve(
