@@ -10,9 +10,6 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.foundation import Foundation
 from mscam_dask.engine.judging import mean_score
@@ -22,13 +19,11 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import ClusterCountEnded
+from mscam_dask.solvers.cluster_count import relative_gaps, widest_gap_near_peak
 
-__all__ = ["choose_count", "least_near_peak", "widest_gap_near_peak", "with_count"]
+__all__ = ["choose_count", "with_count"]
 
 _HALVES = 2
-
-# Modularities closer to the highest than this (relative) say nothing; the eigengap then does.
-_TIE = 0.08
 
 
 def choose_count(
@@ -82,7 +77,7 @@ def choose_count(
     ]
     values = executor.submit(count_tasks.values_of, spectra[0], key="values/count")
     eigenvalues, *stability = executor.gather([values, *agreements])
-    gaps = _relative_gaps(eigenvalues)
+    gaps = relative_gaps(eigenvalues)
     executor.release(
         [*prepared.views, *prepared.blocks, halves, *graphs, *spectra, *agreements, values]
     )
@@ -95,35 +90,6 @@ def choose_count(
         n_clusters=widest_gap_near_peak(tuple(counts), modularity, gaps),
         seconds=time.perf_counter() - began,
     )
-
-
-def widest_gap_near_peak(
-    counts: Sequence[int], modularity: Sequence[float], eigengap: Sequence[float]
-) -> int:
-    """The number with the largest eigengap of those whose modularity is within 8 % of the highest.
-
-    Of equal ones the smallest.
-
-    Examples
-    --------
-    >>> widest_gap_near_peak((2, 3, 4, 5), (0.3, 0.59, 0.6, 0.4), (0.9, 0.3, 0.2, 0.1))
-    3
-    """
-    least = least_near_peak(modularity)
-    near = [index for index, value in enumerate(modularity) if value >= least]
-    return counts[max(near, key=eigengap.__getitem__)]
-
-
-def least_near_peak(modularity: Sequence[float]) -> float:
-    """The least modularity among which the eigengap decides: 8 % below the highest.
-
-    Examples
-    --------
-    >>> round(least_near_peak((0.3, 0.5)), 3)
-    0.46
-    """
-    highest = max(modularity)
-    return highest - _TIE * abs(highest)
 
 
 def with_count(
@@ -154,11 +120,3 @@ def _judged(
         information.append(best[0])
         modularity.append(best[1])
     return tuple(information), tuple(modularity)
-
-
-def _relative_gaps(values: NDArray[np.float64]) -> tuple[float, ...]:
-    """(λ_{c+1} − λ_c) / λ_{c+1} for c = 2, 3, …; 0 where λ_{c+1} is 0 to rounding."""
-    lower, upper = values[1:-1], values[2:]
-    zero = np.finfo(np.float64).eps * len(values) * max(1.0, float(values[-1]))
-    gaps = np.where(upper > zero, (upper - lower) / np.where(upper > zero, upper, 1.0), 0.0)
-    return tuple(float(gap) for gap in np.clip(gaps, 0.0, 1.0))

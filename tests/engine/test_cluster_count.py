@@ -15,7 +15,6 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.history import count_dataset
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.engine import cluster_count, foundation, setup
-from mscam_dask.engine.cluster_count import widest_gap_near_peak
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.foundation import Foundation, lay_foundation
 from mscam_dask.engine.local import SerialExecutor
@@ -100,13 +99,6 @@ def test_curves_are_what_they_are_said_to_be() -> None:
         assert all(not np.any(graph.toarray()[~same]) for graph in neutral.graphs)
         by_view.append(max(modularity(graph, labels) for graph in neutral.graphs))
     assert counted.modularity[at] == pytest.approx(np.mean(by_view), rel=1e-6)
-
-
-def test_the_rule() -> None:
-    assert widest_gap_near_peak((2, 3, 4), (0.1, 0.5, 0.49), (0.9, 0.2, 0.3)) == 4
-    assert widest_gap_near_peak((2, 3, 4), (0.1, 0.5, 0.4), (0.9, 0.2, 0.3)) == 3
-    assert widest_gap_near_peak((2, 3, 4), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2)) == 2
-    assert widest_gap_near_peak((2, 3), (-0.1, -0.2), (0.1, 0.2)) == 2
 
 
 @pytest.mark.parametrize("executor", ["threads", "dask"])

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mscam_dask.engine.cluster_count import least_near_peak
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.wording import number
+from mscam_dask.solvers.cluster_count import least_near_peak
 
 __all__ = ["CountRow", "CountSection", "count_section"]
 
