@@ -25,7 +25,7 @@ from mscam_dask.engine.allocator import give_freed_memory_back, keep_freed_memor
 from mscam_dask.engine.attendance import POLL_S, Attendance
 from mscam_dask.engine.dask_config import FIT_CONFIG
 from mscam_dask.engine.executor import Handle
-from mscam_dask.engine.local import PinnedBlas
+from mscam_dask.engine.pinned_blas import PinnedBlas
 from mscam_dask.engine.sizes import make_measurable
 from mscam_dask.errors import ClusterError, NoWorkersError, SchedulerLostError, WorkerLostError
 

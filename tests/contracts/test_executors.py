@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.local import PinnedBlas, SerialExecutor, ThreadExecutor
+from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.pinned_blas import PinnedBlas
 from mscam_dask.errors import NoWorkersError
 from tests.clusters import local_client
 from tests.contracts.executor_contract import (

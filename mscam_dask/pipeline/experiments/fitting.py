@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.mixtures import corrupted_mixture
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sources import ArrayRows, RowSource
-from mscam_dask.engine.local import PinnedBlas
+from mscam_dask.engine.pinned_blas import PinnedBlas
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import score_partition
 from mscam_dask.pipeline.experiments.cells import Cell, CellFit, MixtureData
