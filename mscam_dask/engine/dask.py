@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dask.base import annotate, get_annotations
+from dask.base import annotate
 from distributed import KilledWorker, wait
 from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
 from distributed.comm.core import CommClosedError
@@ -27,6 +26,7 @@ from mscam_dask.engine.dask_config import FIT_CONFIG
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.pinned_blas import PinnedBlas
 from mscam_dask.engine.sizes import make_measurable
+from mscam_dask.engine.spans import Spans, phase_of
 from mscam_dask.errors import ClusterError, NoWorkersError, SchedulerLostError, WorkerLostError
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ _GIB = 2.0**30
 
 # An exception may be that of a disk or a network; ours are the same when tried again.
 _RETRIES = 2
-
-# In the keys of these stages a view's name comes first, which may be a number.
-_OF_VIEWS_ONLY = frozenset({"encoder", "neutral_graphs", "validate", "view_embedding"})
 
 # Nothing waits for these before the first partition is judged: they run where a worker would
 # stand idle, beside the spectrum of the first graph above all, which is one task.
@@ -97,7 +94,7 @@ class DaskExecutor:
         self._address = client.scheduler_info(n_workers=0)["address"]
         self._keys: set[tuple[str, str]] = set()
         self._dealt: tuple[str, Iterator[str]] = ("", iter(()))
-        self._spans = _Spans(self._run)
+        self._spans = Spans(self._run)
         self._stack = contextlib.ExitStack()
         self._handles: weakref.WeakValueDictionary[tuple[str, str], Handle] = (
             weakref.WeakValueDictionary()
@@ -171,7 +168,7 @@ class DaskExecutor:
         stage, _, name = key.partition("/")
         first, _, rest = name.partition("/")
         group = f"{stage}-{self._run}"
-        phase = _phase(stage, first)
+        phase = phase_of(stage, first)
         if phase is not None:
             group, name = f"{group}-{first}", rest
         unique = self._unique(group, name)
@@ -289,43 +286,6 @@ def _scheduler_lost() -> SchedulerLostError:
         "the connection to the Dask scheduler was lost, or its cluster was restarted; what was "
         "checkpointed is intact. Repeat the run when the cluster is there again"
     )
-
-
-def _phase(stage: str, first: str) -> str | None:
-    """What a key's first part after the stage names: an iteration, a setting, or neither."""
-    if stage in _OF_VIEWS_ONLY:
-        return None
-    if first.isdecimal():
-        return f"outer iteration {int(first) + 1}"
-    setting = re.fullmatch(r"setting-(?:\d+-)?(\d+)", first)
-    return None if setting is None else f"setting {int(setting[1]) + 1}"
-
-
-class _Spans:
-    """The spans of a fit: one for each outer iteration, for what is before and what is after.
-
-    Notes
-    -----
-    `distributed.span` makes a new one each time it is entered; the dashboard would show one span
-    for each task.
-    """
-
-    def __init__(self, run: str) -> None:
-        self._run = f"run {run}"
-        self._parents = (str(uuid.uuid4()), str(uuid.uuid4()))
-        self._ids: dict[str, str] = {}
-        self._on_the_way = False
-
-    def at(self, phase: str | None) -> dict[str, tuple[str, ...]]:
-        """Annotation of a task of an iteration or setting, or of what is around them."""
-        self._on_the_way |= phase is not None and phase.startswith("outer")
-        name = phase or ("result" if self._on_the_way else "set-up")
-        ids = (*self._parents, self._ids.setdefault(name, str(uuid.uuid4())))
-        around = get_annotations().get("span", {"name": (), "ids": ()})  # the caller's own
-        return {
-            "name": (*around["name"], "mscam", self._run, name),
-            "ids": (*around["ids"], *ids),
-        }
 
 
 def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
