@@ -9,17 +9,35 @@ from dask.base import get_annotations
 
 __all__ = ["Spans", "phase_of"]
 
-# In the keys of these stages a view's name comes first, which may be a number.
-_OF_VIEWS_ONLY = frozenset({"encoder", "neutral_graphs", "validate", "view_embedding"})
+# In the keys of these stages a number that comes first is that of an outer iteration; elsewhere it may be
+# a view's name, or a number of clusters.
+_OF_ITERATIONS = frozenset(
+    {
+        "assemble_graph",
+        "best_cut",
+        "component_count",
+        "cut_embedding",
+        "graph_arrays",
+        "graph_rows",
+        "graph_spectrum",
+        "projected_distances",
+        "score",
+        "spectrum_facts",
+        "sub_solve",
+        "sum_distances",
+        "vectors_of",
+        "verdicts",
+        "view_records",
+        "warm_start",
+    }
+)
 
 
 def phase_of(stage: str, first: str) -> str | None:
     """What a key's first part after the stage names: an iteration, a setting, or neither."""
-    if stage in _OF_VIEWS_ONLY:
-        return None
     if first.isdecimal():
-        return f"outer iteration {int(first) + 1}"
-    setting = re.fullmatch(r"setting-(?:\d+-)?(\d+)", first)
+        return f"outer iteration {int(first) + 1}" if stage in _OF_ITERATIONS else None
+    setting = re.fullmatch(r"setting-\d+-(\d+)", first)
     return None if setting is None else f"setting {int(setting[1]) + 1}"
 
 

@@ -31,6 +31,18 @@ def test_one_span_for_each_outer_iteration_and_for_what_is_around_them() -> None
     assert f"sub_solve-{run.removeprefix('run ')}-0" in groups
 
 
+def test_no_number_but_that_of_an_iteration_makes_a_span_of_one() -> None:
+    data = subspace_mixture(90, 3, (5, 6), rng=np.random.default_rng(3), separation=2.0, noise=0.4)
+    views = {"7": data.views[0].read(0, 90), "8": data.views[1].read(0, 90)}
+    with local_client(1, processes=False) as client:
+        model = MSCAM("auto", client=client).fit(views)
+        spans = client.cluster.scheduler.extensions["spans"]  # type: ignore[union-attr]
+        leaves = [span.name[2] for span in spans.spans.values() if len(span.name) == 3]
+    expected = [f"outer iteration {number + 1}" for number in range(model.n_iter_)]
+    assert [leaf for leaf in leaves if leaf.startswith("outer")] == expected
+    assert leaves[0] == "set-up"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inner:
     matrix: csr_array[np.float64]
