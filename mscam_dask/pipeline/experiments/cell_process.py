@@ -26,6 +26,7 @@ from msgspec import Struct
 from mscam_dask.engine.allocator import without_dask_trim
 from mscam_dask.errors import MscamError
 from mscam_dask.pipeline.experiments.cells import Cell, CellFit, Limits
+from mscam_dask.pipeline.experiments.results import Outcome
 
 __all__ = ["CellProcess", "Request"]
 
@@ -66,7 +67,7 @@ class CellProcess:
             code = process.wait()
             self.close()
             return CellFit(
-                outcome="worker lost" if code == -signal.SIGTERM else "failed",  # being shut down
+                outcome=_outcome(code),
                 reason=f"the process that runs cells ended with code {code}; most often the "
                 "computer had no memory left. Run fewer cells at a time (--workers).",
             )
@@ -223,8 +224,13 @@ def _watched(child: _Child, limits: Limits) -> CellFit | None:
             )
     code, answer = child.poll(), child.answer()
     if not answer:
-        return CellFit(outcome="failed", reason=_ended(code or 0))
+        return CellFit(outcome=_outcome(code or 0), reason=_ended(code or 0))
     return msgspec.json.decode(answer, type=CellFit)
+
+
+def _outcome(code: int) -> Outcome:
+    """Of a cell without an answer; one that was ended from outside is run again another time."""
+    return "worker lost" if code in (-signal.SIGTERM, -signal.SIGKILL) else "failed"
 
 
 def _ended(code: int) -> str:

@@ -147,13 +147,13 @@ def killed_soon(kind: str) -> threading.Thread:
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("kind", "part"), [("cell", "SIGKILL"), ("server", "ended with code -9")])
-def test_a_process_that_dies_is_a_failed_cell(
+def test_a_process_that_is_killed_is_a_cell_to_run_again(
     cell: Cell, process: CellProcess, kind: str, part: str
 ) -> None:
     thread = killed_soon(kind)
     fit = process.run(large(cell), NONE)
     thread.join()
-    assert fit.outcome == "failed"
+    assert fit.outcome == "worker lost"
     assert part in fit.reason
     assert process.run(cell, NONE).outcome == "ok"
 
