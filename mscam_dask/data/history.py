@@ -35,6 +35,7 @@ _PER_VIEW = {
 _PER_COUNT = {
     "eigengap": "difference of the Laplacian's eigenvalues c+1 and c over the former",
     "modularity": "modularity of the cut into c clusters on neutral graphs, mean over views",
+    "reliable_modularity": "the same times the share of that cut's entropy that neighbours in all views tell",
     "information": "cross-view information (nats) of that cut",
     "stability": "adjusted Rand index of the cuts of two halves of the graph",
 }

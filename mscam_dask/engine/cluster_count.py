@@ -1,7 +1,7 @@
 """Choosing the number of clusters without labels: every number's cut of the first graph, judged.
 
 One graph of the data distances, its bottom spectrum and those of two halves of it serve all
-numbers; large data are looked at on their sample. See docs/decisions/0015.
+numbers; large data are looked at on their sample. See docs/decisions/0015 and 0071.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from collections.abc import Sequence
 
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.foundation import Foundation
-from mscam_dask.engine.judging import mean_score
+from mscam_dask.engine.judging import Verdict, judged, mean_score
 from mscam_dask.engine.setup import Prepared, first_graph, prepare
 from mscam_dask.engine.tasks import count as count_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import ClusterCountEnded
-from mscam_dask.solvers.cluster_count import relative_gaps, widest_gap_near_peak
+from mscam_dask.solvers.cluster_count import (
+    relative_gaps,
+    reliable_modularity,
+    widest_gap_near_peak,
+)
 
 __all__ = ["choose_count", "with_count"]
 
@@ -70,7 +74,7 @@ def choose_count(
         )
         for index, graph in enumerate(graphs)
     ]
-    information, modularity = _judged(spectra[0], counts, prepared, executor)
+    cuts = _best_informed(spectra[0], counts, prepared, executor)
     agreements = [
         executor.submit(count_tasks.agreement_of_halves, *spectra[1:], c, key=f"stability/{c}")
         for c in counts
@@ -78,16 +82,18 @@ def choose_count(
     values = executor.submit(count_tasks.values_of, spectra[0], key="values/count")
     eigenvalues, *stability = executor.gather([values, *agreements])
     gaps = relative_gaps(eigenvalues)
+    reliable = tuple(reliable_modularity(cut.modularity, cut.verdict.reliability) for cut in cuts)
     executor.release(
         [*prepared.views, *prepared.blocks, halves, *graphs, *spectra, *agreements, values]
     )
     return ClusterCountEnded(
         counts=tuple(counts),
         eigengap=gaps,
-        modularity=modularity,
-        information=information,
+        modularity=tuple(cut.modularity for cut in cuts),
+        reliable_modularity=reliable,
+        information=tuple(cut.verdict.score for cut in cuts),
         stability=tuple(stability),
-        n_clusters=widest_gap_near_peak(tuple(counts), modularity, gaps),
+        n_clusters=widest_gap_near_peak(tuple(counts), reliable, gaps),
         seconds=time.perf_counter() - began,
     )
 
@@ -99,24 +105,37 @@ def with_count(
     return tuple(dataclasses.replace(one, n_clusters=counted.n_clusters) for one in candidates)
 
 
-def _judged(
+@dataclasses.dataclass(frozen=True)
+class _JudgedCut:
+    """What is found on a cut: modularity is the mean over views."""
+
+    verdict: Verdict
+    modularity: float
+
+
+def _best_informed(
     spectrum: Handle, counts: Sequence[int], prepared: Prepared, executor: Executor
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Information and modularity of the best informed cut of each number of clusters."""
+) -> list[_JudgedCut]:
+    """Of each number of clusters the cut that the views' neutral graphs tell most about."""
     cuts = [executor.submit(count_tasks.cuts_of, spectrum, c, key=f"cuts/{c}") for c in counts]
-    handles = [
-        executor.submit(count_tasks.judged_counts, neutral, cuts, key=f"judged_counts/{name}")
+    told = [
+        judged(prepared, cuts_of_one, executor, key=f"count/{c}")
+        for c, cuts_of_one in zip(counts, cuts, strict=True)
+    ]
+    by_view = [
+        executor.submit(count_tasks.modularities, neutral, cuts, key=f"modularities/{name}")
         for neutral, name in zip(prepared.neutral.handles(executor), prepared.names, strict=True)
     ]
-    by_view = executor.gather(handles)
-    executor.release([*cuts, *handles])
-    information, modularity = [], []
-    for of_views in zip(*by_view, strict=True):  # of one number of clusters
-        marks = [
-            tuple(mean_score(values) for values in zip(*of_cut, strict=True))
-            for of_cut in zip(*of_views, strict=True)
-        ]
-        best = max(marks)
-        information.append(best[0])
-        modularity.append(best[1])
-    return tuple(information), tuple(modularity)
+    verdicts = executor.gather(told)
+    modularities = zip(*executor.gather(by_view), strict=True)
+    executor.release([*cuts, *told, *by_view])
+    return [
+        max(
+            (
+                _JudgedCut(Verdict(*verdict), mean_score(of_cut))
+                for verdict, of_cut in zip(of_one, zip(*of_views, strict=True), strict=True)
+            ),
+            key=lambda cut: (cut.verdict.score, cut.modularity),
+        )
+        for of_one, of_views in zip(verdicts, modularities, strict=True)
+    ]

@@ -10,7 +10,7 @@ from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.setup import Prepared
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
-from mscam_dask.kernels.label_information import reliable_information
+from mscam_dask.kernels.label_information import reliability, reliable_information
 from mscam_dask.model.parameters import Parameters
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "is_behind",
     "is_clear",
     "judge",
+    "judged",
     "mean_score",
     "n_cut",
     "spectrum_of",
@@ -62,6 +63,11 @@ class Verdict:
     def score(self) -> float:
         """Cross-view information, in nats."""
         return mean_score(self.view_scores)
+
+    @property
+    def reliability(self) -> float:
+        """Share of the entropy that neighbours in all views tell, 0 … 1."""
+        return reliability(self.joint, self.entropy)
 
     @property
     def reliable(self) -> float:
@@ -126,6 +132,14 @@ def is_clear(score: float, parameters: Parameters) -> bool:
 
 def judge(prepared: Prepared, partitions: Handle, executor: Executor, *, key: str) -> list[Verdict]:
     """What there is to say of each partition of a list, computed where the graphs are."""
+    told = judged(prepared, partitions, executor, key=key)
+    (found,) = executor.gather([told])
+    executor.release([told])
+    return [Verdict(*one) for one in found]
+
+
+def judged(prepared: Prepared, partitions: Handle, executor: Executor, *, key: str) -> Handle:
+    """The same before it is gathered: of each partition the fields of its `Verdict`."""
     neutral = prepared.neutral.handles(executor)
     together = -(-len(neutral) // MOST_SCORE_TASKS)
     handles = [
@@ -141,9 +155,8 @@ def judge(prepared: Prepared, partitions: Handle, executor: Executor, *, key: st
     told = executor.submit(
         judge_tasks.verdicts, partitions, handles, prepared.n_judged, key=f"verdicts/{key}"
     )
-    (found,) = executor.gather([told])
-    executor.release([*handles, told])
-    return [Verdict(*one) for one in found]
+    executor.release(handles)
+    return told
 
 
 def n_cut(prepared: Prepared, parameters: Parameters) -> int:

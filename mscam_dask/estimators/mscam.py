@@ -114,7 +114,7 @@ class MSCAM(ConsensusClustering):
     n_clusters_ : int
         Clusters asked for, or chosen.
     cluster_counts_ : xarray.Dataset or None
-        With ``n_clusters="auto"``: relative eigengap, modularity, information (nats) and
+        With ``n_clusters="auto"``: relative eigengap, modularity, reliable modularity, information (nats) and
         stability over n_clusters, and the number taken as an attribute.
     status_ : Status
         How the clusters were reached; ``status_.message`` is a sentence.

@@ -17,6 +17,7 @@ __all__ = [
     "information",
     "joint_information",
     "random_walk",
+    "reliability",
     "reliable_information",
 ]
 
@@ -193,6 +194,24 @@ def entropy(labels: NDArray[np.int64]) -> float:
     return float(scipy.special.entr(shares).sum())
 
 
+def reliability(joint: float, entropy: float) -> float:
+    """J / H: the share of the entropy of a partition that neighbours in all views together tell.
+
+    Parameters
+    ----------
+    joint : float
+        J ≥ 0, see `joint_information`.
+    entropy : float
+        H of the partition.
+
+    Returns
+    -------
+    float
+        1 where neighbours tell every cluster; 0 where they tell nothing, and of a single cluster.
+    """
+    return min(1.0, joint / entropy) if entropy > 0.0 else 0.0
+
+
 def reliable_information(information: float, joint: float, entropy: float) -> float:
     """I (1 + (J / H)³) / 2: information, half of which counts as far as all neighbours tell the whole cluster.
 
@@ -218,7 +237,7 @@ def reliable_information(information: float, joint: float, entropy: float) -> fl
     """
     if entropy <= 0.0:
         return 0.0
-    return 0.5 * information * (1.0 + min(1.0, joint / entropy) ** _POWER)
+    return 0.5 * information * (1.0 + reliability(joint, entropy) ** _POWER)
 
 
 def _joint_table(

@@ -221,6 +221,8 @@ class ClusterCountEnded:
     modularity : tuple of float
         Mean over views of the modularity of the cut into c clusters, on that of the view's neutral
         graphs where it is highest.
+    reliable_modularity : tuple of float
+        The same times the share of the cut's entropy that neighbours in all views together tell.
     information : tuple of float
         Cross-view information of the same cut, in nats; it grows with c.
     stability : tuple of float
@@ -233,6 +235,7 @@ class ClusterCountEnded:
     counts: tuple[int, ...]
     eigengap: tuple[float, ...]
     modularity: tuple[float, ...]
+    reliable_modularity: tuple[float, ...]
     information: tuple[float, ...]
     stability: tuple[float, ...]
     n_clusters: int

@@ -102,9 +102,11 @@ def count_sentence(event: ClusterCountEnded) -> str:
     at = event.counts.index(event.n_clusters)
     return (
         f"{event.n_clusters} clusters chosen from {event.counts[0]} to {event.counts[-1]}: the "
-        f"widest eigengap ({event.eigengap[at]:.2f}) where modularity ({event.modularity[at]:.3f}) "
-        f"is nearly the highest; stability {event.stability[at]:.2f}; by itself eigengap is highest "
-        f"at {_peak(event, event.eigengap)}, modularity at {_peak(event, event.modularity)}, "
+        f"widest eigengap ({event.eigengap[at]:.2f}) where reliable modularity "
+        f"({event.reliable_modularity[at]:.3f}) is nearly the highest; stability "
+        f"{event.stability[at]:.2f}; by itself eigengap is highest at "
+        f"{_peak(event, event.eigengap)}, modularity at {_peak(event, event.modularity)}, reliable "
+        f"modularity at {_peak(event, event.reliable_modularity)}, "
         f"stability at {_peak(event, event.stability)}"
     )
 

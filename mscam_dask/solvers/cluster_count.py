@@ -1,6 +1,6 @@
-"""The number of clusters: the widest eigengap among the cuts of nearly the highest modularity.
+"""The number of clusters: the widest eigengap among the cuts of nearly the highest reliable modularity.
 
-See docs/decisions/0015.
+See docs/decisions/0015 and 0071.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["least_near_peak", "relative_gaps", "widest_gap_near_peak"]
+__all__ = ["least_near_peak", "relative_gaps", "reliable_modularity", "widest_gap_near_peak"]
 
-# Modularities closer to the highest than this (relative) say nothing; the eigengap then does.
+# Reliable modularities closer to the highest than this (relative) say nothing; the eigengap then does.
 _TIE = 0.08
 
 
@@ -30,10 +30,28 @@ def relative_gaps(values: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(float(gap) for gap in np.clip(gaps, 0.0, 1.0))
 
 
+def reliable_modularity(modularity: float, reliability: float) -> float:
+    """Q J / H: modularity as far as the clusters are told by neighbours in all views.
+
+    Parameters
+    ----------
+    modularity : float
+        Q of a cut, the mean over the views' graphs.
+    reliability : float
+        J / H of the same cut, 0 … 1.
+
+    Notes
+    -----
+    Where clusters are many, modularity is nearly the same for many numbers. A number that cuts through a cluster, or
+    merges clusters that one view alone keeps apart, is told less of.
+    """
+    return modularity * reliability
+
+
 def widest_gap_near_peak(
-    counts: Sequence[int], modularity: Sequence[float], eigengap: Sequence[float]
+    counts: Sequence[int], reliable: Sequence[float], eigengap: Sequence[float]
 ) -> int:
-    """The number with the largest eigengap of those whose modularity is within 8 % of the highest.
+    """The number with the largest eigengap of those with reliable modularity within 8 % of the highest.
 
     Of equal ones the smallest.
 
@@ -42,18 +60,18 @@ def widest_gap_near_peak(
     >>> widest_gap_near_peak((2, 3, 4, 5), (0.3, 0.59, 0.6, 0.4), (0.9, 0.3, 0.2, 0.1))
     3
     """
-    least = least_near_peak(modularity)
-    near = [index for index, value in enumerate(modularity) if value >= least]
+    least = least_near_peak(reliable)
+    near = [index for index, value in enumerate(reliable) if value >= least]
     return counts[max(near, key=eigengap.__getitem__)]
 
 
-def least_near_peak(modularity: Sequence[float]) -> float:
-    """The least modularity among which the eigengap decides: 8 % below the highest.
+def least_near_peak(reliable: Sequence[float]) -> float:
+    """The least reliable modularity among which the eigengap decides: 8 % below the highest.
 
     Examples
     --------
     >>> round(least_near_peak((0.3, 0.5)), 3)
     0.46
     """
-    highest = max(modularity)
+    highest = max(reliable)
     return highest - _TIE * abs(highest)

@@ -74,7 +74,7 @@ def test_every_curve_is_told_and_kept() -> None:
     curves = model.cluster_counts_
     assert curves is not None
     assert curves.attrs["chosen"] == 3
-    for name in ("eigengap", "modularity", "information", "stability"):
+    for name in ("eigengap", "modularity", "reliable_modularity", "information", "stability"):
         np.testing.assert_array_equal(curves[name].sel(n_clusters=5), getattr(counted, name)[3])
         assert np.isfinite(curves[name]).all()
         assert curves[name].attrs["long_name"]
@@ -99,6 +99,7 @@ def test_curves_are_what_they_are_said_to_be() -> None:
         assert all(not np.any(graph.toarray()[~same]) for graph in neutral.graphs)
         by_view.append(max(modularity(graph, labels) for graph in neutral.graphs))
     assert counted.modularity[at] == pytest.approx(np.mean(by_view), rel=1e-6)
+    assert counted.reliable_modularity[at] == pytest.approx(counted.modularity[at], rel=1e-3)
 
 
 @pytest.mark.parametrize("executor", ["threads", "dask"])

@@ -101,6 +101,7 @@ COUNTED = ClusterCountEnded(
     counts=(2, 3, 4, 5),
     eigengap=(0.4, 0.2, 0.3, 0.1),
     modularity=(0.2, 0.4, 0.5, 0.47),
+    reliable_modularity=(0.18, 0.38, 0.46, 0.44),
     information=(0.2, 0.4, 0.6, 0.8),
     stability=(0.7, 0.9, 0.8, 0.6),
     n_clusters=4,

@@ -136,9 +136,9 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
             COUNTED,
             "2.5 s",
             (
-                "4 clusters chosen from 2 to 5: the widest eigengap (0.30) where modularity "
-                "(0.500) is nearly the highest; stability 0.80; by itself eigengap is highest "
-                "at 2, modularity at 4, stability at 3"
+                "4 clusters chosen from 2 to 5: the widest eigengap (0.30) where reliable modularity "
+                "(0.460) is nearly the highest; stability 0.80; by itself eigengap is highest "
+                "at 2, modularity at 4, reliable modularity at 4, stability at 3"
             ),
         ),
         (

@@ -11,10 +11,10 @@ from mscam_dask.engine.tasks.judge import cut_spectrum
 from mscam_dask.kernels.edge_halves import edge_halves
 from mscam_dask.kernels.laplacian import connected_components
 from mscam_dask.solvers.graph import Graph
-from mscam_dask.solvers.neutral import NeutralView, view_modularity, view_scores
+from mscam_dask.solvers.neutral import NeutralView, view_modularity
 from mscam_dask.solvers.partition import cut_embedding
 
-__all__ = ["agreement_of_halves", "cuts_of", "halves_of", "judged_counts", "values_of"]
+__all__ = ["agreement_of_halves", "cuts_of", "halves_of", "modularities", "values_of"]
 
 # Rows on which an embedding is cut: every number of clusters is cut several times.
 _CUT_SAMPLES = 5000
@@ -43,17 +43,6 @@ def agreement_of_halves(first: GraphSpectrum, second: GraphSpectrum, n_clusters:
     return max(float(adjusted_rand_score(one, other)) for one, other in pairs)
 
 
-def judged_counts(
-    view: NeutralView, cuts: list[list[NDArray[np.int64]]]
-) -> list[list[tuple[float, float]]]:
-    """Information and modularity of each cut, by number of clusters, on one view's graphs."""
-    return [
-        list(
-            zip(
-                view_scores(view, of_one),
-                (view_modularity(view, labels) for labels in of_one),
-                strict=True,
-            )
-        )
-        for of_one in cuts
-    ]
+def modularities(view: NeutralView, cuts: list[list[NDArray[np.int64]]]) -> list[list[float]]:
+    """Modularity of each cut, by number of clusters, on one view's graphs."""
+    return [[view_modularity(view, labels) for labels in of_one] for of_one in cuts]

@@ -90,7 +90,7 @@ def _counts(run: Run) -> list[Line]:
         return []
     curves = (
         ("eigengap", counted.eigengap),
-        ("modularity", counted.modularity),
+        ("reliable modularity", counted.reliable_modularity),
         ("stability", counted.stability),
     )
     values = [value for _, curve in curves for value in curve if math.isfinite(value)]

@@ -24,7 +24,13 @@ _CURVES = (
         "modularity",
         "Modularity",
         "modularity",
-        "Of the cut, on the views' own neighbour graphs; dashed across: 8\u00a0% below the highest.",
+        "Of the cut, on the views' own neighbour graphs.",
+    ),
+    (
+        "reliable_modularity",
+        "Reliable modularity",
+        "modularity",
+        "The same times the share of the clusters that neighbours in all views together tell.",
     ),
     (
         "information",
@@ -39,6 +45,8 @@ _CURVES = (
         "Of the cuts of two graphs, each with a random half of the edges; 1 is the same cut.",
     ),
 )
+
+_ACROSS = "Dashed across: 8\u00a0% below the highest."
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,8 @@ class CountSection:
     why
         The rule and its figures, in sentences.
     charts
+    titles
+        Of the curves, as the columns of the rows have them.
     rows
     """
 
@@ -69,6 +79,7 @@ class CountSection:
     highest: int
     why: str
     charts: tuple[LineChart, ...]
+    titles: tuple[str, ...]
     rows: tuple[CountRow, ...]
 
 
@@ -83,18 +94,21 @@ def count_section(counted: Mapping[str, Any] | None) -> CountSection | None:
     if counted is None:
         return None
     counts, taken = [int(value) for value in counted["counts"]], int(counted["n_clusters"])
-    curves = {name: _numbers(counted[name]) for name, *_ in _CURVES}
-    least = least_near_peak(curves["modularity"])
-    near = [value >= least for value in curves["modularity"]]
+    curves = {name: _numbers(counted[name]) for name, *_ in _CURVES if name in counted}
+    # runs of versions that did not tell how reliable it is went by modularity alone
+    decides = "reliable_modularity" if "reliable_modularity" in curves else "modularity"
+    least = least_near_peak(curves[decides])
+    near = [value >= least for value in curves[decides]]
     return CountSection(
         lowest=counts[0],
         highest=counts[-1],
-        why=_why(counts, near, taken),
-        charts=_charts(counts, curves, taken, least),
+        why=_why(counts, near, taken, decides.replace("_", " ")),
+        charts=_charts(counts, curves, taken, (decides, least)),
+        titles=tuple(title for name, title, *_ in _CURVES if name in curves),
         rows=tuple(
             CountRow(
                 count,
-                tuple(_three(curves[name][index]) for name, *_ in _CURVES),
+                tuple(_three(curve[index]) for curve in curves.values()),
                 near[index],
                 count == taken,
             )
@@ -112,13 +126,13 @@ def _three(value: float) -> str:
     return f"{value:.3f}".replace("-", "\u2212") if math.isfinite(value) else number(value)
 
 
-def _why(counts: Sequence[int], near: Sequence[bool], taken: int) -> str:
+def _why(counts: Sequence[int], near: Sequence[bool], taken: int, decides: str) -> str:
     others = [count for count, is_near in zip(counts, near, strict=True) if is_near]
     rule = (
-        "the only one whose modularity is within 8\u00a0% of the highest"
+        f"the only one whose {decides} is within 8\u00a0% of the highest"
         if len(others) == 1
-        else f"of the {len(others)} whose modularity is within 8\u00a0% of the highest, the one "
-        "with the widest eigengap"
+        else f"of the {len(others)} whose {decides} is within 8\u00a0% of the highest, the "
+        "one with the widest eigengap"
     )
     return (
         f"Each number from {counts[0]} to {counts[-1]} was tried on the graph of the data, before "
@@ -128,17 +142,25 @@ def _why(counts: Sequence[int], near: Sequence[bool], taken: int) -> str:
 
 
 def _charts(
-    counts: Sequence[int], curves: Mapping[str, Sequence[float]], taken: int, least: float
+    counts: Sequence[int],
+    curves: Mapping[str, Sequence[float]],
+    taken: int,
+    least: tuple[str, float],
 ) -> tuple[LineChart, ...]:
+    """One chart a curve; across one of them, its name and height, a dashed line."""
     charts = []
     for name, title, unit, caption in _CURVES:
+        if name not in curves:
+            continue
+        crossed = name == least[0]
         axes = Axes(
             x="clusters",
             y=unit,
             at=tuple(map(float, counts)),
             chosen=(f"{taken} chosen", float(taken)),
-            level=("", least) if name == "modularity" else None,
+            level=("", least[1]) if crossed else None,
         )
         key = f"count-{name}"
-        charts.append(line_chart(key, [("", 0, curves[name])], axes, title=title, caption=caption))
+        said = f"{caption} {_ACROSS}" if crossed else caption
+        charts.append(line_chart(key, [("", 0, curves[name])], axes, title=title, caption=said))
     return tuple(chart for chart in charts if chart is not None)

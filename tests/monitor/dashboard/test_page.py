@@ -157,8 +157,10 @@ def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     page.update()
     source: Any = page.root.select_one({"name": "counts-lines"})
     chosen, *curves = source.data["ys"]
-    assert source.data["line"] == ["4, chosen", "eigengap", "modularity", "stability"]
-    assert curves == [list(COUNTED.eigengap), list(COUNTED.modularity), list(COUNTED.stability)]
+    assert source.data["line"] == ["4, chosen", "eigengap", "reliable modularity", "stability"]
+    assert curves == [
+        list(curve) for curve in (COUNTED.eigengap, COUNTED.reliable_modularity, COUNTED.stability)
+    ]
     assert source.data["xs"] == [[4, 4], *[list(COUNTED.counts)] * 3]
     assert chosen == [0.0, 0.9]
     assert "4 clusters chosen from 2 to 5" in head_html(runs.by_id["01"], now=5.0)

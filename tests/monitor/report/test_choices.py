@@ -14,7 +14,7 @@ from tests.monitor.records import COUNTED, LEARNED
 from tests.monitor.report.made_up import VIEWS, made_up_content
 
 LABELS = np.arange(40) % 4
-CURVES = ("eigengap", "modularity", "information", "stability")
+CURVES = ("eigengap", "modularity", "reliable_modularity", "information", "stability")
 
 
 def text_of(page: str, section: str) -> str:
@@ -26,14 +26,14 @@ def text_of(page: str, section: str) -> str:
 def test_the_curves_of_a_chosen_number_are_drawn_and_tabled() -> None:
     page = run_page(made_up_content(LABELS, fit={"cluster_counts": msgspec.to_builtins(COUNTED)}))
     text = text_of(page, "number")
-    assert "4 was taken: of the 2 whose modularity is within 8 % of the highest" in text
+    assert "4 was taken: of the 2 whose reliable modularity is within 8 % of the highest" in text
     for name in CURVES:
-        assert f"{name.capitalize()}" in text or name == "information"
+        assert name.capitalize().replace("_", " ") in text or name == "information"
     assert page.count("4 chosen</text>") == len(CURVES)
     for value in COUNTED.stability:
         assert f"{value:.3f}" in text
-    assert "4 0.300 0.500 0.600 0.800 chosen" in text
-    assert "5 0.100 0.470 0.800 0.600 near the highest" in text
+    assert "4 0.300 0.500 0.460 0.600 0.800 chosen" in text
+    assert "5 0.100 0.470 0.440 0.800 0.600 near the highest" in text
     assert ">chosen</text>" in page  # across the chart of components
     first = text_of(page, "result")
     assert "4 found 4 chosen" in first
@@ -52,13 +52,16 @@ def test_every_point_is_said_and_the_chosen_number_is_marked_at_its_place() -> N
         assert chart.chosen is not None
         assert chart.chosen.at == line.marks[COUNTED.counts.index(4)].x
         assert [tick.text for tick in chart.x_ticks] == ["2", "3", "4", "5"]
-    assert [chart.level is not None for chart in section.charts] == [False, True, False, False]
+    assert [chart.level is not None for chart in section.charts] == [
+        name == "reliable_modularity" for name in CURVES
+    ]
 
 
 def chart_unit(name: str) -> str:
     return {
         "eigengap": "relative gap",
         "modularity": "modularity",
+        "reliable_modularity": "modularity",
         "information": "nats",
         "stability": "adjusted Rand index",
     }[name]
@@ -72,11 +75,22 @@ def test_a_given_number_has_no_curves(given: dict[str, None]) -> None:
 
 
 def test_one_candidate_alone_is_said_to_be_so() -> None:
-    counted = {**msgspec.to_builtins(COUNTED), "modularity": [0.1, 0.2, 0.9, None]}
+    counted = {**msgspec.to_builtins(COUNTED), "reliable_modularity": [0.1, 0.2, 0.9, None]}
     section = count_section(counted)
     assert section is not None
-    assert "the only one whose modularity" in section.why
-    assert section.rows[3].values[1] == "\u2013"  # not finite
+    assert "the only one whose reliable modularity" in section.why
+    assert section.rows[3].values[2] == "\u2013"  # not finite
+
+
+def test_a_run_of_before_reliability_went_by_modularity() -> None:
+    counted = msgspec.to_builtins(COUNTED)
+    del counted["reliable_modularity"]
+    section = count_section(counted)
+    assert section is not None
+    assert "of the 2 whose modularity is" in section.why
+    assert [chart.level is not None for chart in section.charts] == [False, True, False, False]
+    assert section.titles == ("Eigengap", "Modularity", "Cross-view information", "Stability")
+    assert [len(row.values) for row in section.rows] == [4] * 4
 
 
 def test_preparations_by_view_stand_with_the_views() -> None:
