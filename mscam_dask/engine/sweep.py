@@ -50,7 +50,7 @@ class SweepFit:
     eigengap : float
         λ_{c+1} − λ_c of the consensus graph's Laplacian; NaN when there are only c samples.
     modularity : float
-        Of the partition, the mean over views of that on the view's neutral graphs.
+        Of the partition, on the neutral graphs: the mean over those of a view, and over views.
     seconds : float
         Of the path alone, without the foundation.
     """

@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.engine.executor import Handle
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.foundation import NEUTRAL_NEIGHBORS
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.sweep import sweep_fits
+from mscam_dask.engine.tasks.judge import neutral_view
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.solvers.factoring import factor_view
 from tests.clusters import local_client
+from tests.solvers import naive
 from tests.synthetic import gaussian_views
 
 VIEWS, LABELS = gaussian_views(0, n_samples=90, spread=2.0)
@@ -71,8 +75,21 @@ def test_each_fit_is_that_of_a_fit_by_itself() -> None:
         assert fit.cross_view_information == alone.score
         assert fit.status == alone.status.name
         assert fit.n_connected_components == alone.n_connected_components
-        assert np.isfinite(fit.eigengap)
-        assert -0.5 <= fit.modularity < 1
+        values = np.linalg.eigvalsh(naive.dense_laplacian(alone.consensus_graph.toarray()))
+        assert fit.eigengap == pytest.approx(values[3] - values[2], abs=1e-5)
+        assert fit.modularity == pytest.approx(mean_modularity(fit.labels))
+
+
+def mean_modularity(labels: NDArray[np.int64]) -> float:
+    """Newman's Q over pairs of samples, mean over neutral graphs and views."""
+    same = labels[:, None] == labels
+    found = []
+    for source in DATA.views:
+        for graph in neutral_view(source, NEUTRAL_NEIGHBORS).graphs:
+            weights = graph.toarray().astype(np.float64)
+            degrees, total = weights.sum(axis=1), weights.sum()
+            found.append(np.sum((weights - np.outer(degrees, degrees) / total)[same]) / total)
+    return float(np.mean(found))
 
 
 def test_on_dask_the_same_bits() -> None:
