@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.judging import Best, Verdict
+from mscam_dask.engine.judging import Best
 from mscam_dask.engine.path import Course, PathState
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
@@ -34,6 +34,7 @@ from mscam_dask.model.records import (
 )
 from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.solvers.verdict import Verdict
 
 __all__ = ["Checkpointer", "Journal", "PathRecord"]
 

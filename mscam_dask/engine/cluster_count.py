@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.foundation import Foundation
-from mscam_dask.engine.judging import Verdict, judged, mean_score
+from mscam_dask.engine.judging import verdicts_of
 from mscam_dask.engine.setup import Prepared, first_graph, prepare
 from mscam_dask.engine.tasks import count as count_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
@@ -24,6 +24,7 @@ from mscam_dask.solvers.cluster_count import (
     reliable_modularity,
     widest_gap_near_peak,
 )
+from mscam_dask.solvers.verdict import Verdict, mean_score
 
 __all__ = ["choose_count", "with_count"]
 
@@ -119,7 +120,7 @@ def _best_informed(
     """Of each number of clusters the cut that the views' neutral graphs tell most about."""
     cuts = [executor.submit(count_tasks.cuts_of, spectrum, c, key=f"cuts/{c}") for c in counts]
     told = [
-        judged(prepared, cuts_of_one, executor, key=f"count/{c}")
+        verdicts_of(prepared, cuts_of_one, executor, key=f"count/{c}")
         for c, cuts_of_one in zip(counts, cuts, strict=True)
     ]
     by_view = [

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import Verdict, is_behind, judge, spectrum_of
+from mscam_dask.engine.judging import judge, spectrum_of
 from mscam_dask.engine.path import Course, PathState, embed_views
 from mscam_dask.engine.setup import Prepared
 from mscam_dask.engine.tasks import anchors as anchor_tasks
@@ -21,6 +21,7 @@ from mscam_dask.model.shares import shares_of_views
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from mscam_dask.solvers.rank_control import Decision
+from mscam_dask.solvers.verdict import Verdict, is_behind
 
 __all__ = ["Ending", "closed", "collect", "ended"]
 

@@ -14,7 +14,7 @@ import time
 
 from mscam_dask.engine.anchor_blocks import anchor_blocks
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import Best, is_ahead, is_behind, is_clear
+from mscam_dask.engine.judging import Best
 from mscam_dask.engine.path import PathState
 from mscam_dask.engine.setup import FirstGraph, Prepared, build_graph
 from mscam_dask.engine.starts import judged
@@ -22,6 +22,7 @@ from mscam_dask.engine.view_graphs import have_view_graphs, view_graphs, with_vi
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import LearningEnded
 from mscam_dask.solvers.discriminants import discriminants
+from mscam_dask.solvers.verdict import is_ahead, is_behind, is_clear
 
 __all__ = ["learned_partition"]
 

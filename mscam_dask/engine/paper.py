@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData, RowSource
 from mscam_dask.engine.foundation import NEUTRAL_NEIGHBORS
-from mscam_dask.engine.judging import mean_score
 from mscam_dask.engine.tasks.judge import neutral_view
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
@@ -28,6 +27,7 @@ from mscam_dask.solvers.paper import (
     solve_mscam,
     solve_mscan,
 )
+from mscam_dask.solvers.verdict import mean_score
 
 __all__ = ["run_paper"]
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import Best, Verdict, best_of, is_ahead, judge, n_cut, spectrum_of
+from mscam_dask.engine.judging import Best, judge, n_cut, spectrum_of
 from mscam_dask.engine.setup import Prepared, build_graph
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
@@ -27,6 +27,7 @@ from mscam_dask.model.records import (
 )
 from mscam_dask.solvers.graph import projected_weight
 from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.solvers.verdict import Verdict, best_of, is_ahead
 
 __all__ = ["Course", "PathState", "embed_views", "outer_iteration"]
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.foundation import Foundation
-from mscam_dask.engine.judging import is_ahead, is_clear
 from mscam_dask.engine.setup import prepare
 from mscam_dask.engine.starts import Start, begin, forget, forget_beside, judged
 from mscam_dask.engine.view_graphs import have_view_graphs, view_graphs, with_view_graphs
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded, SettingRecord
+from mscam_dask.solvers.verdict import is_ahead, is_clear
 
 __all__ = ["choose_setting", "setting_record"]
 

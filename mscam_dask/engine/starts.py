@@ -5,20 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.judging import (
-    Best,
-    best_of,
-    is_ahead,
-    is_clear,
-    judge,
-    n_cut,
-    spectrum_of,
-)
+from mscam_dask.engine.judging import Best, judge, n_cut, spectrum_of
 from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph
 from mscam_dask.engine.tasks import anchors as anchor_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
+from mscam_dask.solvers.verdict import best_of, is_ahead, is_clear
 
 __all__ = [
     "Start",

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.foundation import Foundation
-from mscam_dask.engine.judging import Best, Verdict, best_of, is_ahead, judge, n_cut, spectrum_of
+from mscam_dask.engine.judging import Best, judge, n_cut, spectrum_of
 from mscam_dask.engine.selection import setting_record
 from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph, prepare
 from mscam_dask.engine.starts import Start, judged
 from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded
+from mscam_dask.solvers.verdict import Verdict, best_of, is_ahead
 
 __all__ = ["UNKNOWN", "warm_start"]
 

@@ -1,4 +1,4 @@
-"""Which of two partitions is better: by information, or by how reliable it is where that tells."""
+"""Fits of unequal clusters: reliability decides between the partitions that are judged."""
 
 from __future__ import annotations
 
@@ -9,60 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
-from mscam_dask.engine.judging import Verdict, best_of, is_ahead, is_behind
 from mscam_dask.kernels.label_information import reliable_information
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.model.parameters import Parameters
 from tests.benchmarks.unequal import mixtures
-
-GIVEN = Parameters(n_clusters=3, tol=0.001)
-
-
-def verdict(information: float, reliability: float) -> Verdict:
-    entropy = information / reliability
-    return Verdict((information - 0.1, information + 0.1), entropy, information)
-
-
-def test_of_much_the_same_reliability_more_information_is_better() -> None:
-    one, more, little_more = verdict(0.5, 0.6), verdict(0.51, 0.6), verdict(0.5004, 0.6)
-    assert is_ahead(more, one, GIVEN)
-    assert not is_ahead(little_more, one, GIVEN)
-    assert not is_ahead(one, more, GIVEN)
-    assert is_behind(one, more, 0.015)
-    assert not is_behind(one, more, 0.025)
-    assert best_of([one, more, little_more]) == 1
-
-
-def test_a_partition_that_neighbours_tell_whole_beats_one_with_a_little_more_information() -> None:
-    whole, more = verdict(0.90, 0.98), verdict(0.93, 0.6)
-    assert is_ahead(whole, more, GIVEN)
-    assert not is_ahead(more, whole, GIVEN)
-    assert is_behind(more, whole, 0.3)
-    assert not is_behind(more, whole, 0.4)  # it has 0.65 of the other's reliable information
-    assert not is_behind(whole, more, 0.0)
-    assert best_of([more, whole]) == best_of([whole, more, more]) + 1 == 1
-
-
-def test_much_more_information_outweighs_reliability() -> None:
-    """Groups of a few near duplicates are told whole, and say little of the rest."""
-    duplicates, more = verdict(0.2, 0.98), verdict(0.93, 0.3)
-    assert is_ahead(more, duplicates, GIVEN)
-    assert best_of([duplicates, more]) == 1
-
-
-def test_by_how_much_one_has_to_be_ahead_counts_for_reliability_too() -> None:
-    whole, more = verdict(0.90, 0.98), verdict(0.93, 0.85)
-    lead = whole.reliable / more.reliable - 1.0
-    assert lead > 0.08
-    for tol, expected in ((0.99 * lead, True), (1.01 * lead, False)):
-        assert is_ahead(whole, more, Parameters(n_clusters=3, tol=tol)) is expected
-
-
-def test_partitions_of_no_information_are_alike() -> None:
-    nothing = Verdict((0.0, 0.0), 0.0, 0.0)
-    assert not is_ahead(nothing, nothing, GIVEN)
-    assert not is_behind(nothing, nothing, 0.0)
-    assert is_ahead(verdict(0.5, 0.5), nothing, GIVEN)
 
 
 def test_unequal_clusters_that_touch_are_told_by_all_views_together(
@@ -72,7 +21,7 @@ def test_unequal_clusters_that_touch_are_told_by_all_views_together(
     _, views, labels = next(mixtures([500]))
     assert adjusted_rand_index(labels, MSCAM(3).fit_predict(views)) > 0.9
     monkeypatch.setattr(
-        "mscam_dask.engine.judging.reliable_information",
+        "mscam_dask.solvers.verdict.reliable_information",
         lambda information, _, entropy: reliable_information(information, information, entropy),
     )
     assert adjusted_rand_index(labels, MSCAM(3).fit_predict(views)) < 0.6
@@ -96,5 +45,5 @@ def test_a_large_cluster_is_not_cut_while_small_ones_are_together(
     found = MSCAM(5).fit(views)
     assert adjusted_rand_index(labels, found.labels_) == 1.0
     assert found.score_ < 0.75 * math.log(5)  # no more than that is there
-    monkeypatch.setattr("mscam_dask.engine.judging._CLEARLY", np.inf)
+    monkeypatch.setattr("mscam_dask.solvers.verdict._CLEARLY", np.inf)
     assert adjusted_rand_index(labels, MSCAM(5).fit_predict(views)) < 0.8

@@ -19,7 +19,7 @@ from mscam_dask.engine import fit, learned_distances
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.judging import Best, Verdict
+from mscam_dask.engine.judging import Best
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.kernels.distances import mean_squared_distance
 from mscam_dask.model.candidates import Choices
@@ -30,6 +30,7 @@ from mscam_dask.model.status import Status
 from mscam_dask.solvers.anchor_space import anchor_space
 from mscam_dask.solvers.discriminants import discriminants
 from mscam_dask.solvers.factoring import factor_view
+from mscam_dask.solvers.verdict import Verdict
 from mscam_dask.solvers.view_basis import PreparedView, prepare_view
 from mscam_dask.solvers.view_rows import ViewShape
 from tests.clusters import local_client
@@ -166,7 +167,7 @@ def test_one_that_was_taken_is_returned_where_the_path_came_to_components(
     views, labels = gaussian_views(0)
     given = Parameters(n_clusters=len(set(labels)), scale="none", alpha=10.0)
     other = np.where(np.arange(len(labels)) < 3, np.roll(labels, 1), labels).astype(np.int64)
-    monkeypatch.setattr("mscam_dask.engine.judging._CLEAR", 1.1)
+    monkeypatch.setattr("mscam_dask.solvers.verdict._CLEAR", 1.1)
 
     def solved() -> Solution:
         return run_fit(as_multi_view(views), given, SerialExecutor(), choices=LEARNS)
@@ -204,7 +205,7 @@ def test_clear_partitions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     solution = solve(views)
     assert solution.learned is None
     assert solution.score >= 0.9 * math.log(4)
-    monkeypatch.setattr("mscam_dask.engine.judging._CLEAR", 1.1)
+    monkeypatch.setattr("mscam_dask.solvers.verdict._CLEAR", 1.1)
     assert solve(views).learned is not None
 
 

@@ -99,7 +99,7 @@ def test_the_setting_tells_which_graph_was_taken(monkeypatch: pytest.MonkeyPatch
 
 
 def test_it_has_to_be_ahead_by_more_than_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.judging._CLEARLY", np.inf)  # information alone
+    monkeypatch.setattr("mscam_dask.solvers.verdict._CLEARLY", np.inf)  # information alone
     solution = solve(moons()[0])
     by_distances = max(one.score for one in solution.settings[:2])
     ahead = solution.settings[2].score / by_distances - 1.0
