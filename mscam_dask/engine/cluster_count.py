@@ -15,8 +15,8 @@ from mscam_dask.engine.foundation import Foundation
 from mscam_dask.engine.judging import verdicts_of
 from mscam_dask.engine.setup import Prepared, first_graph, prepare
 from mscam_dask.engine.tasks import count as count_tasks
+from mscam_dask.engine.tasks import cuts as cut_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import ClusterCountEnded
 from mscam_dask.solvers.cluster_count import (
@@ -61,7 +61,7 @@ def choose_count(
     )
     graphs = [first.graph]
     graphs += [
-        executor.submit(judge_tasks.pick, halves, index, key=f"edge_half/{index}")
+        executor.submit(cut_tasks.pick, halves, index, key=f"edge_half/{index}")
         for index in range(_HALVES)
     ]
     spectra = [

@@ -13,8 +13,8 @@ from mscam_dask.engine.judging import judge, spectrum_of
 from mscam_dask.engine.path import Course, PathState, embed_views
 from mscam_dask.engine.setup import Prepared
 from mscam_dask.engine.tasks import anchors as anchor_tasks
+from mscam_dask.engine.tasks import cuts as cut_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.shares import shares_of_views
@@ -53,7 +53,7 @@ def _reached(
 ) -> Ending | None:
     """The graph with c components, unless an earlier partition scored better."""
     labels = executor.submit(graph_tasks.components_of, state.graph, key="components/reached")
-    partitions = executor.submit(judge_tasks.single, labels, key="partitions/reached")
+    partitions = executor.submit(cut_tasks.single, labels, key="partitions/reached")
     (verdict,) = judge(prepared, partitions, executor, key="reached")
     if is_behind(verdict, state.best.verdict, parameters.tol):
         return None
@@ -63,7 +63,7 @@ def _reached(
 def closed(labels: Any, status: Status, course: Course, executor: Executor) -> Ending:
     """The limit step around a partition."""
     prepared = course.prepared
-    partitions = executor.submit(judge_tasks.single, labels, key="partitions/closed")
+    partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
     (verdict,) = judge(prepared, partitions, executor, key="closed")
     graph = executor.submit(
         anchor_tasks.closed_graph,

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import Best, judge, n_cut, spectrum_of
 from mscam_dask.engine.setup import Prepared, build_graph
+from mscam_dask.engine.tasks import cuts as cut_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import (
@@ -126,7 +126,7 @@ def outer_iteration(
     spectrum = spectrum_of(state.graph, state.spectrum, prepared, parameters, executor, key=key)
     results, summed = _solved(spectrum, state.control, prepared, parameters, executor, key)
     cuts = executor.submit(
-        judge_tasks.next_cuts,
+        cut_tasks.next_cuts,
         spectrum,
         parameters.n_clusters,
         state.best.labels,
@@ -274,5 +274,5 @@ def _better(
     verdict = verdicts[index]
     if not is_ahead(verdict, best.verdict, parameters):
         return best, verdict
-    labels = executor.submit(judge_tasks.pick, cuts, index, key=f"best_cut/{state.iteration}")
+    labels = executor.submit(cut_tasks.pick, cuts, index, key=f"best_cut/{state.iteration}")
     return Best(labels, verdict, state.iteration), verdict

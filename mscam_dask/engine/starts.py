@@ -8,8 +8,8 @@ from mscam_dask.engine.executor import Executor, Handle
 from mscam_dask.engine.judging import Best, judge, n_cut, spectrum_of
 from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph
 from mscam_dask.engine.tasks import anchors as anchor_tasks
+from mscam_dask.engine.tasks import cuts as cut_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import judge as judge_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.solvers.verdict import best_of, is_ahead, is_clear
 
@@ -75,15 +75,15 @@ def judged(
             parameters.n_clusters,
             key=f"merge_components/{key}",
         )
-        partitions = executor.submit(judge_tasks.single, labels, key=f"partitions/{key}")
+        partitions = executor.submit(cut_tasks.single, labels, key=f"partitions/{key}")
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
         given = (spectrum, parameters.n_clusters, parameters.seed, n_cut(prepared, parameters))
         key_of_cuts = f"cut_embedding/{key}"
         if known is None:
-            partitions = executor.submit(judge_tasks.first_cuts, *given, key=key_of_cuts)
+            partitions = executor.submit(cut_tasks.first_cuts, *given, key=key_of_cuts)
         else:
-            partitions = executor.submit(judge_tasks.all_cuts, *given, known, key=key_of_cuts)
+            partitions = executor.submit(cut_tasks.all_cuts, *given, known, key=key_of_cuts)
     best = _best_of(partitions, prepared, executor, key=key)
     return Start(parameters, prepared, first, spectrum, best)
 
@@ -98,7 +98,7 @@ def among_minima(start: Start, executor: Executor) -> Start:
     if start.spectrum is None or is_clear(start.best.score, parameters):
         return start
     partitions = executor.submit(
-        judge_tasks.minima,
+        cut_tasks.minima,
         start.spectrum,
         parameters.n_clusters,
         parameters.seed,
@@ -116,7 +116,7 @@ def among_minima(start: Start, executor: Executor) -> Start:
 def _best_of(partitions: Handle, prepared: Prepared, executor: Executor, *, key: str) -> Best:
     verdicts = judge(prepared, partitions, executor, key=key)
     index = best_of(verdicts)
-    labels = executor.submit(judge_tasks.pick, partitions, index, key=f"best_cut/{key}")
+    labels = executor.submit(cut_tasks.pick, partitions, index, key=f"best_cut/{key}")
     executor.release([partitions])
     return Best(labels, verdicts[index], iteration=0)
 

@@ -20,7 +20,7 @@ from mscam_dask.engine.judging import Best, judge, n_cut, spectrum_of
 from mscam_dask.engine.selection import setting_record
 from mscam_dask.engine.setup import FirstGraph, Prepared, first_graph, prepare
 from mscam_dask.engine.starts import Start, judged
-from mscam_dask.engine.tasks import judge as judge_tasks
+from mscam_dask.engine.tasks import cuts as cut_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.records import SelectionEnded
 from mscam_dask.solvers.verdict import Verdict, best_of, is_ahead
@@ -90,15 +90,15 @@ def _handed_down(
 ) -> Start:
     """The start with the clusters handed down, where these are whole, or a cut that is ahead."""
     extended = executor.submit(
-        judge_tasks.extended, first.graph, known, parameters.n_clusters, key="extend_labels/warm"
+        cut_tasks.extended, first.graph, known, parameters.n_clusters, key="extend_labels/warm"
     )
     spectrum = None
     if first.n_components > parameters.n_clusters:
-        partitions = executor.submit(judge_tasks.single, extended, key="partitions/warm")
+        partitions = executor.submit(cut_tasks.single, extended, key="partitions/warm")
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key="warm")
         partitions = executor.submit(
-            judge_tasks.handed_down_or_cut,
+            cut_tasks.handed_down_or_cut,
             spectrum,
             parameters.n_clusters,
             extended,
@@ -109,7 +109,7 @@ def _handed_down(
     verdicts = judge(prepared, partitions, executor, key="warm")
     index = _best(verdicts, parameters)
     best = Best(
-        executor.submit(judge_tasks.pick, partitions, index, key="best_cut/warm"),
+        executor.submit(cut_tasks.pick, partitions, index, key="best_cut/warm"),
         verdicts[index],
         iteration=_BEFORE,
     )

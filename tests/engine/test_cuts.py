@@ -11,14 +11,9 @@ from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
 from mscam_dask.engine.tasks import judge
+from mscam_dask.engine.tasks.cuts import first_cuts, minima, next_cuts
 from mscam_dask.engine.tasks.graph import GraphSpectrum
-from mscam_dask.engine.tasks.judge import (
-    first_cuts,
-    minima,
-    next_cuts,
-    score_partitions,
-    verdicts,
-)
+from mscam_dask.engine.tasks.judge import score_partitions, verdicts
 from mscam_dask.kernels.laplacian import laplacian
 from mscam_dask.kernels.spectrum import bottom_eigenpairs
 from mscam_dask.solvers.embedding import walk_embedding

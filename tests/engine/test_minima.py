@@ -15,7 +15,7 @@ from mscam_dask.engine import fit, selection
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.starts import Start, among_minima
-from mscam_dask.engine.tasks import judge as judge_tasks
+from mscam_dask.engine.tasks import cuts as cut_tasks
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.solution import Solution
 
@@ -70,7 +70,7 @@ def test_clear_clusters_are_not_cut_again(monkeypatch: pytest.MonkeyPatch) -> No
     def never(*_: object) -> list[NDArray[np.int64]]:
         raise AssertionError("minima of a clear start were looked for")
 
-    monkeypatch.setattr(judge_tasks, "minima", never)
+    monkeypatch.setattr(cut_tasks, "minima", never)
     solve(overlapping(apart=20.0))
     with pytest.raises(AssertionError, match="clear start"):
         solve(overlapping())

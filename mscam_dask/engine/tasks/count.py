@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
+from mscam_dask.engine.tasks.cuts import cut_spectrum
 from mscam_dask.engine.tasks.graph import GraphSpectrum
-from mscam_dask.engine.tasks.judge import cut_spectrum
 from mscam_dask.kernels.edge_halves import edge_halves
 from mscam_dask.kernels.laplacian import connected_components
 from mscam_dask.solvers.graph import Graph
