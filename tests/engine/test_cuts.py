@@ -49,6 +49,13 @@ def test_cut_by_twice_the_clusters_and_by_all(n_cut: int) -> None:
         assert_array_equal(np.unique(cut), np.arange(4))
 
 
+@pytest.mark.parametrize("n_clusters", [10, 60])
+def test_more_clusters_than_samples_to_cut(n_clusters: int) -> None:
+    """Four samples are cut for each cluster, of all samples where these are fewer."""
+    for cut in first_cuts(spectrum(2 * n_clusters), n_clusters, SEED, 8):
+        assert_array_equal(np.unique(cut), np.arange(n_clusters))
+
+
 def test_the_second_cut_is_that_of_all_pairs() -> None:
     given = spectrum(20, mixing=0.25)
     _, many = first_cuts(given, 4, SEED)

@@ -25,6 +25,9 @@ __all__ = [
     "single",
 ]
 
+# Samples that are cut for each cluster, at the least.
+_PER_CLUSTER = 4
+
 
 def cut_spectrum(
     spectrum: GraphSpectrum,
@@ -34,14 +37,16 @@ def cut_spectrum(
 ) -> list[NDArray[np.int64]]:
     """What `cut` makes of each embedding of a spectrum, given the samples it gets.
 
-    All of them or, with `n_cut`, so many evenly spaced ones, from which the cuts are extended.
+    All of them or, with `n_cut`, so many evenly spaced ones or more (four for each cluster), from which the
+    cuts are extended.
     """
     cuts: list[NDArray[np.int64]] = []
     for embedding in walk_embeddings(spectrum.spectrum.values, spectrum.vectors, n_clusters):
-        if not n_cut:
+        n, enough = len(embedding.rows), max(n_cut, _PER_CLUSTER * n_clusters)
+        if not n_cut or enough >= n:
             cuts += cut(embedding, slice(None))
             continue
-        samples = spread_rows(len(embedding.rows), n_cut)
+        samples = spread_rows(n, enough)
         of_some = cut(embedding.of(samples), samples)
         cuts += [extend_cut(embedding, samples, labels) for labels in of_some]
     return cuts
