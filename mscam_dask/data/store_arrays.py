@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data import schema
-from mscam_dask.data.objects import Location, reaching, zarr_place
+from mscam_dask.data.objects import Location, ObjectPath, reaching, zarr_place
 from mscam_dask.data.seal import METADATA_ERRORS, corrupt_store
+from mscam_dask.errors import StoreCorruptError
 
 __all__ = ["check_codecs", "open_array", "read_chunk", "read_sample_ids", "read_vector"]
 
@@ -24,7 +25,7 @@ def open_array(root: Location, key: str) -> Any:
 
     file = root / key / "zarr.json"
     if not file.is_file():
-        raise corrupt_store(file, "it is missing")
+        raise _missing(root / key, file, "it is missing")
     with reaching(file):
         try:
             return zarr.open_array(zarr_place(root / key), mode="r", zarr_format=3)
@@ -37,7 +38,8 @@ def read_chunk(array: Any, directory: Location, rows: slice) -> NDArray[Any]:
     index = (rows.start // array.chunks[0],) + (0,) * (array.ndim - 1)
     file = directory / array.metadata.encode_chunk_key(index)
     if not file.is_file():
-        raise corrupt_store(file, f"the chunk with rows {rows.start}:{rows.stop} is missing")
+        what = f"the chunk with rows {rows.start}:{rows.stop} is missing"
+        raise _missing(directory, file, what)
     with reaching(file):
         try:
             return np.asarray(array[rows])
@@ -45,6 +47,18 @@ def read_chunk(array: Any, directory: Location, rows: slice) -> NDArray[Any]:
             raise corrupt_store(
                 file, f"rows {rows.start}:{rows.stop} cannot be decoded ({error})"
             ) from error
+
+
+def _missing(directory: Location, file: Location, what: str) -> StoreCorruptError:
+    """The error of an array without one of its files, or of a store that is no longer there."""
+    if isinstance(directory, ObjectPath) or any(
+        (parent / "zarr.json").is_file() for parent in directory.parents
+    ):
+        return corrupt_store(file, what)
+    return StoreCorruptError(
+        f"{file} is gone, and so is its store: it was moved or removed after it was opened. Put it back where it "
+        "was, or give the place where it is now."
+    )
 
 
 def check_codecs(array: Any, file: Location) -> None:

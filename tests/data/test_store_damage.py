@@ -94,6 +94,16 @@ def test_a_missing_chunk_of_zeros_is_not_read_as_zeros(store: Path) -> None:
         view.read(0, N)
 
 
+@pytest.mark.parametrize("opened", ["store", "view"])
+def test_a_store_that_was_moved_after_it_was_opened_is_gone(store: Path, opened: str) -> None:
+    views = open_store(store).views
+    if opened == "view":
+        views[1].read(0, 4)
+    store.rename(store.with_name("moved.zarr"))
+    with pytest.raises(StoreCorruptError, match=r"views/1.* is gone, .*moved or removed"):
+        views[1].read(0, N)
+
+
 def test_chunks_that_changed_places_are_caught_by_the_digest(store: Path) -> None:
     first, second = (store / "views/0/values/c" / index / "0" for index in "01")
     content = first.read_bytes()
