@@ -293,7 +293,7 @@ def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here
         (
             SMALL.replace("'sc-bsv'", "'mscam'") + "[grid.mscam]\nalpha = [1.0, -1.0]",
             ConfigurationError,
-            ["mscam on tiny", "alpha=-1.0", "> 0"],
+            ["mscam on tiny", "alpha=-1.0", "1e-06 to 1e+06"],
         ),
         (
             SMALL + "[parameters.sc-bsv]\nview = 'colour'",
