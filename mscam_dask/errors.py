@@ -122,5 +122,9 @@ class TemporaryFailure(MscamError, RuntimeError):
     exit_code = 75
 
 
+class DataWarning(UserWarning):
+    """The data were clustered, but not all of them as may be expected; the message says what to check."""
+
+
 class ConvergenceWarning(UserWarning):
     """The fit ended without what was asked for; the message says what to try."""

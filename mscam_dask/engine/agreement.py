@@ -1,4 +1,8 @@
-"""Choosing each view's scaling and α before the fit, by agreement of neighbours between views."""
+"""Choosing each view's scaling and α before the fit, by agreement of neighbours between views.
+
+The same agreement tells which views may have nothing in common with the others; whether these are
+better left out, the judge of partitions says: docs/decisions/0072.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor
@@ -13,7 +18,7 @@ from mscam_dask.engine.tasks import preparation as preparation_tasks
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import PreparationRecord
-from mscam_dask.solvers.preparation import has_few_columns
+from mscam_dask.solvers.preparation import Choice, has_few_columns, unconfirmed_views
 
 __all__ = ["COMPARED", "Agreement", "agree", "agreement_behind", "with_preparations"]
 
@@ -24,6 +29,13 @@ COMPARED = 3000
 """Most rows compared: the standard error of an agreement is below 0.01 with so many."""
 
 _NEIGHBORS = 9
+
+# Of so many rows a tenth each are compared too, to tell which views are confirmed by no other: docs/decisions/0072.
+_COARSELY_COMPARED = 1000
+_COARSELY = 10
+
+# Of two views neither can be told to be the one that knows nothing.
+_FEWEST_CONFIRMING = 2
 
 # Below it, directions of little variance count as much as the others; see `agree`.
 _MILD_ALPHA = 1.0
@@ -54,12 +66,13 @@ def agree(
     tuple of Agreement
         Among all options first; then the others, where they are other choices.
     """
-    n = data.n_samples
-    sample = np.arange(n)
-    if n > COMPARED:
-        rng = np.random.default_rng(seed)
-        sample = np.sort(rng.choice(n, COMPARED, replace=False))
+    rng = np.random.default_rng(seed)
+    sample = _drawn(data.n_samples, COMPARED, rng)
     k = min(_NEIGHBORS, len(sample) - 1)
+    coarse = None
+    if len(data.views) > _FEWEST_CONFIRMING:
+        rows = _drawn(len(sample), _COARSELY_COMPARED, rng)
+        coarse = preparation_tasks.Coarse(rows, max(k, len(rows) // _COARSELY))
     found = [
         executor.submit(
             preparation_tasks.sampled_neighbors,
@@ -67,6 +80,7 @@ def agree(
             tuple(options),
             sample,
             k,
+            coarse,
             key=f"sampled_neighbors/{source.name}",
         )
         for source in data.views
@@ -89,35 +103,66 @@ def agree(
         )
         for least_alpha, keeps_lengths in dict.fromkeys(asked)
     ]
-    choices = executor.gather(chosen)
-    executor.release([*found, *chosen])
-    agreements = [
-        tuple(
-            PreparationRecord(
-                view=name,
-                scale=options[choice.index].scale,
-                alpha=options[choice.index].alpha,
-                agreement=choice.agreement,
-                ahead=choice.ahead,
-            )
-            for name, choice in zip(data.view_names, choice_by_view, strict=True)
+    coarsely = []
+    if coarse is not None:
+        coarsely.append(
+            executor.submit(preparation_tasks.coarse_agreements, found, key="coarse_agreements")
         )
-        for choice_by_view in choices
+    gathered = executor.gather([*chosen, *coarsely])
+    executor.release([*found, *chosen, *coarsely])
+    agreements = [
+        _agreement(data.view_names, options, choices, gathered[len(chosen) :])
+        for choices in gathered[: len(chosen)]
     ]
     by_preparations = {_preparations(agreement): agreement for agreement in reversed(agreements)}
     return tuple(reversed(by_preparations.values()))
 
 
+def _drawn(n_samples: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    if n_samples <= most:
+        return np.arange(n_samples)
+    return np.sort(rng.choice(n_samples, most, replace=False))
+
+
+def _agreement(
+    names: Sequence[str],
+    options: Sequence[Preparation],
+    choices: Sequence[Choice],
+    coarsely: Sequence[Sequence[Choice]],
+) -> Agreement:
+    unconfirmed = unconfirmed_views(choices, *coarsely) if coarsely else ()
+    return tuple(
+        PreparationRecord(
+            view=name,
+            scale=options[choice.index].scale,
+            alpha=options[choice.index].alpha,
+            agreement=choice.agreement,
+            ahead=choice.ahead,
+            is_confirmed=view not in unconfirmed,
+        )
+        for view, (name, choice) in enumerate(zip(names, choices, strict=True))
+    )
+
+
 def with_preparations(
-    candidates: Sequence[Parameters], agreements: Sequence[Agreement]
+    candidates: Sequence[Parameters], agreements: Sequence[Agreement], *, leave_out: bool
 ) -> tuple[Parameters, ...]:
-    """The candidates with the preparations of each agreement in turn, equal ones once."""
+    """The candidates with the preparations of each agreement in turn, equal ones once.
+
+    With `leave_out`, each without the views that are not confirmed, then with all; else without those
+    that it says.
+    """
     replaced = (
-        dataclasses.replace(one, preparations=_preparations(agreement))
+        dataclasses.replace(one, preparations=_preparations(agreement), left_out=left_out)
         for agreement in agreements
         for one in candidates
+        for left_out in ((_unconfirmed(agreement), ()) if leave_out else (one.left_out,))
     )
     return tuple(dict.fromkeys(replaced))
+
+
+def _unconfirmed(agreement: Agreement) -> tuple[int, ...]:
+    return tuple(view for view, record in enumerate(agreement) if not record.is_confirmed)
 
 
 def agreement_behind(parameters: Parameters, agreements: Sequence[Agreement]) -> Agreement:

@@ -86,6 +86,9 @@ class PathRecord:
         Whether the first graph was chosen too; None in states of versions that did not say.
     preparations : tuple of Preparation or None
         Those that were tried on every view; None in states of versions that did not say.
+    leave_out : bool or None
+        Whether settings without views that no other view confirms were tried too; None in states of
+        versions that did not say.
     best_joint : float or None
         What all views tell of the best partition together; None in states of versions that did not say.
     known : str or None
@@ -109,6 +112,7 @@ class PathRecord:
     counted: ClusterCountEnded | None = None
     either_graph: bool | None = None
     preparations: tuple[Preparation, ...] | None = None
+    leave_out: bool | None = None
     best_joint: float | None = None
     known: str | None = None
 
@@ -200,6 +204,8 @@ class Journal:
         if tried is not None and tried != self._choices.preparations:
             names = ", ".join(f"{one.scale} with {one.alpha:g}" for one in tried)
             differs.append(f"the choice of scale and alpha (recorded was {names or 'none'})")
+        if record.leave_out not in (None, self._choices.leave_out):
+            differs.append("whether views to leave out are chosen (left_out)")
         if record.known is not None and record.known != self._known:
             was = "others" if record.known else "none"
             differs.append(f"the clusters handed down (initial_labels; there were {was})")
@@ -267,6 +273,7 @@ class Journal:
             counted=course.counted,
             either_graph=self._choices.first_graph,
             preparations=self._choices.preparations,
+            leave_out=self._choices.leave_out,
             known=self._known,
         )
         arrays = dict(zip(_GRAPH, graph, strict=True))

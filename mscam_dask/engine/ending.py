@@ -67,7 +67,7 @@ def closed(labels: Any, status: Status, course: Course, executor: Executor) -> E
     (verdict,) = judge(prepared, partitions, executor, key="closed")
     graph = executor.submit(
         anchor_tasks.closed_graph,
-        list(prepared.views),
+        list(prepared.counted_views().values()),
         labels,
         course.n_neighbors,
         list(prepared.blocks) if course.parameters.is_large(prepared.n_samples) else [],
@@ -82,9 +82,10 @@ def collect(ending: Ending, course: Course, executor: Executor) -> Solution:
     prepared = course.prepared
     affinity = executor.submit(graph_tasks.affinity_of, ending.graph, key="affinity")
     count = executor.submit(graph_tasks.component_count, ending.graph, key="component_count/final")
+    counted = prepared.counted_views()
     encoders = [
         executor.submit(view_tasks.encoder_of, view, key=f"encoder/{name}")
-        for view, name in zip(prepared.views, prepared.names, strict=True)
+        for name, view in counted.items()
     ]
     embeddings = _embeddings(ending, course, executor)
     labels, graph, n_components, *maps = executor.gather(
@@ -107,7 +108,7 @@ def collect(ending: Ending, course: Course, executor: Executor) -> Solution:
         history=tuple(course.history),
         view_embeddings=embeddings,
         view_contributions=shares_of_views(prepared.names, ending.verdict.view_scores),
-        encoders=dict(zip(prepared.names, maps, strict=True)),
+        encoders=dict(zip(counted, maps, strict=True)),
     )
 
 

@@ -64,8 +64,8 @@ def run_fit(
         Entered and left here; the result does not depend on which one it is.
     choices : Choices
         What is chosen beside the candidates, whatever they say: with two preparations or more,
-        and two views or more, scaling and α of each view by itself (see
-        `mscam_dask.engine.agreement`); k and the first graph (see
+        and two views or more, scaling and α of each view by itself, and which views are left out
+        (see `mscam_dask.engine.agreement`); k and the first graph (see
         `mscam_dask.engine.selection`), and with it whether distances are learned from the best
         partition (see `mscam_dask.engine.learned_distances`); the number of clusters, from 2 to
         that of the candidates (see `mscam_dask.engine.cluster_count`; a checkpoint has the number
@@ -118,7 +118,7 @@ def run_fit(
             and len(data.views) > 1
         ):
             agreed = agree(data, choices.preparations, candidates[0].seed, executor)
-            asked = with_preparations(candidates, agreed)
+            asked = with_preparations(candidates, agreed, leave_out=choices.leave_out)
         scales = [candidate.scales(len(data.views)) for candidate in asked]
         foundation = lay_foundation(
             data, scales, executor, exact_samples=candidates[0].exact_samples

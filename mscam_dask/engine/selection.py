@@ -6,6 +6,7 @@ once per scaling, and the judge's neutral graphs once.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 
@@ -20,6 +21,9 @@ from mscam_dask.model.records import SelectionEnded, SettingRecord
 from mscam_dask.solvers.verdict import is_ahead, is_clear
 
 __all__ = ["choose_setting", "setting_record"]
+
+# What a view has to add to the score that has no neighbours in common with the others: docs/decisions/0072.
+_LITTLE = 0.03
 
 
 def choose_setting(
@@ -112,16 +116,21 @@ def _best_on_sample(
 
 
 def _is_ahead(later: Start, earlier: Start) -> bool:
-    return is_ahead(later.best.verdict, earlier.best.verdict, later.parameters)
+    """By more than `tol`; by more than a little where views count that no other view confirms."""
+    parameters = later.parameters
+    if set(earlier.parameters.left_out) - set(parameters.left_out):
+        parameters = dataclasses.replace(parameters, tol=max(parameters.tol, _LITTLE))
+    return is_ahead(later.best.verdict, earlier.best.verdict, parameters)
 
 
 def setting_record(start: Start) -> SettingRecord:
     """What is told of a setting and its first graph."""
     parameters, first = start.parameters, start.first
     by_view = parameters.preparations is not None
+    names = start.prepared.names
     preparations = tuple(
         (name, chosen.scale, chosen.alpha)
-        for name, chosen in zip(start.prepared.names, parameters.preparations or (), strict=by_view)
+        for name, chosen in zip(names, parameters.preparations or (), strict=by_view)
     )
     return SettingRecord(
         scale="by view" if by_view else parameters.scale,
@@ -131,6 +140,7 @@ def setting_record(start: Start) -> SettingRecord:
         score=start.best.score,
         first_graph=first.kind,
         preparations=preparations,
+        left_out=tuple(names[view] for view in parameters.left_out),
     )
 
 
@@ -139,7 +149,7 @@ def _with_view_graphs(leader: Start, executor: Executor) -> Start | None:
     prepared, parameters = leader.prepared, leader.parameters
     if leader.spectrum is None or is_clear(leader.best.score, parameters):
         return None
-    if not have_view_graphs(len(prepared.names), prepared.n_samples):
+    if not have_view_graphs(len(prepared.counted), prepared.n_samples):
         return None
     key = f"view-graphs-{prepared.n_samples}"
     own = view_graphs(prepared, parameters, executor, key=key)

@@ -36,6 +36,8 @@ class Prepared:
     neutral : Neutral
     blocks : tuple of handles
         Anchor candidates, one per block of rows.
+    counted : tuple of int
+        Positions of the views whose distances count.
     n_judged : int
         Samples of the neutral graphs, where these are not all.
     """
@@ -45,7 +47,12 @@ class Prepared:
     views: tuple[Handle, ...]
     neutral: Neutral
     blocks: tuple[Handle, ...]
+    counted: tuple[int, ...]
     n_judged: int = 0
+
+    def counted_views(self) -> dict[str, Handle]:
+        """Those of the views whose distances count, by name."""
+        return {self.names[view]: self.views[view] for view in self.counted}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +88,6 @@ def prepare(
     Factored views that none of the `later` scalings needs are given up: they are as large as
     the data.
     """
-    n = foundation.n_samples
     if foundation.data is not None:
         return _prepare_large(foundation, foundation.data, parameters, executor, key=key)
     factored = foundation.factored[parameters.scales(len(foundation.names))]
@@ -96,8 +102,7 @@ def prepare(
     ]
     kept = {id(handle) for scales in later for handle in foundation.factored[scales]}
     executor.release([handle for handle in factored if id(handle) not in kept])
-    blocks = anchor_blocks(views, n, parameters, executor, key=key)
-    return Prepared(foundation.names, n, tuple(views), foundation.neutral, blocks)
+    return _prepared(foundation, views, parameters, executor, key=key)
 
 
 def _prepare_large(
@@ -109,7 +114,6 @@ def _prepare_large(
     key: str,
 ) -> Prepared:
     """The same for large data: truncated bases, and candidates from cells."""
-    n = data.n_samples
     views = []
     for index, source in enumerate(data.views):
         preparation = parameters.preparation(index)
@@ -129,13 +133,24 @@ def _prepare_large(
             )
         )
         executor.release([factored])
+    return _prepared(foundation, views, parameters, executor, key=key)
+
+
+def _prepared(
+    foundation: Foundation,
+    views: Sequence[Handle],
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> Prepared:
+    """Prepared views with the anchor candidates by those of them whose distances count."""
+    n = foundation.n_samples
+    counted = parameters.counted(len(views))
+    blocks = anchor_blocks([views[view] for view in counted], n, parameters, executor, key=key)
+    n_judged = 0 if foundation.data is None else foundation.n_judged
     return Prepared(
-        foundation.names,
-        n,
-        tuple(views),
-        foundation.neutral,
-        anchor_blocks(views, n, parameters, executor, key=key),
-        n_judged=foundation.n_judged,
+        foundation.names, n, tuple(views), foundation.neutral, blocks, counted, n_judged
     )
 
 

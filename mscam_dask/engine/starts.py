@@ -70,7 +70,7 @@ def judged(
         )
         labels = executor.submit(
             anchor_tasks.merged_components,
-            list(prepared.views),
+            list(prepared.counted_views().values()),
             components,
             parameters.n_clusters,
             key=f"merge_components/{key}",

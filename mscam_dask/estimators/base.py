@@ -18,7 +18,11 @@ from mscam_dask.engine.paper import run_paper
 from mscam_dask.engine.plan import check_memory
 from mscam_dask.engine.reading import found_in_each
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
-from mscam_dask.estimators.cautions import warn_of_repeated_samples, warn_of_spectra
+from mscam_dask.estimators.cautions import (
+    warn_of_repeated_samples,
+    warn_of_spectra,
+    warn_of_views_left_out,
+)
 from mscam_dask.estimators.choosing import ChoosesSettings
 from mscam_dask.estimators.copies import SharesResources
 from mscam_dask.estimators.execution import check_listeners, executor_for, with_dashboard
@@ -59,6 +63,7 @@ class ConsensusClustering(
     view_embeddings_: dict[str, NDArray[np.float64]]
     view_contributions_: dict[str, float]
     view_preparations_: dict[str, Preparation]
+    left_out_: tuple[str, ...]
     n_clusters_: int
     solution_: Solution
     data_findings_: tuple[Any, ...]
@@ -129,6 +134,7 @@ class ConsensusClustering(
             name: solution.parameters.preparation(index)
             for index, name in enumerate(data.view_names)
         }
+        self.left_out_ = solution.left_out
         self.data_findings_ = tuple(report.findings)
         self._training = data
         self._training_digests = report.digests
@@ -173,6 +179,8 @@ class ConsensusClustering(
             known=known,
         )
         warn_of_spectra(solution, stacklevel=4)
+        if self.left_out is None:
+            warn_of_views_left_out(solution, stacklevel=4)
         return solution
 
     @property

@@ -1,4 +1,4 @@
-"""What a fit warns of when it has ended: clusters that may depend on chance."""
+"""What a fit warns of when it has ended: clusters that may depend on chance, views left out."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Iterable
 
 from mscam_dask.data.findings import Finding
-from mscam_dask.errors import ConvergenceWarning
+from mscam_dask.errors import ConvergenceWarning, DataWarning
 from mscam_dask.model.solution import Solution
 
-__all__ = ["warn_of_repeated_samples", "warn_of_spectra"]
+__all__ = ["warn_of_repeated_samples", "warn_of_spectra", "warn_of_views_left_out"]
 
 
 def warn_of_spectra(solution: Solution, *, stacklevel: int) -> None:
@@ -23,6 +23,19 @@ def warn_of_spectra(solution: Solution, *, stacklevel: int) -> None:
             "clusters differ, a larger n_neighbors (a better connected graph) or fewer n_clusters "
             "gives eigenvalues that are easier to tell apart.",
             ConvergenceWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_of_views_left_out(solution: Solution, *, stacklevel: int) -> None:
+    """Say so when views had nothing in common with the others."""
+    if solution.left_out:
+        warnings.warn(
+            f"the distances of view(s) {list(solution.left_out)} do not count: samples that are neighbours "
+            "there are so in the other views no more often than by chance, and the partition is better "
+            "without. Their rows may be in another order, or hold noise. Correct or leave out these views; "
+            "left_out=[] makes them count.",
+            DataWarning,
             stacklevel=stacklevel + 1,
         )
 

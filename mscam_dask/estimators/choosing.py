@@ -36,6 +36,7 @@ class ChoosesSettings(ABC):
     solver: str
     random_state: Any
     initial_labels: Any
+    left_out: Any
     checkpointer: Checkpointer | None
 
     @abstractmethod
@@ -57,6 +58,12 @@ class ChoosesSettings(ABC):
             choose=choose,
         )
         common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
+        common["left_out"] = fixed.positions_left_out(data.view_names)
+        if common["left_out"] and self.solver == "paper":
+            raise ConfigurationError(
+                f"left_out={list(self.left_out)!r} goes with solver='reduced': the paper's algorithm takes "
+                "all views. Fit without these."
+            )
         if fixed.by_view:
             common["preparations"] = fixed.preparations(data.view_names)
         tried = [self._parameters({**one, **common}) for one in settings]
@@ -70,7 +77,12 @@ class ChoosesSettings(ABC):
 
     def _choices(self, data: MultiViewData) -> Choices:
         """What the fit chooses beside them."""
-        return Choices(self._options(data), self._chooses_count, first_graph=self.chooses_graph)
+        return Choices(
+            self._options(data),
+            self._chooses_count,
+            first_graph=self.chooses_graph,
+            leave_out=self.left_out is None,
+        )
 
     def _most_clusters(self, data: MultiViewData) -> int:
         """The number of clusters or, where it is chosen, the most there may be."""
@@ -111,7 +123,7 @@ class ChoosesSettings(ABC):
         return True
 
     def _fixed(self) -> Fixed:
-        return Fixed(self.scale, self.alpha, self.n_neighbors)
+        return Fixed(self.scale, self.alpha, self.n_neighbors, self.left_out)
 
     def _options(self, data: MultiViewData) -> tuple[Preparation, ...]:
         """Preparations among which one is chosen for each view; none where there is no choice."""

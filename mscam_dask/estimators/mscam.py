@@ -100,8 +100,12 @@ class MSCAM(ConsensusClustering):
         `random_state`; ``solver="paper"`` has no use for it.
     initial_labels : (n_samples,) array of int, optional
         Clusters of an earlier fit to start from, −1 for samples that it did not see; with its
-        `scale`, `alpha` and `n_neighbors`. A matter of time only as far as the path allows: the
+        `scale`, `alpha`, `n_neighbors` and `left_out_`. A matter of time only as far as the path allows: the
         result is judged as ever, and may differ from that of a fit without.
+    left_out : sequence of str, optional
+        Names of views whose distances do not count. By default, where `scale` or `alpha` is chosen
+        view by view, those whose neighbours no other view confirms, if the partition is better
+        without; an empty list keeps all.
 
     Attributes
     ----------
@@ -132,6 +136,8 @@ class MSCAM(ConsensusClustering):
         Each view's share in the score, summing to 1.
     view_preparations_ : dict of str to Preparation
         Scaling and α of each view.
+    left_out_ : tuple of str
+        Views whose distances did not count.
     history_ : xarray.Dataset
         Over (outer_iteration, view).
     data_findings_ : tuple
@@ -179,6 +185,7 @@ class MSCAM(ConsensusClustering):
         callbacks: Sequence[Observer] | None = None,
         checkpointer: Checkpointer | None = None,
         initial_labels: ArrayLike | None = None,
+        left_out: Sequence[str] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -200,6 +207,7 @@ class MSCAM(ConsensusClustering):
         self.callbacks = callbacks
         self.checkpointer = checkpointer
         self.initial_labels = initial_labels
+        self.left_out = left_out
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(

@@ -28,13 +28,14 @@ class MSCAN(ConsensusClustering):
     Parameters
     ----------
     n_clusters, alpha, graph_weight, n_neighbors, scale, selection, metric, max_clusters, view_sizes, \
-max_outer_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpointer, initial_labels
+max_outer_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpointer, initial_labels, \
+left_out
         As for `MSCAM`.
 
     Attributes
     ----------
     labels_, consensus_graph_, n_connected_components_, n_clusters_, cluster_counts_, status_, score_, \
-n_iter_, n_neighbors_, view_names_, view_contributions_, view_preparations_, history_, \
+n_iter_, n_neighbors_, view_names_, view_contributions_, view_preparations_, left_out_, history_, \
 data_findings_, solution_
         As for `MSCAM`.
     view_embeddings_ : dict of str to (n_samples, r_v)
@@ -66,6 +67,7 @@ data_findings_, solution_
         callbacks: Sequence[Observer] | None = None,
         checkpointer: Checkpointer | None = None,
         initial_labels: ArrayLike | None = None,
+        left_out: Sequence[str] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -85,6 +87,7 @@ data_findings_, solution_
         self.callbacks = callbacks
         self.checkpointer = checkpointer
         self.initial_labels = initial_labels
+        self.left_out = left_out
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(

@@ -71,8 +71,8 @@ class PredictsByNeighbors(TakesViews):
                 f"solver={self.solver!r} has no form for new samples; fit with solver='reduced'."
             )
         fresh = self._views(X, reset=False)
-        queries = self._anchors(fresh, 0, fresh.n_samples)
-        train = self._training
+        queries = self._anchors(self._counted(fresh), 0, fresh.n_samples)
+        train = self._counted(self._training)
         width = sum(source.shape[1] for source in train.views)
 
         # a store compares what it reads with its own checksums
@@ -90,6 +90,11 @@ class PredictsByNeighbors(TakesViews):
                     raise DataError(_CHANGED.format(name))
 
         return assign_by_neighbors(queries, blocks(), self.labels_, n_neighbors=self.n_neighbors_)
+
+    def _counted(self, data: MultiViewData) -> MultiViewData:
+        """The views whose distances count."""
+        encoders = self.solution_.encoders
+        return MultiViewData(tuple(source for source in data.views if source.name in encoders))
 
     def _anchors(
         self,

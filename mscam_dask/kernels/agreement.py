@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -9,12 +11,12 @@ from scipy.sparse import csr_array
 __all__ = ["neighbor_counts", "shared_neighbors"]
 
 
-def neighbor_counts(neighbors: NDArray[np.int64], n_samples: int) -> csr_array[np.float64]:
+def neighbor_counts(neighbors: NDArray[np.integer[Any]], n_samples: int) -> csr_array[np.float64]:
     """The directed graph of neighbour lists, one for each edge.
 
     Parameters
     ----------
-    neighbors : (n, k) int64
+    neighbors : (n, k) int
         Distinct neighbours of each sample.
     n_samples : int
         n.
@@ -30,13 +32,13 @@ def neighbor_counts(neighbors: NDArray[np.int64], n_samples: int) -> csr_array[n
 
 
 def shared_neighbors(
-    neighbors: NDArray[np.int64], others: csr_array[np.float64]
+    neighbors: NDArray[np.integer[Any]], others: csr_array[np.float64]
 ) -> NDArray[np.float64]:
     """Weight that the other views give to a sample's neighbours, less what chance gives.
 
     Parameters
     ----------
-    neighbors : (n, k) int64
+    neighbors : (n, k) int
         Neighbours of each sample in one view.
     others : (n, n) sparse
         Neighbour graphs of the other views, summed; rows with equal sums.

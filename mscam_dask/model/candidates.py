@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -55,11 +55,14 @@ class Fixed:
     scale, alpha : value, or mapping of view name to value
         Mappings name every view and go together.
     n_neighbors : int or None
+    left_out : sequence of str or None
+        Names of views.
     """
 
     scale: Any = None
     alpha: Any = None
     n_neighbors: int | None = None
+    left_out: Any = None
 
     @property
     def by_view(self) -> bool:
@@ -87,6 +90,31 @@ class Fixed:
                 )
         return tuple(Preparation(_of(self.scale, name), _of(self.alpha, name)) for name in names)
 
+    def positions_left_out(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Of the views left out, in the order of the views; none where that is to be chosen.
+
+        Raises
+        ------
+        ConfigurationError
+            When one is unknown, or no view would be left.
+        """
+        given = () if self.left_out is None else self.left_out
+        if isinstance(given, str) or not isinstance(given, Collection):
+            raise ConfigurationError(
+                f"left_out={given!r} is a {type(given).__name__}; allowed is a list of names of views, or None."
+            )
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ConfigurationError(
+                f"left_out={list(given)!r}: there is no view {', '.join(map(repr, unknown))}; allowed are "
+                f"some of {list(names)}."
+            )
+        if given and set(given) == set(names):
+            raise ConfigurationError(
+                f"left_out={list(given)!r} names every view; allowed are all but one of {list(names)}."
+            )
+        return tuple(view for view, name in enumerate(names) if name in given)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choices:
@@ -101,11 +129,15 @@ class Choices:
     first_graph : bool
         Whether the path may begin with neighbours in each view too, not by the mean distance alone,
         and may end with distances learned from its best partition.
+    leave_out : bool
+        Whether settings without the distances of views that no other view confirms are tried; it goes
+        with `preparations`.
     """
 
     preparations: tuple[Preparation, ...] = ()
     n_clusters: bool = False
     first_graph: bool = False
+    leave_out: bool = False
 
 
 def preparation_options(fixed: Fixed, *, any_features: bool) -> tuple[Preparation, ...]:

@@ -156,6 +156,9 @@ class Parameters:
         Scaling of feature views.
     preparations : tuple of Preparation, optional
         One per view, where they differ: they go before `scale` and `alpha`.
+    left_out : tuple of int
+        Positions of the views whose distances do not count. Their self-representations are found
+        like the others', and they judge partitions.
     max_outer_iter : int
         Most outer iterations.
     tol : float
@@ -196,6 +199,7 @@ class Parameters:
     metric_ridge: float = 1.0
     scale: Scale = "standard"
     preparations: tuple[Preparation, ...] | None = None
+    left_out: tuple[int, ...] = ()
     max_outer_iter: int = 30
     tol: float = 1e-3
     patience: int = 6
@@ -250,6 +254,10 @@ class Parameters:
         if self.preparations is None:
             return Preparation(self.scale, self.alpha)
         return self.preparations[view]
+
+    def counted(self, n_views: int) -> tuple[int, ...]:
+        """Positions of the views, of `n_views`, whose distances count."""
+        return tuple(view for view in range(n_views) if view not in self.left_out)
 
     def scales(self, n_views: int) -> tuple[Scale, ...]:
         """Scaling of each of `n_views` views."""

@@ -65,6 +65,9 @@ class PreparationRecord:
         too, less what chance gives.
     ahead : float
         Of the usual preparation, in standard errors; 0 where the usual one was kept.
+    is_confirmed : bool
+        Whether other views have its neighbours by more than chance; True in records of versions
+        that did not ask.
     """
 
     view: str
@@ -72,6 +75,7 @@ class PreparationRecord:
     alpha: float
     agreement: float
     ahead: float
+    is_confirmed: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,6 +162,8 @@ class SettingRecord:
         Neighbours by the views' mean distance, or by that and in each view.
     preparations : tuple of (str, str, float)
         View, scale and alpha where the views differ; empty in records of versions that did not say.
+    left_out : tuple of str
+        Views whose distances did not count.
     """
 
     scale: str
@@ -167,6 +173,7 @@ class SettingRecord:
     score: float
     first_graph: GraphKind = "distances"
     preparations: tuple[tuple[str, Scale, float], ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

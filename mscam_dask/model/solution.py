@@ -55,8 +55,8 @@ class Solution:
         Each view's information on the final partition, from its own neutral graphs, as a share
         of the sum over views.
     encoders : dict of str to callable
-        Map rows of a view, new ones too, to its anchor coordinates; empty where the solver has
-        no out-of-sample form.
+        Map rows of a view, new ones too, to its anchor coordinates, of the views whose distances
+        count; empty where the solver has no out-of-sample form.
     counted : ClusterCountEnded or None
         How the number of clusters was chosen; None when it was given.
     agreed : tuple of PreparationRecord
@@ -84,3 +84,8 @@ class Solution:
     agreed: tuple[PreparationRecord, ...] = ()
     learned: LearningEnded | None = None
     chosen: int = -1
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of the views whose distances did not count."""
+        return tuple(self.prepared[view].view for view in self.parameters.left_out)

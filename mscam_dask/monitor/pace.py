@@ -31,10 +31,11 @@ __all__ = [
     "printable",
     "resumed_sentence",
     "setting_sentence",
+    "without_words",
 ]
 
 _RECENT = 5  # iterations whose mean time is taken for the next ones'
-_NAMED = 40  # characters of names of views that are prepared alike; more are counted
+_NAMED = 40  # characters of names of views of which the same is said; more are counted
 
 
 class Pace:
@@ -121,10 +122,24 @@ def setting_sentence(event: SelectionEnded) -> str:
     setting = event.settings[event.chosen]
     tried = f", best of {len(event.settings)}" if len(event.settings) > 1 else ""
     neighbors = neighbors_words(setting.n_neighbors, setting.first_graph)
+    without = without_words(setting.left_out)
     if setting.alpha is None:
         views = by_view_words((one.view, one.scale, one.alpha) for one in event.preparations)
-        return f"scale and alpha by view{views}, {neighbors}{tried}"
-    return f"scale {setting.scale}, alpha {setting.alpha:g}, {neighbors}{tried}"
+        return f"scale and alpha by view{views}, {neighbors}{without}{tried}"
+    return f"scale {setting.scale}, alpha {setting.alpha:g}, {neighbors}{without}{tried}"
+
+
+def without_words(left_out: Sequence[str]) -> str:
+    """Say whose distances do not count, after a comma; nothing where all do.
+
+    Examples
+    --------
+    >>> without_words(["pix", "mor"])
+    ', without the distances of pix, mor'
+    >>> without_words([])
+    ''
+    """
+    return f", without the distances of {_named(left_out)}" if left_out else ""
 
 
 def neighbors_words(n_neighbors: int, first_graph: str) -> str:
@@ -152,10 +167,13 @@ def by_view_words(preparations: Iterable[tuple[str, str, float]]) -> str:
         alike.setdefault((scale, alpha), []).append(view)
     said = []
     for (scale, alpha), views in sorted(alike.items(), key=lambda pair: -len(pair[1])):
-        names = ", ".join(views)
-        whom = names if len(names) <= _NAMED else plural(len(views), "view")
-        said.append(f"{scale}, {alpha:g}: {whom}")
+        said.append(f"{scale}, {alpha:g}: {_named(views)}")
     return f" ({'; '.join(said)})" if said else ""
+
+
+def _named(views: Sequence[str]) -> str:
+    names = ", ".join(views)
+    return names if len(names) <= _NAMED else plural(len(views), "view")
 
 
 def resumed_sentence(event: FitResumed) -> str:

@@ -237,6 +237,8 @@ def _parameter_struct(defaults: Mapping[str, Any]) -> type[msgspec.Struct]:
             kind |= Literal["auto"]
         elif name == "max_clusters":
             kind = Annotated[int, msgspec.Meta(ge=2)] | None
+        elif name == "left_out":
+            kind = tuple[str, ...] | None
         fields.append((name, kind | None if default is None and kind is not Any else kind, default))
     return msgspec.defstruct("ClusterParameters", fields, kw_only=True)
 
@@ -247,7 +249,7 @@ def _range_problems(
     """What the model itself says against the values, before any data are read."""
     from mscam_dask.model.parameters import Parameters
 
-    names = {field.name for field in dataclasses.fields(Parameters)}
+    names = {field.name for field in dataclasses.fields(Parameters)} - {"left_out"}  # known by name
     values = {
         name: value for name, value in parameters.items() if name in names and value is not None
     }

@@ -105,6 +105,8 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
         Of each view, its scale and alpha, where views differ; else None.
     first_graph
         "distances" or "distances and views", see `mscam_dask.model.records.SettingRecord`.
+    left_out
+        Views whose distances did not count.
     """
 
     scale: str
@@ -112,6 +114,7 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
     n_neighbors: int
     views: dict[str, PreparationEntry] | None = None
     first_graph: str = "distances"
+    left_out: tuple[str, ...] = ()
 
 
 class LearningEntry(Struct, frozen=True, kw_only=True):

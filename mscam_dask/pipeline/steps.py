@@ -18,10 +18,10 @@ from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.validation import ValidationReport, validate
 from mscam_dask.engine.checkpointing import Checkpointer
 from mscam_dask.engine.fit import Observer
-from mscam_dask.errors import ConvergenceWarning
+from mscam_dask.errors import ConvergenceWarning, DataWarning
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
-from mscam_dask.model.candidates import most_clusters
+from mscam_dask.model.candidates import Fixed, most_clusters
 from mscam_dask.model.parameters import Preparation
 from mscam_dask.model.records import LearningEnded, PreparationRecord, SettingRecord
 from mscam_dask.model.solution import Solution
@@ -42,6 +42,8 @@ __all__ = [
     "validate_data",
 ]
 
+_NOTED = (ConvergenceWarning, DataWarning)
+
 _SCORES = (
     "accuracy",
     "normalized_mutual_information",
@@ -61,6 +63,7 @@ class Said:
 
 def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
     """Refuse data that cannot be clustered as asked, before a cluster is started for them."""
+    Fixed(left_out=table.parameters.get("left_out")).positions_left_out(data.view_names)
     given = table.n_clusters
     n_clusters = (
         most_clusters(table.parameters["max_clusters"], data.n_samples) if given is None else given
@@ -135,10 +138,11 @@ def _warnings_noted() -> Iterator[list[str]]:
     """Take our own warnings as notes; others stay warnings."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
-        warnings.filterwarnings("always", category=ConvergenceWarning)
+        for category in _NOTED:
+            warnings.filterwarnings("always", category=category)
         yield notes
     for warning in caught:
-        if issubclass(warning.category, ConvergenceWarning):
+        if issubclass(warning.category, _NOTED):
             notes.append(str(warning.message))
         else:
             warnings.warn_explicit(
@@ -187,6 +191,7 @@ def fit_record(solution: Solution) -> FitRecord:
                 )
             }
             or None,
+            left_out=solution.left_out,
         ),
         cluster_counts=None if solution.counted is None else msgspec.to_builtins(solution.counted),
         learning=_learning_entry(solution.learned),
@@ -202,8 +207,11 @@ def fit_record(solution: Solution) -> FitRecord:
 
 def _tried(setting: SettingRecord) -> dict[str, Any]:
     """A setting as run.json has it, which knows lists alone."""
-    preparations = [list(one) for one in setting.preparations]
-    return {**msgspec.to_builtins(setting), "preparations": preparations}
+    lists = {
+        "preparations": [list(one) for one in setting.preparations],
+        "left_out": list(setting.left_out),
+    }
+    return {**msgspec.to_builtins(setting), **lists}
 
 
 def _first_graph(solution: Solution) -> str:

@@ -171,6 +171,7 @@ def _handed_down(record: RunRecord, result: StoredResult, settings: Settings) ->
         "scale": setting.scale,
         "alpha": setting.alpha,
         "n_neighbors": setting.n_neighbors,
+        "left_out": setting.left_out,
         "graph_weight": settings.cluster.parameters["graph_weight"],
     }
     if setting.views is not None:
@@ -183,7 +184,7 @@ def _handed_down(record: RunRecord, result: StoredResult, settings: Settings) ->
     given = settings.cluster.parameters
     if settings.cluster.n_clusters is None:
         handed |= {"n_clusters": record.fit.n_clusters, "max_clusters": None}
-    for name in ("scale", "alpha", "n_neighbors"):
+    for name in ("scale", "alpha", "n_neighbors", "left_out"):
         if given.get(name) is not None:
             handed[name] = given[name]
     return handed

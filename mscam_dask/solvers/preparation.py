@@ -3,7 +3,8 @@
 Two samples of one cluster tend to be neighbours in every view, two that a scaling or a weight
 of directions brings together by accident in that view only. Of the preparations of a view the
 one is taken whose nearest neighbours occur most often among those of the other views; it takes
-no partition, no number of clusters and no graph under learning.
+no partition, no number of clusters and no graph under learning. A view of which no neighbours are
+those of another view by more than chance may tell nothing at all.
 """
 
 from __future__ import annotations
@@ -28,11 +29,16 @@ __all__ = [
     "agreed_preparations",
     "anchor_neighbors",
     "has_few_columns",
+    "unconfirmed_views",
     "usual_preparation",
 ]
 
-# Standard errors by which a preparation must be ahead of the usual one.
+# Standard errors by which a preparation must be ahead of the usual one, and an agreement above chance.
 _CLEARLY = 4.0
+
+# A view has to agree clearly less than this share of the most that one does, to be nobody's: in few
+# samples an agreement that is there may be within its error.
+_LITTLE = 0.5
 
 # With fewer columns than this a row's length is too large a share of what it says to be left out.
 _FEW_COLUMNS = 10
@@ -54,11 +60,14 @@ class Choice:
         chance gives.
     ahead : float
         Of the usual preparation, in standard errors over samples; 0 where that was taken.
+    error : float
+        Standard error of the agreement, over samples.
     """
 
     index: int
     agreement: float
     ahead: float
+    error: float
 
 
 def has_few_columns(shape: ViewShape) -> bool:
@@ -79,21 +88,26 @@ def usual_preparation(shape: ViewShape, options: Sequence[Preparation]) -> int:
     return max(of_scale, key=lambda position: options[position].alpha)
 
 
-def anchor_neighbors(view: FactoredView, alpha: float, n_neighbors: int) -> NDArray[np.int64]:
-    """Nearest neighbours (n, k) in the anchor space of one view."""
+def anchor_neighbors(
+    view: FactoredView,
+    alpha: float,
+    n_neighbors: int,
+    rows: slice | NDArray[np.int64] = slice(None),
+) -> NDArray[np.int64]:
+    """Nearest neighbours (m, k) in the anchor space of one view, of some rows among these."""
     anchors: NDArray[Any] = prepare_view(view, alpha=alpha).anchors()
-    indices, _ = nearest_neighbors(anchors, n_neighbors)
+    indices, _ = nearest_neighbors(anchors[rows], n_neighbors)
     return indices
 
 
 def agreed_preparations(
-    neighbors: Sequence[Sequence[NDArray[np.int64]]], usual: Sequence[int]
+    neighbors: Sequence[Sequence[NDArray[np.integer[Any]]]], usual: Sequence[int]
 ) -> tuple[Choice, ...]:
     """The preparation of each view whose neighbours the other views confirm.
 
     Parameters
     ----------
-    neighbors : for each of V ≥ 2 views, for each of its preparations, (n, k) int64
+    neighbors : for each of V ≥ 2 views, for each of its preparations, (n, k) int
         The same samples throughout.
     usual : sequence of int
         For each view, the preparation to keep unless another is ahead by more than four
@@ -128,6 +142,35 @@ def agreed_preparations(
     return choices
 
 
+def unconfirmed_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
+    """Views whose neighbours no other view confirms; none where fewer than two others are left.
+
+    Parameters
+    ----------
+    *scales : sequence of Choice
+        One for each view, by few neighbours and by many: samples of one cluster may have few nearest
+        neighbours in common, and samples of many small clusters only these.
+
+    Returns
+    -------
+    tuple of int
+        Positions of the views whose agreement is always within four standard errors of what chance
+        gives, and once clearly below half of the highest. A view of noise is one, and so is one whose
+        clusters are not those of the other views: which of the two, a partition has to tell.
+    """
+    most = [max(choice.agreement for choice in choices) for choices in scales]
+    found = tuple(
+        view
+        for view, found in enumerate(zip(*scales, strict=True))
+        if all(one.agreement <= _CLEARLY * one.error for one in found)
+        and any(
+            one.agreement + _CLEARLY * one.error < _LITTLE * highest
+            for one, highest in zip(found, most, strict=True)
+        )
+    )
+    return found if len(scales[0]) - len(found) > 1 else ()
+
+
 def _sum(graphs: Sequence[csr_array[np.float64]]) -> csr_array[np.float64]:
     """By a tree: a sum of many views would be copied once for each of them."""
     level = list(graphs)
@@ -142,14 +185,17 @@ def _divided(graph: csr_array[np.float64], count: int) -> csr_array[np.float64]:
 
 
 def _choose(
-    preparations: Sequence[NDArray[np.int64]], others: csr_array[np.float64], usual: int
+    preparations: Sequence[NDArray[np.integer[Any]]], others: csr_array[np.float64], usual: int
 ) -> Choice:
     shares = [shared_neighbors(lists, others) for lists in preparations]
     means = [math.fsum(share) / len(share) for share in shares]
     best = max(range(len(means)), key=lambda index: (means[index], index == usual))
-    gains = shares[best] - shares[usual]
-    error = float(gains.std()) / math.sqrt(len(gains))
+    error = _standard_error(shares[best] - shares[usual])
     ahead = (means[best] - means[usual]) / error if error > 0 else 0.0
     if ahead <= _CLEARLY:
-        return Choice(usual, means[usual], 0.0)
-    return Choice(best, means[best], ahead)
+        best, ahead = usual, 0.0
+    return Choice(best, means[best], ahead, _standard_error(shares[best]))
+
+
+def _standard_error(values: NDArray[np.float64]) -> float:
+    return float(values.std()) / math.sqrt(len(values))

@@ -30,7 +30,7 @@ from mscam_dask.engine.foundation import LARGE_RANK
 from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.engine.plan import MemoryPlan, check_memory, plan_memory
 from mscam_dask.engine.tasks.anchors import own_graph
-from mscam_dask.engine.tasks.preparation import sampled_neighbors
+from mscam_dask.engine.tasks.preparation import Coarse, sampled_neighbors
 from mscam_dask.engine.tasks.views import factor, prepare
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import ClusterError, MemoryPlanError
@@ -334,7 +334,7 @@ def test_comparing_the_preparations_of_a_wide_view_stays_below_its_figure(d: int
     options = tuple(Preparation(scale, alpha) for scale in SCALES for alpha in (10.0, 1.0, 0.1))
     tracemalloc.start()
     try:
-        sampled_neighbors(rows, options, np.arange(n), 9)
+        sampled_neighbors(rows, options, np.arange(n), 9, Coarse(np.arange(n), n // 10))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -204,6 +204,15 @@ def test_the_number_of_clusters_may_be_left_to_the_fit(tmp_path: Path) -> None:
     assert settings_text(settings).count('n_clusters = "auto"') == 1
 
 
+def test_views_may_be_left_out(tmp_path: Path) -> None:
+    settings = read_config(write(tmp_path, GOOD + 'left_out = ["a", "b"]\n'))
+    assert settings.cluster.arguments["left_out"] == ("a", "b")
+    assert read_config(write(tmp_path, GOOD)).cluster.arguments["left_out"] is None
+    for wrong in ('"a"', "3", "[1]"):
+        said = problem(tmp_path, GOOD + f"left_out = {wrong}\n")
+        assert "left_out" in said
+
+
 @pytest.mark.parametrize(
     ("count", "more", "parts"),
     [

@@ -16,6 +16,7 @@ from mscam_dask.data.store_writer import write_store
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.metrics import score_partition
 from mscam_dask.model.records import OuterRecord
+from mscam_dask.monitor.events import StepEnded
 from mscam_dask.pipeline.drift import renamed_clusters
 from mscam_dask.pipeline.run import RunOutcome
 from tests.pipeline.runs import HERE, again, labels_of
@@ -102,6 +103,29 @@ def test_a_number_of_clusters_that_was_chosen_is_taken_over_until_a_fresh_start(
     # a number that is given by now is not what was chosen then
     growing.file.write_text(text)
     assert again(growing.file).record.drift is None
+
+
+def test_views_that_were_left_out_stay_so_in_the_next_run(
+    growing: Growing, fits: list[dict[str, Any]]
+) -> None:
+    rng = np.random.default_rng(0)
+    growing.views.append(rng.standard_normal((90, 12)))
+    text = growing.file.read_text()
+    growing.file.write_text(text.replace("selection = 'none'\n", ""))
+    records, said = [], []
+    for n_samples in (80, 90):
+        events: list[Any] = []
+        growing.write(np.arange(n_samples))
+        records.append(again(growing.file, observers=[events.append]).record)
+        ended = [event for event in events if isinstance(event, StepEnded)]
+        said.append(" ".join(note for event in ended for note in event.notes))
+    assert all(record.fit is not None for record in records)
+    assert [record.fit.setting.left_out for record in records if record.fit] == [("v2",)] * 2
+    assert fits[1]["left_out"] == ("v2",)
+    assert ["['v2'] do not count" in one for one in said] == [True, False]  # handed down: known
+    growing.file.write_text(text.replace("selection", "left_out = ['v9']\nselection"))
+    with pytest.raises(ConfigurationError, match=r"there is no view 'v9'.*'v0', 'v1', 'v2'"):
+        again(growing.file)
 
 
 def six_groups(directory: Path) -> Growing:

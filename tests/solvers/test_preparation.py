@@ -7,7 +7,12 @@ from numpy.typing import NDArray
 from mscam_dask.kernels.neighbors import nearest_neighbors
 from mscam_dask.model.parameters import Preparation
 from mscam_dask.solvers.factoring import factor_view
-from mscam_dask.solvers.preparation import agreed_preparations, anchor_neighbors, usual_preparation
+from mscam_dask.solvers.preparation import (
+    agreed_preparations,
+    anchor_neighbors,
+    unconfirmed_views,
+    usual_preparation,
+)
 from mscam_dask.solvers.view_basis import prepare_view
 from mscam_dask.solvers.view_rows import ViewShape
 
@@ -53,6 +58,52 @@ def test_within_noise_the_usual_preparation_stays(usual: int) -> None:
     choices = agreed_preparations(random, [usual] * 3)
     assert [choice.index for choice in choices] == [usual] * 3
     assert [choice.ahead for choice in choices] == [0.0] * 3
+
+
+def lists_of_each(n: int, n_alike: int, n_others: int) -> list[list[NDArray[np.int64]]]:
+    """Neighbours of the same points in some views, of others in each of the rest."""
+    rng = np.random.default_rng(3)
+    points = rng.standard_normal((n, 2))
+    alike = [points + 0.3 * rng.standard_normal((n, 2)) for _ in range(n_alike)]
+    others = [rng.standard_normal((n, 2)) for _ in range(n_others)]
+    return [[lists_of(rows)] for rows in (*alike, *others)]
+
+
+@pytest.mark.parametrize(
+    ("n_alike", "n_others", "expected"),
+    [
+        (3, 0, ()),
+        (2, 1, (2,)),
+        (3, 4, (3, 4, 5, 6)),
+        (0, 4, ()),  # nobody is confirmed, and one alone would be left
+        (1, 3, ()),
+        (1, 1, ()),
+    ],
+)
+def test_views_whose_neighbors_nobody_has(
+    n_alike: int, n_others: int, expected: tuple[int, ...]
+) -> None:
+    lists = lists_of_each(300, n_alike, n_others)
+    choices = agreed_preparations(lists, [0] * len(lists))
+    assert unconfirmed_views(choices) == expected
+
+
+def test_the_error_of_an_agreement_is_that_of_random_neighbors() -> None:
+    """In units of it, agreements of views that share nothing have a variance near one."""
+    rng = np.random.default_rng(5)
+    ratios = []
+    for _ in range(60):
+        lists = [[lists_of(rng.standard_normal((150, 4)))] for _ in range(3)]
+        ratios += [one.agreement / one.error for one in agreed_preparations(lists, [0, 0, 0])]
+    assert abs(np.mean(ratios)) < 0.3
+    assert 0.6 < np.std(ratios) < 1.5
+    assert max(ratios) < 4.0
+
+
+def test_few_samples_leave_no_view_out() -> None:
+    """An agreement that is there may be within its error."""
+    lists = lists_of_each(9, 2, 1)
+    assert unconfirmed_views(agreed_preparations(lists, [0, 0, 0])) == ()
 
 
 def test_complete_neighborhoods_leave_the_usual_preparation() -> None:

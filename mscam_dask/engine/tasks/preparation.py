@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,31 @@ from mscam_dask.solvers.preparation import (
 )
 from mscam_dask.solvers.view_rows import ViewShape
 
-__all__ = ["choose", "sampled_neighbors"]
+__all__ = ["Coarse", "SampledNeighbors", "choose", "coarse_agreements", "sampled_neighbors"]
 
-Neighbors = dict[int, NDArray[np.int64]]
-"""Neighbour lists (m, k) by position of the preparation."""
+
+@dataclasses.dataclass(frozen=True)
+class Coarse:
+    """Which of the sampled rows are searched for how many neighbours among them."""
+
+    rows: NDArray[np.int64]
+    n_neighbors: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledNeighbors:
+    """Neighbours of sampled rows in one view.
+
+    Attributes
+    ----------
+    by_preparation : dict of int to (m, k) int64
+        By position of the preparation.
+    coarse : (m', k') int32
+        Many neighbours of fewer rows, for the usual preparation; of shape (0, 0) where not asked for.
+    """
+
+    by_preparation: dict[int, NDArray[np.int64]]
+    coarse: NDArray[np.int32]
 
 
 def sampled_neighbors(
@@ -32,7 +54,8 @@ def sampled_neighbors(
     options: tuple[Preparation, ...],
     sample: NDArray[np.int64],
     n_neighbors: int,
-) -> Neighbors:
+    coarse: Coarse | None,
+) -> SampledNeighbors:
     """Nearest neighbours within a sample of the rows, for each preparation of one view.
 
     A preparation that makes all rows equal is left out, unless they all do; the scaling makes
@@ -44,18 +67,23 @@ def sampled_neighbors(
     for position, option in enumerate(options):
         scale = option.scale if source.metric == "features" else options[0].scale
         positions.setdefault(scale, {}).setdefault(option.alpha, position)
-    found: Neighbors = {}
+    found: dict[int, NDArray[np.int64]] = {}
+    coarsely: dict[Scale, NDArray[np.int32]] = {}
     refusal: DataError | None = None
     for scale, by_alpha in positions.items():
         try:
-            lists = _neighbors_by_alpha(rows, shape, scale, source.name, by_alpha, n_neighbors)
+            lists, coarsely[scale] = _neighbors_by_alpha(
+                rows, shape, scale, source.name, list(by_alpha), n_neighbors, coarse
+            )
         except DataError as error:
             refusal = error
             continue
         found.update(zip(by_alpha.values(), lists, strict=True))
     if not found and refusal is not None:
         raise refusal
-    return found
+    tried = [options[position] for position in found]
+    usual = tried[usual_preparation(shape, tried)]
+    return SampledNeighbors(found, coarsely[usual.scale])
 
 
 def _neighbors_by_alpha(
@@ -63,16 +91,21 @@ def _neighbors_by_alpha(
     shape: ViewShape,
     scale: Scale,
     name: str,
-    alphas: Iterable[float],
+    alphas: Sequence[float],
     n_neighbors: int,
-) -> list[NDArray[np.int64]]:
+    coarse: Coarse | None,
+) -> tuple[list[NDArray[np.int64]], NDArray[np.int32]]:
     """Those of one scaling, whose basis is as large as the rows and given up at the end."""
     view = factor_view(lambda start, stop: rows[start:stop], shape, scale=scale, name=name)
-    return [anchor_neighbors(view, alpha, n_neighbors) for alpha in alphas]
+    lists = [anchor_neighbors(view, alpha, n_neighbors) for alpha in alphas]
+    if coarse is None:
+        return lists, np.zeros((0, 0), dtype=np.int32)
+    many = anchor_neighbors(view, max(alphas), coarse.n_neighbors, coarse.rows)
+    return lists, many.astype(np.int32)
 
 
 def choose(
-    found: list[Neighbors],
+    found: list[SampledNeighbors],
     shapes: list[ViewShape],
     options: tuple[Preparation, ...],
     least_alpha: float,
@@ -88,8 +121,8 @@ def choose(
         return option.alpha >= least_alpha and not shortened
 
     positions = [
-        [position for position in sorted(view) if is_tried(options[position], shape)]
-        or sorted(view)
+        [one for one in sorted(view.by_preparation) if is_tried(options[one], shape)]
+        or sorted(view.by_preparation)
         for view, shape in zip(found, shapes, strict=True)
     ]
     usual = [
@@ -97,9 +130,15 @@ def choose(
         for shape, tried in zip(shapes, positions, strict=True)
     ]
     lists = [
-        [view[position] for position in tried] for view, tried in zip(found, positions, strict=True)
+        [view.by_preparation[position] for position in tried]
+        for view, tried in zip(found, positions, strict=True)
     ]
     return tuple(
-        Choice(tried[choice.index], choice.agreement, choice.ahead)
+        dataclasses.replace(choice, index=tried[choice.index])
         for choice, tried in zip(agreed_preparations(lists, usual), positions, strict=True)
     )
+
+
+def coarse_agreements(found: list[SampledNeighbors]) -> tuple[Choice, ...]:
+    """How far many neighbours in each view are those of the other views; nothing is chosen."""
+    return agreed_preparations([[view.coarse] for view in found], [0] * len(found))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.monitor.pace import by_view_words, learning_sentence, neighbors_words
+from mscam_dask.monitor.pace import by_view_words, learning_sentence, neighbors_words, without_words
 from mscam_dask.monitor.report import wording
 from mscam_dask.monitor.report.certainty import Certainty, embedding_certainty
 from mscam_dask.monitor.report.content import RunContent
@@ -111,7 +111,11 @@ def run_page(content: RunContent) -> str:
                 how="asked for" if counted is None else "chosen",
             ),
             "settings": [
-                {**tried, "by_view": by_view_words(tried.get("preparations", ()))}
+                {
+                    **tried,
+                    "by_view": by_view_words(tried.get("preparations", ())),
+                    "without": without_words(tried.get("left_out", ())),
+                }
                 for tried in settings[:_SETTINGS_LIMIT]
             ],
             "n_settings": len(settings),

@@ -131,6 +131,25 @@ def test_settings_that_differ_in_their_preparations_alone_are_told_apart() -> No
     assert text.count("by view by view mean distance") == 2
 
 
+def test_views_left_out_are_marked_and_told_of() -> None:
+    tried = {
+        "scale": "unit",
+        "alpha": 10.0,
+        "n_neighbors": 20,
+        "n_connected_components": 1,
+        "score": 1.5,
+    }
+    settings = [{**tried, "left_out": [VIEWS[1]]}, {**tried, "left_out": []}]
+    setting = {"scale": "unit", "alpha": 10.0, "n_neighbors": 20, "left_out": [VIEWS[1]]}
+    page = run_page(made_up_content(LABELS, fit={"setting": setting, "settings_tried": settings}))
+    views = text_of(page, "views")
+    assert f"{VIEWS[1]} (left out)" in views
+    assert f"{VIEWS[0]} (left out)" not in views
+    assert "no more often than by chance" in views
+    assert text_of(page, "course").count(f"unit, without the distances of {VIEWS[1]}") == 1
+    assert "left out" not in text_of(run_page(made_up_content(LABELS)), "views")
+
+
 def test_one_setting_for_all_views_stands_with_each() -> None:
     text = text_of(run_page(made_up_content(LABELS)), "views")
     assert text.count("features unit 10 50.0") == 2

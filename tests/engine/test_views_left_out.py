@@ -1,0 +1,227 @@
+"""Views that have nothing in common with the others, and views that only seem to."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask import MSCAM, MSCAN
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.engine import foundation
+from mscam_dask.engine.agreement import with_preparations
+from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.local import SerialExecutor
+from mscam_dask.errors import ConfigurationError, DataWarning
+from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.model.candidates import Choices
+from mscam_dask.model.parameters import Parameters, Preparation
+from mscam_dask.model.records import PreparationRecord
+from mscam_dask.model.snapshot import Snapshot
+from tests.clusters import local_client
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+Views = dict[str, NDArray[np.float64]]
+
+OPTIONS = tuple(
+    Preparation(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0)
+)
+LEAVES_OUT = Choices(OPTIONS, first_graph=True, leave_out=True)
+
+
+def with_useless(n_samples: int = 360, seed: int = 1) -> tuple[Views, NDArray[np.int64]]:
+    """Four clusters that touch in two views, a third in another order of samples, and two of noise."""
+    rng = np.random.default_rng(seed)
+    (a, b, c), labels = gaussian_views(
+        seed, n_samples=n_samples, n_clusters=4, spread=0.8, dims=(8, 10, 12)
+    )
+    noise = [3 * rng.standard_normal((n_samples, 30)) for _ in range(2)]
+    shuffled = c[rng.permutation(n_samples)]
+    return dict(zip("abcde", (a, b, shuffled, *noise), strict=True)), labels
+
+
+USELESS = ("c", "d", "e")
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[Views, NDArray[np.int64], MSCAM]:
+    views, labels = with_useless()
+    with pytest.warns(DataWarning, match=r"\['c', 'd', 'e'\] do not count.*left_out=\[\]"):
+        model = MSCAM(4, n_jobs=1).fit(views)
+    return views, labels, model
+
+
+def test_views_that_nobody_confirms_are_left_out_and_it_is_said(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views, labels, model = fitted
+    assert model.left_out_ == USELESS
+    solution = model.solution_
+    assert [record.is_confirmed for record in solution.agreed] == [True, True, False, False, False]
+    assert {record.left_out for record in solution.settings} == {USELESS, ()}
+    assert solution.settings[solution.chosen].left_out == USELESS
+    alone = MSCAM(4, n_jobs=1).fit({name: views[name] for name in "ab"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        everything = MSCAM(4, n_jobs=1, left_out=[]).fit(views)
+    assert everything.left_out_ == ()
+    truth = [adjusted_rand_index(labels, one.labels_) for one in (model, alone, everything)]
+    assert truth[0] > truth[1] - 0.02
+    assert truth[0] > truth[2] + 0.2
+
+
+def test_views_left_out_are_told_of_like_the_others(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views, _, model = fitted
+    assert_partition_and_graph_agree(model.solution_, n_clusters=4)
+    assert set(model.view_embeddings_) == set(views)
+    assert list(model.history_["view"].values) == list(views)
+    shares = model.view_contributions_
+    assert max(shares[name] for name in USELESS) < 0.1 < min(shares["a"], shares["b"])
+
+
+def test_their_distances_do_not_count(fitted: tuple[Views, NDArray[np.int64], MSCAM]) -> None:
+    views, _, model = fitted
+    fixed: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 15, "n_jobs": 1}
+    without = MSCAM(4, left_out=USELESS, **fixed).fit(views)
+    alone = MSCAM(4, **fixed).fit({name: views[name] for name in "ab"})
+    first = [one.history_["n_connected_components"].values[0] for one in (without, alone)]
+    assert first[0] == first[1]
+    assert adjusted_rand_index(without.labels_, alone.labels_) > 0.95
+    # the samples are in order in `c` again where new ones are placed: nobody looks at it
+    new = {name: view[:50] for name, view in views.items()}
+    other = {**new, **{name: 9.0 * new[name] for name in USELESS}}
+    assert_array_equal(model.predict(new), model.predict(other))
+    assert np.mean(model.predict(new) == model.labels_[:50]) > 0.95
+
+
+def test_the_order_of_the_views_changes_no_partition(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views, _, model = fitted
+    with pytest.warns(DataWarning, match=r"\['d', 'c', 'e'\]"):
+        turned = MSCAM(4, n_jobs=1).fit({name: views[name] for name in "dbcea"})
+    assert adjusted_rand_index(model.labels_, turned.labels_) == 1.0
+
+
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
+def test_mscan_and_a_number_of_clusters_to_be_found_leave_them_out_too(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views = fitted[0]
+    assert MSCAN(4, n_jobs=1, max_outer_iter=2).fit(views).left_out_ == USELESS
+    counted = MSCAM("auto", max_clusters=8, n_jobs=1).fit(views)
+    assert counted.left_out_ == USELESS
+    alone = MSCAM("auto", max_clusters=8, n_jobs=1).fit({name: views[name] for name in "ab"})
+    assert counted.n_clusters_ == alone.n_clusters_
+    assert adjusted_rand_index(alone.labels_, counted.labels_) > 0.8
+
+
+def test_workers_find_the_same(fitted: tuple[Views, NDArray[np.int64], MSCAM]) -> None:
+    data = as_multi_view(fitted[0])
+    parameters = Parameters(n_clusters=4, n_neighbors=20)
+    one = run_fit(data, parameters, SerialExecutor(), choices=LEAVES_OUT)
+    with local_client(2) as client:
+        other = run_fit(data, parameters, DaskExecutor(client), choices=LEAVES_OUT)
+    assert one.left_out == other.left_out == USELESS
+    assert_array_equal(one.labels, other.labels)
+    assert_array_equal(one.consensus_graph.data, other.consensus_graph.data)
+
+
+def test_large_data_leave_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foundation, "SAMPLE", 300)
+    views, labels = with_useless(700)
+    parameters = Parameters(n_clusters=4, n_neighbors=20, exact_samples=400)
+    solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=LEAVES_OUT)
+    assert solution.left_out == USELESS
+    assert adjusted_rand_index(labels, solution.labels) > 0.6
+    assert_partition_and_graph_agree(solution, n_clusters=4)
+
+
+def complementary(n_views: int) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
+    """Six clusters: two halves that all views but the last tell, times three that it alone tells."""
+    rng = np.random.default_rng(n_views)
+    halves, thirds = rng.integers(2, size=600), rng.integers(3, size=600)
+    views = []
+    for view in range(n_views):
+        of, n_groups = (thirds, 3) if view == n_views - 1 else (halves, 2)
+        views.append(2 * rng.standard_normal((n_groups, 10))[of] + rng.standard_normal((600, 10)))
+    return views, 3 * halves + thirds
+
+
+@pytest.mark.parametrize("n_views", [3, 6])
+def test_a_view_that_tells_what_no_other_does_counts(n_views: int) -> None:
+    views, labels = complementary(n_views)
+    model = MSCAM(6, n_jobs=1).fit(views)
+    assert [record.is_confirmed for record in model.solution_.agreed][-1] is False
+    assert model.left_out_ == ()
+    assert adjusted_rand_index(labels, model.labels_) > 0.9
+
+
+class Memory:
+    """Keeps every state."""
+
+    def __init__(self, state: Snapshot | None = None) -> None:
+        self.state = state
+        self.saved: list[Snapshot] = []
+
+    def load(self) -> Snapshot | None:
+        return self.state
+
+    def save(self, snapshot: Snapshot) -> None:
+        self.saved.append(snapshot)
+
+
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
+def test_a_fit_that_goes_on_leaves_the_same_views_out(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views, _, model = fitted
+    memory = Memory()
+    MSCAM(4, n_jobs=1, checkpointer=memory).fit(views)
+    resumed = MSCAM(4, n_jobs=1, checkpointer=Memory(memory.saved[1])).fit(views)
+    assert resumed.left_out_ == USELESS
+    assert_array_equal(resumed.labels_, model.labels_)
+    assert_array_equal(resumed.consensus_graph_.data, model.consensus_graph_.data)
+    with pytest.raises(ConfigurationError, match=r"whether views to leave out .*changed"):
+        MSCAM(4, n_jobs=1, left_out=[], checkpointer=Memory(memory.saved[1])).fit(views)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        ("a", r"left_out='a' is a str; allowed is a list of names"),
+        (3, r"left_out=3 is a int"),
+        (["a", "z"], r"there is no view 'z'; allowed are some of \['a', 'b', 'c', 'd', 'e'\]"),
+        (list("abcde"), r"names every view; allowed are all but one"),
+    ],
+    ids=str,
+)
+def test_views_that_cannot_be_left_out(left_out: object, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        MSCAM(4, left_out=left_out).fit(with_useless(40)[0])  # type: ignore[arg-type]
+
+
+def test_the_papers_algorithm_takes_all_views() -> None:
+    with pytest.raises(ConfigurationError, match=r"left_out=\['c'\] goes with solver='reduced'"):
+        MSCAM(4, left_out=["c"], solver="paper").fit(with_useless(40)[0])
+
+
+def test_settings_without_unconfirmed_views_are_tried_first() -> None:
+    agreement = tuple(
+        PreparationRecord(
+            view=name, scale="unit", alpha=1.0, agreement=0.1, ahead=0.0, is_confirmed=name != "c"
+        )
+        for name in "abc"
+    )
+    given = Parameters(n_clusters=2, left_out=(0,))
+    tried = with_preparations([given], [agreement], leave_out=True)
+    assert [one.left_out for one in tried] == [(2,), ()]
+    (kept,) = with_preparations([given], [agreement], leave_out=False)
+    assert kept.left_out == (0,)
