@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.benchmark_sets import path_of
 from tests.benchmarks import (
     from_store,
     growth,
@@ -16,6 +17,7 @@ from tests.benchmarks import (
     two_workers,
     unequal,
     unseen,
+    useless_views,
 )
 
 
@@ -76,6 +78,23 @@ def test_clusters_of_unequal_size_are_told_apart(capsys: pytest.CaptureFixture[s
     means = unequal.main(["--methods", "mscam", "knn-sc", *few])
     assert means["mscam"] > 0.95
     assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_useless_views(capsys: pytest.CaptureFixture[str]) -> None:
+    if path_of("msrcv1") is None:
+        pytest.skip("msrcv1.npz: MSCAM_DATA (the folder of benchmark sets) is not set")
+    means = useless_views.main(["--methods", "mscam", "--sets", "msrcv1"])
+    assert min(means["mscam"]) > means["mscam"][0] - 0.05
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_views_are_added_to_those_there_are() -> None:
+    views = [np.arange(12.0).reshape(6, 2), np.arange(6.0)[:, None]]
+    added = useless_views.with_useless_views(views, "all reordered")
+    assert [view.shape for view in added] == [(6, 2), (6, 1), (6, 2), (6, 1)]
+    assert not np.array_equal(added[2], views[0])
+    np.testing.assert_array_equal(np.sort(added[2], axis=0), views[0])
+    assert len(useless_views.with_useless_views(views, "2V of noise")) == 6
 
 
 def test_unseen_takes_sets_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

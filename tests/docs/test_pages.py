@@ -14,7 +14,7 @@ from tests.docs.pages import run_page
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 EXAMPLES = {
     "quickstart": 7,
-    "own-data": 7,
+    "own-data": 8,
     "many-views-on-a-cluster": 5,
     "nightly-pipeline": 5,
 }
