@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mscam_dask.data.objects import Location, ObjectPath
-from mscam_dask.monitor.pace import by_view_words, neighbors_words, printable
+from mscam_dask.monitor.pace import by_view_words, neighbors_words, printable, without_words
 from mscam_dask.pipeline.record import FitRecord, SettingEntry
 
 __all__ = [
@@ -147,9 +147,10 @@ def sizes_text(fit: FitRecord) -> str:
 def setting_text(setting: SettingEntry) -> str:
     """Return the setting of a fit."""
     neighbors = neighbors_words(setting.n_neighbors, setting.first_graph)
+    without = printable(without_words(setting.left_out))
     if setting.alpha is None:
         views = by_view_words(
             (name, view.scale, view.alpha) for name, view in (setting.views or {}).items()
         )
-        return f"scale and alpha by view{printable(views)}, {neighbors}"
-    return f"scale {setting.scale}, alpha {setting.alpha:g}, {neighbors}"
+        return f"scale and alpha by view{printable(views)}, {neighbors}{without}"
+    return f"scale {setting.scale}, alpha {setting.alpha:g}, {neighbors}{without}"

@@ -76,7 +76,7 @@ def history_dataset(history: Sequence[OuterRecord], view_names: Sequence[str]) -
     Returns
     -------
     xarray.Dataset
-        Each variable's ``long_name`` says what it is.
+        Not a number for views that were left out. Each variable's ``long_name`` says what it is.
     """
     import xarray
 
@@ -85,17 +85,19 @@ def history_dataset(history: Sequence[OuterRecord], view_names: Sequence[str]) -
         for name, prose in _PER_ITERATION.items()
     }
     shape = (len(history), len(view_names))
+    place = {name: position for position, name in enumerate(view_names)}
+    where = [[place[view.view] for view in record.views] for record in history]
     per_view = {
         name: (
             ("outer_iteration", "view"),
-            _by_view([[getattr(v, name) for v in r.views] for r in history], shape),
+            _by_view([[getattr(v, name) for v in r.views] for r in history], where, shape),
             _said(prose),
         )
         for name, prose in _PER_VIEW.items()
     }
     per_view["view_score"] = (
         ("outer_iteration", "view"),
-        _by_view([r.view_scores for r in history], shape),
+        _by_view([r.view_scores for r in history], where, shape),
         _said("information (nats) on that cut from the view's own neutral graphs"),
     )
     return xarray.Dataset(
@@ -113,11 +115,14 @@ def _numbers(values: Sequence[float | bool]) -> NDArray[np.float64] | NDArray[np
     return numbers.astype(np.int64) if numbers.dtype == np.bool_ else numbers
 
 
-def _by_view(values: Sequence[Sequence[float]], shape: tuple[int, int]) -> NDArray[np.float64]:
-    """(iteration, view) numbers; NaN where a solver keeps none by view."""
+def _by_view(
+    values: Sequence[Sequence[float]], where: Sequence[Sequence[int]], shape: tuple[int, int]
+) -> NDArray[np.float64]:
+    """(iteration, view) numbers; NaN for a view left out, and where a solver keeps none by view."""
     table = np.full(shape, np.nan)
-    for row, numbers in zip(table, values, strict=True):
-        row[: len(numbers)] = numbers
+    for row, numbers, columns in zip(table, values, where, strict=True):
+        if numbers:
+            row[list(columns)] = numbers
     return table
 
 

@@ -125,7 +125,9 @@ def _best_informed(
     ]
     by_view = [
         executor.submit(count_tasks.modularities, neutral, cuts, key=f"modularities/{name}")
-        for neutral, name in zip(prepared.neutral.handles(executor), prepared.names, strict=True)
+        for neutral, name in zip(
+            prepared.neutral.handles(executor, prepared.judges), prepared.judges, strict=True
+        )
     ]
     verdicts = executor.gather(told)
     modularities = zip(*executor.gather(by_view), strict=True)

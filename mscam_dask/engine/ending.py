@@ -67,7 +67,7 @@ def closed(labels: Any, status: Status, course: Course, executor: Executor) -> E
     (verdict,) = judge(prepared, partitions, executor, key="closed")
     graph = executor.submit(
         anchor_tasks.closed_graph,
-        list(prepared.counted_views().values()),
+        list(prepared.views),
         labels,
         course.n_neighbors,
         list(prepared.blocks) if course.parameters.is_large(prepared.n_samples) else [],
@@ -82,15 +82,15 @@ def collect(ending: Ending, course: Course, executor: Executor) -> Solution:
     prepared = course.prepared
     affinity = executor.submit(graph_tasks.affinity_of, ending.graph, key="affinity")
     count = executor.submit(graph_tasks.component_count, ending.graph, key="component_count/final")
-    counted = prepared.counted_views()
     encoders = [
         executor.submit(view_tasks.encoder_of, view, key=f"encoder/{name}")
-        for name, view in counted.items()
+        for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     embeddings = _embeddings(ending, course, executor)
     labels, graph, n_components, *maps = executor.gather(
         [ending.labels, affinity, count, *encoders]
     )
+    shares = shares_of_views(prepared.names, ending.verdict.view_scores)
     return Solution(
         labels=labels,
         consensus_graph=graph,
@@ -107,8 +107,8 @@ def collect(ending: Ending, course: Course, executor: Executor) -> Solution:
         prepared=course.records,
         history=tuple(course.history),
         view_embeddings=embeddings,
-        view_contributions=shares_of_views(prepared.names, ending.verdict.view_scores),
-        encoders=dict(zip(counted, maps, strict=True)),
+        view_contributions={one.view: shares.get(one.view, 0.0) for one in course.records},
+        encoders=dict(zip(prepared.names, maps, strict=True)),
     )
 
 

@@ -44,21 +44,22 @@ class Neutral:
     """
 
     def __init__(self, data: MultiViewData) -> None:
-        self._data: MultiViewData | None = data
-        self._handles: tuple[Handle, ...] = ()
+        self._views = {source.name: source for source in data.views}
+        self._n_neighbors = min(NEUTRAL_NEIGHBORS, data.n_samples - 1)
+        self._handles: dict[str, Handle] = {}
 
-    def handles(self, executor: Executor) -> tuple[Handle, ...]:
-        """One for each view; the same each time."""
-        if self._data is not None:
-            k = min(NEUTRAL_NEIGHBORS, self._data.n_samples - 1)
-            self._handles = tuple(
-                executor.submit(
-                    judge_tasks.neutral_view, source, k, key=f"neutral_graphs/{source.name}"
+    def handles(self, executor: Executor, names: Sequence[str]) -> tuple[Handle, ...]:
+        """One for each of these views; the same each time."""
+        for name in names:
+            if name not in self._handles:
+                source = self._views.pop(name)  # a sample of a view in memory is a copy
+                self._handles[name] = executor.submit(
+                    judge_tasks.neutral_view,
+                    source,
+                    self._n_neighbors,
+                    key=f"neutral_graphs/{name}",
                 )
-                for source in self._data.views
-            )
-            self._data = None  # a sample of views in memory is a copy
-        return self._handles
+        return tuple(self._handles[name] for name in names)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,7 +59,7 @@ def judge(prepared: Prepared, partitions: Handle, executor: Executor, *, key: st
 
 def verdicts_of(prepared: Prepared, partitions: Handle, executor: Executor, *, key: str) -> Handle:
     """The same before it is gathered: of each partition the fields of its `Verdict`."""
-    neutral = prepared.neutral.handles(executor)
+    neutral = prepared.neutral.handles(executor, prepared.judges)
     together = -(-len(neutral) // MOST_SCORE_TASKS)
     handles = [
         executor.submit(
@@ -67,7 +67,7 @@ def verdicts_of(prepared: Prepared, partitions: Handle, executor: Executor, *, k
             list(neutral[first : first + together]),
             partitions,
             prepared.n_judged,
-            key=f"score/{key}/{prepared.names[first]}",
+            key=f"score/{key}/{prepared.judges[first]}",
         )
         for first in range(0, len(neutral), together)
     ]

@@ -66,7 +66,7 @@ def learned_partition(
     started, best = time.perf_counter(), state.best
     if state.spectrum is None or is_clear(best.score, parameters):
         return best, None
-    if not have_view_graphs(len(prepared.counted), prepared.n_samples):
+    if not have_view_graphs(len(prepared.names), prepared.n_samples):
         return best, None
     # found once more instead of held, as large as all graphs together, for the whole of the path
     own = view_graphs(prepared, parameters, executor, key=f"learned-{prepared.n_samples}")
@@ -99,12 +99,11 @@ def _learned(
     key: str,
 ) -> Best:
     """The best cut of the graph by the distances that a partition teaches."""
-    views = prepared.counted_views()
     learned = [
         executor.submit(discriminants, view, best.labels, key=f"discriminants/{key}/{name}")
-        for name, view in views.items()
+        for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
-    both = [*views.values(), *learned]
+    both = [*prepared.views, *learned]
     # no path from here: candidates beside the neighbours would not be looked at
     n_candidates = max(state.n_neighbors, parameters.n_neighbors) + 1
     searched = dataclasses.replace(parameters, n_candidates=n_candidates)

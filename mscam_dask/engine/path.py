@@ -196,7 +196,7 @@ def _weights(
     graph_weight: float, prepared: Prepared, parameters: Parameters
 ) -> tuple[float, float]:
     """Factors of the data distances and of each view's projected distances in the A-step."""
-    n_views = len(prepared.counted)
+    n_views = len(prepared.names)
     if parameters.model == "mscan":
         return 0.0, 1.0 / n_views
     scale = projected_weight(prepared.n_samples, parameters.n_clusters)
@@ -213,8 +213,7 @@ def _solved(
 ) -> tuple[list[Handle], list[Handle]]:
     """The views' sub-solves, and the sums of their projected distances by block of rows."""
     results = embed_views(spectrum, control.graph_weight, prepared, parameters, executor, key=key)
-    counted = [results[view] for view in prepared.counted]
-    return results, _reduced(counted, prepared, parameters, executor, key=key)
+    return results, _reduced(results, prepared, parameters, executor, key=key)
 
 
 def _reduced(
@@ -225,7 +224,7 @@ def _reduced(
     *,
     key: str,
 ) -> list[Handle]:
-    """Sum over views that count of the projected distances, per block of rows, by a tree in view order."""
+    """Sum over views of the projected distances, per block of rows, by a tree in view order."""
     summed = []
     for index, block in enumerate(prepared.blocks):
         level = [

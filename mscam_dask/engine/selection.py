@@ -22,7 +22,7 @@ from mscam_dask.solvers.verdict import is_ahead, is_clear
 
 __all__ = ["choose_setting", "setting_record"]
 
-# What a view has to add to the score that has no neighbours in common with the others: docs/decisions/0072.
+# What views have to add to the score that have no neighbours in common with the others: docs/decisions/0072.
 _LITTLE = 0.03
 
 
@@ -53,6 +53,7 @@ def choose_setting(
     Of large data the settings are compared on a sample.
     """
     began = time.perf_counter()
+    candidates, lost = _with_or_without(foundation, candidates, executor)
     if foundation.sample is not None and len(candidates) > 1:
         leader, records, chosen = _best_on_sample(
             foundation, foundation.sample, candidates, executor
@@ -61,14 +62,43 @@ def choose_setting(
         leader, records, chosen = _best_of(foundation, candidates, executor)
     rival = _with_view_graphs(leader, executor) if choices.first_graph else None
     if rival is not None:
-        records.append(setting_record(rival))
+        records.append(setting_record(rival, foundation.names))
         if _is_ahead(rival, leader):
             leader, rival, chosen = rival, leader, len(records) - 1
         forget_beside(rival, leader, executor)
     ended = SelectionEnded(
-        settings=tuple(records), chosen=chosen, seconds=time.perf_counter() - began
+        settings=(*records, *lost), chosen=chosen, seconds=time.perf_counter() - began
     )
     return leader, ended
+
+
+def _with_or_without(
+    foundation: Foundation, candidates: Sequence[Parameters], executor: Executor
+) -> tuple[Sequence[Parameters], list[SettingRecord]]:
+    """The candidates that leave views out, or those that do not, and what is told of the others.
+
+    All views judge the first of each. Then those that are left out have no say in anything, as if they
+    were not there.
+    """
+    without = [one for one in candidates if one.left_out]
+    everything = [one for one in candidates if not one.left_out]
+    if not without or not everything:
+        return candidates, []
+    judged_on = foundation.sample or foundation
+    n_views = len(foundation.names)
+    later = [one.scales(n_views) for one in candidates]
+    starts = []
+    for name, one in (("without", without[0]), ("everything", everything[0])):
+        key = f"{name}-{judged_on.n_samples}"
+        prepared = prepare(judged_on, one, executor, key=key, later=later, all_judge=True)
+        start = begin(prepared, one, executor, key=key)
+        starts.append((start.best.verdict, setting_record(start, foundation.names)))
+        forget(start, executor)
+    (alone, record), (together, other) = starts
+    clearly = dataclasses.replace(without[0], tol=max(without[0].tol, _LITTLE))
+    if is_ahead(together, alone, clearly):
+        return everything, [record]
+    return without, [other]
 
 
 def _best_of(
@@ -83,7 +113,7 @@ def _best_of(
         later = [one.scales(n_views) for one in candidates[index + 1 :]]
         prepared = prepare(foundation, candidate, executor, key=key, later=later)
         start = begin(prepared, candidate, executor, key=key)
-        records.append(setting_record(start))
+        records.append(setting_record(start, foundation.names))
         # one setting beside the best is held at a time: anchors of all views are large
         if leader is None:
             leader = start
@@ -111,23 +141,18 @@ def _best_on_sample(
     parameters = candidates[chosen]
     prepared = prepare(foundation, parameters, executor, key="all")
     start = begin(prepared, parameters, executor, key="all")
-    records[chosen] = setting_record(start)
+    records[chosen] = setting_record(start, foundation.names)
     return start, records, chosen
 
 
 def _is_ahead(later: Start, earlier: Start) -> bool:
-    """By more than `tol`; by more than a little where views count that no other view confirms."""
-    parameters = later.parameters
-    if set(earlier.parameters.left_out) - set(parameters.left_out):
-        parameters = dataclasses.replace(parameters, tol=max(parameters.tol, _LITTLE))
-    return is_ahead(later.best.verdict, earlier.best.verdict, parameters)
+    return is_ahead(later.best.verdict, earlier.best.verdict, later.parameters)
 
 
-def setting_record(start: Start) -> SettingRecord:
-    """What is told of a setting and its first graph."""
+def setting_record(start: Start, names: Sequence[str]) -> SettingRecord:
+    """What is told of a setting of views with these names, and of its first graph."""
     parameters, first = start.parameters, start.first
     by_view = parameters.preparations is not None
-    names = start.prepared.names
     preparations = tuple(
         (name, chosen.scale, chosen.alpha)
         for name, chosen in zip(names, parameters.preparations or (), strict=by_view)
@@ -149,7 +174,7 @@ def _with_view_graphs(leader: Start, executor: Executor) -> Start | None:
     prepared, parameters = leader.prepared, leader.parameters
     if leader.spectrum is None or is_clear(leader.best.score, parameters):
         return None
-    if not have_view_graphs(len(prepared.counted), prepared.n_samples):
+    if not have_view_graphs(len(prepared.names), prepared.n_samples):
         return None
     key = f"view-graphs-{prepared.n_samples}"
     own = view_graphs(prepared, parameters, executor, key=key)

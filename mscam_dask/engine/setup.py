@@ -31,13 +31,14 @@ class Prepared:
     Attributes
     ----------
     names : tuple of str
+        Of the views that count.
     n_samples : int
     views : tuple of handles, one per view
+    judges : tuple of str
+        Views whose neutral graphs judge partitions.
     neutral : Neutral
     blocks : tuple of handles
         Anchor candidates, one per block of rows.
-    counted : tuple of int
-        Positions of the views whose distances count.
     n_judged : int
         Samples of the neutral graphs, where these are not all.
     """
@@ -45,14 +46,10 @@ class Prepared:
     names: tuple[str, ...]
     n_samples: int
     views: tuple[Handle, ...]
+    judges: tuple[str, ...]
     neutral: Neutral
     blocks: tuple[Handle, ...]
-    counted: tuple[int, ...]
     n_judged: int = 0
-
-    def counted_views(self) -> dict[str, Handle]:
-        """Those of the views whose distances count, by name."""
-        return {self.names[view]: self.views[view] for view in self.counted}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,27 +79,30 @@ def prepare(
     *,
     key: str,
     later: Iterable[tuple[Scale, ...]] = (),
+    all_judge: bool = False,
 ) -> Prepared:
-    """The prepared views and the anchor candidates of one setting.
+    """The prepared views and the anchor candidates of one setting, without the views it leaves out.
 
-    Factored views that none of the `later` scalings needs are given up: they are as large as
-    the data.
+    These are no judges either, unless `all_judge`. Factored views that none of the `later` scalings
+    needs are given up: they are as large as the data.
     """
     if foundation.data is not None:
         return _prepare_large(foundation, foundation.data, parameters, executor, key=key)
-    factored = foundation.factored[parameters.scales(len(foundation.names))]
+    n_views = len(foundation.names)
+    factored = foundation.factored[parameters.scales(n_views)]
     views = [
         executor.submit(
             view_tasks.prepare,
-            view,
+            factored[index],
             parameters.preparation(index).alpha,
-            key=f"prepare/{key}/{name}",
+            key=f"prepare/{key}/{foundation.names[index]}",
         )
-        for index, (view, name) in enumerate(zip(factored, foundation.names, strict=True))
+        for index in parameters.counted(n_views)
     ]
     kept = {id(handle) for scales in later for handle in foundation.factored[scales]}
     executor.release([handle for handle in factored if id(handle) not in kept])
-    return _prepared(foundation, views, parameters, executor, key=key)
+    prepared = _prepared(foundation, views, parameters, executor, key=key)
+    return dataclasses.replace(prepared, judges=foundation.names) if all_judge else prepared
 
 
 def _prepare_large(
@@ -115,7 +115,8 @@ def _prepare_large(
 ) -> Prepared:
     """The same for large data: truncated bases, and candidates from cells."""
     views = []
-    for index, source in enumerate(data.views):
+    for index in parameters.counted(len(data.views)):
+        source = data.views[index]
         preparation = parameters.preparation(index)
         factored = executor.submit(
             view_tasks.factor,
@@ -138,19 +139,22 @@ def _prepare_large(
 
 def _prepared(
     foundation: Foundation,
-    views: Sequence[Handle],
+    views: list[Handle],
     parameters: Parameters,
     executor: Executor,
     *,
     key: str,
 ) -> Prepared:
-    """Prepared views with the anchor candidates by those of them whose distances count."""
     n = foundation.n_samples
-    counted = parameters.counted(len(views))
-    blocks = anchor_blocks([views[view] for view in counted], n, parameters, executor, key=key)
-    n_judged = 0 if foundation.data is None else foundation.n_judged
+    names = tuple(foundation.names[view] for view in parameters.counted(len(foundation.names)))
     return Prepared(
-        foundation.names, n, tuple(views), foundation.neutral, blocks, counted, n_judged
+        names=names,
+        n_samples=n,
+        views=tuple(views),
+        judges=names,
+        neutral=foundation.neutral,
+        blocks=anchor_blocks(views, n, parameters, executor, key=key),
+        n_judged=0 if foundation.data is None else foundation.n_judged,
     )
 
 

@@ -70,7 +70,7 @@ def judged(
         )
         labels = executor.submit(
             anchor_tasks.merged_components,
-            list(prepared.counted_views().values()),
+            list(prepared.views),
             components,
             parameters.n_clusters,
             key=f"merge_components/{key}",

@@ -105,7 +105,7 @@ def sweep_fits(
         scalings = [settings[0].scales(len(data.views))]
         exact = settings[0].exact_samples
         foundation = lay_foundation(data, scalings, recording, exact_samples=exact)
-        foundation.neutral.handles(recording)
+        foundation.neutral.handles(recording, foundation.names)
         keys, handles = list(recording.handles), list(recording.handles.values())
         fits = [
             executor.submit(_fit, data, parameters, keys, handles, key=f"sweep_fit/{index}")

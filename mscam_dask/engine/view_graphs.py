@@ -38,11 +38,11 @@ def have_view_graphs(n_views: int, n_samples: int) -> bool:
 def view_graphs(
     prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
 ) -> Handle:
-    """The mean of the graphs that each view whose distances count has by itself."""
+    """The mean of the graphs that each view has by itself."""
     own_graph = _from_cells if parameters.is_large(prepared.n_samples) else _exact
     graphs = [
         own_graph(view, prepared.n_samples, parameters, executor, key=f"{key}/{name}")
-        for name, view in prepared.counted_views().items()
+        for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     mean = executor.submit(mean_graph, graphs, key=f"mean_graph/{key}/views")
     executor.release(graphs)

@@ -74,7 +74,9 @@ def warm_start(
     else:
         start = judged(prepared, parameters, first, executor, key="warm")
     ended = SelectionEnded(
-        settings=(setting_record(start),), chosen=0, seconds=time.perf_counter() - began
+        settings=(setting_record(start, foundation.names),),
+        chosen=0,
+        seconds=time.perf_counter() - began,
     )
     return start, ended
 

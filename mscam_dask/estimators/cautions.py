@@ -31,7 +31,7 @@ def warn_of_views_left_out(solution: Solution, *, stacklevel: int) -> None:
     """Say so when views had nothing in common with the others."""
     if solution.left_out:
         warnings.warn(
-            f"the distances of view(s) {list(solution.left_out)} do not count: samples that are neighbours "
+            f"view(s) {list(solution.left_out)} do not count: samples that are neighbours "
             "there are so in the other views no more often than by chance, and the partition is better "
             "without. Their rows may be in another order, or hold noise. Correct or leave out these views; "
             "left_out=[] makes them count.",

@@ -103,7 +103,7 @@ class MSCAM(ConsensusClustering):
         `scale`, `alpha`, `n_neighbors` and `left_out_`. A matter of time only as far as the path allows: the
         result is judged as ever, and may differ from that of a fit without.
     left_out : sequence of str, optional
-        Names of views whose distances do not count. By default, where `scale` or `alpha` is chosen
+        Names of views that do not count, as if they were not there. By default, where `scale` or `alpha` is chosen
         view by view, those whose neighbours no other view confirms, if the partition is better
         without; an empty list keeps all.
 
@@ -137,7 +137,7 @@ class MSCAM(ConsensusClustering):
     view_preparations_ : dict of str to Preparation
         Scaling and α of each view.
     left_out_ : tuple of str
-        Views whose distances did not count.
+        Views that did not count: they have no embedding, no history and no part in the score.
     history_ : xarray.Dataset
         Over (outer_iteration, view).
     data_findings_ : tuple

@@ -92,7 +92,7 @@ class PredictsByNeighbors(TakesViews):
         return assign_by_neighbors(queries, blocks(), self.labels_, n_neighbors=self.n_neighbors_)
 
     def _counted(self, data: MultiViewData) -> MultiViewData:
-        """The views whose distances count."""
+        """The views that count."""
         encoders = self.solution_.encoders
         return MultiViewData(tuple(source for source in data.views if source.name in encoders))
 

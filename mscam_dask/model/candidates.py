@@ -130,7 +130,7 @@ class Choices:
         Whether the path may begin with neighbours in each view too, not by the mean distance alone,
         and may end with distances learned from its best partition.
     leave_out : bool
-        Whether settings without the distances of views that no other view confirms are tried; it goes
+        Whether settings without views that no other view confirms are tried; it goes
         with `preparations`.
     """
 

@@ -157,8 +157,7 @@ class Parameters:
     preparations : tuple of Preparation, optional
         One per view, where they differ: they go before `scale` and `alpha`.
     left_out : tuple of int
-        Positions of the views whose distances do not count. Their self-representations are found
-        like the others', and they judge partitions.
+        Positions of the views that are passed over, as if they were not there.
     max_outer_iter : int
         Most outer iterations.
     tol : float
@@ -256,7 +255,7 @@ class Parameters:
         return self.preparations[view]
 
     def counted(self, n_views: int) -> tuple[int, ...]:
-        """Positions of the views, of `n_views`, whose distances count."""
+        """Positions of the views, of `n_views`, that count."""
         return tuple(view for view in range(n_views) if view not in self.left_out)
 
     def scales(self, n_views: int) -> tuple[Scale, ...]:

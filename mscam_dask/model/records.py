@@ -163,7 +163,8 @@ class SettingRecord:
     preparations : tuple of (str, str, float)
         View, scale and alpha where the views differ; empty in records of versions that did not say.
     left_out : tuple of str
-        Views whose distances did not count.
+        Views that did not count. The score is of the others, unless the setting lost to that with
+        all views.
     """
 
     scale: str

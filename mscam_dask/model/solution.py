@@ -53,10 +53,10 @@ class Solution:
         F_v = Z_vᵀP_v given the final graph (MSCAN: C_v, (n, r_v)).
     view_contributions : dict of str to float
         Each view's information on the final partition, from its own neutral graphs, as a share
-        of the sum over views.
+        of the sum over views; 0 for those left out.
     encoders : dict of str to callable
-        Map rows of a view, new ones too, to its anchor coordinates, of the views whose distances
-        count; empty where the solver has no out-of-sample form.
+        Map rows of a view, new ones too, to its anchor coordinates, of the views that count;
+        empty where the solver has no out-of-sample form.
     counted : ClusterCountEnded or None
         How the number of clusters was chosen; None when it was given.
     agreed : tuple of PreparationRecord
@@ -87,5 +87,5 @@ class Solution:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Names of the views whose distances did not count."""
+        """Names of the views that did not count."""
         return tuple(self.prepared[view].view for view in self.parameters.left_out)

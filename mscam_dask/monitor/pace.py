@@ -130,16 +130,16 @@ def setting_sentence(event: SelectionEnded) -> str:
 
 
 def without_words(left_out: Sequence[str]) -> str:
-    """Say whose distances do not count, after a comma; nothing where all do.
+    """Say which views do not count, after a comma; nothing where all do.
 
     Examples
     --------
     >>> without_words(["pix", "mor"])
-    ', without the distances of pix, mor'
+    ', without pix, mor'
     >>> without_words([])
     ''
     """
-    return f", without the distances of {_named(left_out)}" if left_out else ""
+    return f", without {_named(left_out)}" if left_out else ""
 
 
 def neighbors_words(n_neighbors: int, first_graph: str) -> str:

@@ -106,7 +106,7 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
     first_graph
         "distances" or "distances and views", see `mscam_dask.model.records.SettingRecord`.
     left_out
-        Views whose distances did not count.
+        Views that did not count.
     """
 
     scale: str

@@ -94,7 +94,7 @@ def test_curves_are_what_they_are_said_to_be() -> None:
     executor = SerialExecutor()
     everything = lay_foundation(as_multi_view(views), [("unit", "unit")], executor)
     by_view = []
-    for view in everything.neutral.handles(executor):
+    for view in everything.neutral.handles(executor, everything.names):
         (neutral,) = executor.gather([view])
         assert all(not np.any(graph.toarray()[~same]) for graph in neutral.graphs)
         by_view.append(max(modularity(graph, labels) for graph in neutral.graphs))

@@ -146,7 +146,7 @@ def test_views_left_out_are_marked_and_told_of() -> None:
     assert f"{VIEWS[1]} (left out)" in views
     assert f"{VIEWS[0]} (left out)" not in views
     assert "no more often than by chance" in views
-    assert text_of(page, "course").count(f"unit, without the distances of {VIEWS[1]}") == 1
+    assert text_of(page, "course").count(f"unit, without {VIEWS[1]}") == 1
     assert "left out" not in text_of(run_page(made_up_content(LABELS)), "views")
 
 
