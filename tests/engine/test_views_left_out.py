@@ -22,8 +22,8 @@ from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import PreparationRecord
-from mscam_dask.model.snapshot import Snapshot
 from tests.clusters import local_client
+from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 Views = dict[str, NDArray[np.float64]]
@@ -174,20 +174,6 @@ def test_a_view_that_tells_what_no_other_does_counts(n_views: int) -> None:
     assert [record.is_confirmed for record in model.solution_.agreed][-1] is False
     assert model.left_out_ == ()
     assert adjusted_rand_index(labels, model.labels_) > 0.9
-
-
-class Memory:
-    """Keeps every state."""
-
-    def __init__(self, state: Snapshot | None = None) -> None:
-        self.state = state
-        self.saved: list[Snapshot] = []
-
-    def load(self) -> Snapshot | None:
-        return self.state
-
-    def save(self, snapshot: Snapshot) -> None:
-        self.saved.append(snapshot)
 
 
 @pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
