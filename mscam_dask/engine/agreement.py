@@ -110,9 +110,11 @@ def agree(
         )
     gathered = executor.gather([*chosen, *coarsely])
     executor.release([*found, *chosen, *coarsely])
+    choices_of_each = gathered[: len(chosen)]
+    # once for all of them: partitions are compared that the same views judge
+    unconfirmed = () if coarse is None else unconfirmed_views(gathered[0], gathered[-1])
     agreements = [
-        _agreement(data.view_names, options, choices, gathered[len(chosen) :])
-        for choices in gathered[: len(chosen)]
+        _agreement(data.view_names, options, choices, unconfirmed) for choices in choices_of_each
     ]
     by_preparations = {_preparations(agreement): agreement for agreement in reversed(agreements)}
     return tuple(reversed(by_preparations.values()))
@@ -128,9 +130,8 @@ def _agreement(
     names: Sequence[str],
     options: Sequence[Preparation],
     choices: Sequence[Choice],
-    coarsely: Sequence[Sequence[Choice]],
+    unconfirmed: Sequence[int],
 ) -> Agreement:
-    unconfirmed = unconfirmed_views(choices, *coarsely) if coarsely else ()
     return tuple(
         PreparationRecord(
             view=name,

@@ -99,6 +99,18 @@ def test_what_is_faint_and_shared_is_one_choice_and_leaving_it_out_another() -> 
     assert agreement_behind(Parameters(n_clusters=3), (every, mild)) == ()
 
 
+def test_the_same_views_are_confirmed_in_every_agreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions without other views are judged by other views: their scores do not compare."""
+    told = iter([(1,), ()])
+    monkeypatch.setattr(
+        "mscam_dask.engine.agreement.unconfirmed_views", lambda *choices: next(told)
+    )
+    options = tuple(Preparation("none", alpha) for alpha in (10.0, 1.0, 1e-6))
+    with SerialExecutor() as executor:
+        agreements = agree(as_multi_view(shares_a_faint_nuisance()), options, 0, executor)
+    assert [[one.is_confirmed for one in each] for each in agreements] == [[True, False, True]] * 2
+
+
 def test_the_judge_of_partitions_decides_between_the_two() -> None:
     views = shares_a_faint_nuisance()
     data = as_multi_view(views)
