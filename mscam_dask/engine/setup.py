@@ -145,6 +145,7 @@ def _prepared(
     *,
     key: str,
 ) -> Prepared:
+    """Prepared views with the anchor candidates by these."""
     n = foundation.n_samples
     names = tuple(foundation.names[view] for view in parameters.counted(len(foundation.names)))
     return Prepared(
@@ -154,7 +155,7 @@ def _prepared(
         judges=names,
         neutral=foundation.neutral,
         blocks=anchor_blocks(views, n, parameters, executor, key=key),
-        n_judged=0 if foundation.data is None else foundation.n_judged,
+        n_judged=foundation.n_judged,
     )
 
 

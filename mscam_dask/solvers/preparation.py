@@ -161,11 +161,11 @@ def unconfirmed_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     most = [max(choice.agreement for choice in choices) for choices in scales]
     found = tuple(
         view
-        for view, found in enumerate(zip(*scales, strict=True))
-        if all(one.agreement <= _CLEARLY * one.error for one in found)
+        for view, of_view in enumerate(zip(*scales, strict=True))
+        if all(one.agreement <= _CLEARLY * one.error for one in of_view)
         and any(
             one.agreement + _CLEARLY * one.error < _LITTLE * highest
-            for one, highest in zip(found, most, strict=True)
+            for one, highest in zip(of_view, most, strict=True)
         )
     )
     return found if len(scales[0]) - len(found) > 1 else ()
