@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.model.parameters import Scale
 
 __all__ = [
     "ColumnMoments",
     "RowTransform",
-    "Scaling",
     "fit_transform_from_moments",
     "harmless_exponent",
 ]
-
-Scaling = Literal["standard", "unit", "minmax", "none"]
 
 # A column whose range is below this share of its magnitude holds rounding, no data.
 _CONSTANT_TOLERANCE = 8 * np.finfo(np.float64).eps
@@ -181,7 +179,7 @@ class RowTransform:
         Columns mapped to 0.
     """
 
-    kind: Scaling
+    kind: Scale
     exponent: NDArray[np.int32]
     offset: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -223,7 +221,7 @@ class RowTransform:
 
 
 @np.errstate(under="ignore")
-def fit_transform_from_moments(kind: Scaling, moments: ColumnMoments) -> RowTransform:
+def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransform:
     """The scaling `kind` for a view with these column moments.
 
     Parameters
@@ -245,9 +243,9 @@ def fit_transform_from_moments(kind: Scaling, moments: ColumnMoments) -> RowTran
     ConfigurationError
         `kind` is none of the four.
     """
-    if kind not in get_args(Scaling):
+    if kind not in get_args(Scale):
         raise ConfigurationError(
-            f"scale is {kind!r}; allowed is one of {', '.join(get_args(Scaling))}. Set scale."
+            f"scale is {kind!r}; allowed is one of {', '.join(get_args(Scale))}. Set scale."
         )
     d = moments.n_columns
     offset, scale = np.zeros(d), np.ones(d)

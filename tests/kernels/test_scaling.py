@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels.scaling import (
     ColumnMoments,
-    Scaling,
     fit_transform_from_moments,
     harmless_exponent,
 )
+from mscam_dask.model.parameters import Scale
 
 blocks = st.lists(
     arrays(
@@ -37,7 +37,7 @@ def merged(parts: list[NDArray[np.float64]]) -> ColumnMoments:
     return reduce(ColumnMoments.merge, [ColumnMoments.from_rows(part) for part in parts])
 
 
-def transformed(kind: Scaling, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def transformed(kind: Scale, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return fit_transform_from_moments(kind, ColumnMoments.from_rows(rows)).apply(rows)
 
 
@@ -72,14 +72,14 @@ def test_moments_of_extreme_columns(unit: float) -> None:
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("kind", ["standard", "minmax", "unit"])
-def test_scalings_have_no_unit(kind: Scaling, unit: float) -> None:
+def test_scalings_have_no_unit(kind: Scale, unit: float) -> None:
     base = np.random.default_rng(1).standard_normal((30, 4))
     assert_allclose(transformed(kind, base * unit), transformed(kind, base), atol=1e-13)
 
 
 def test_opposite_extremes_in_one_column() -> None:
     rows = np.array([[1e300, 1e-300], [-1e300, -1e-300], [5e299, 0.0]])
-    kinds: tuple[Scaling, ...] = ("standard", "minmax", "unit")
+    kinds: tuple[Scale, ...] = ("standard", "minmax", "unit")
     for kind in kinds:
         scaled = transformed(kind, rows)
         assert np.isfinite(scaled).all()
@@ -129,7 +129,7 @@ def test_unit_rows_have_norm_one_and_zero_rows_stay(parts: list[NDArray[np.float
 def test_constant_columns_become_zero_however_streamed(value: float) -> None:
     rows = np.column_stack((np.full(30, value), np.arange(30.0)))
     moments = merged([rows[:7], rows[7:8], rows[8:]])
-    kinds: tuple[Scaling, ...] = ("standard", "minmax")
+    kinds: tuple[Scale, ...] = ("standard", "minmax")
     for kind in kinds:
         scaled = fit_transform_from_moments(kind, moments).apply(rows)
         assert (scaled[:, 0] == 0).all()
@@ -147,7 +147,7 @@ def test_none_is_a_copy() -> None:
 def test_scaling_by_blocks_is_scaling_at_once() -> None:
     rows = np.random.default_rng(0).standard_normal((20, 3)) * [1.0, 5.0, 1e4]
     moments = ColumnMoments.from_rows(rows)
-    kinds: tuple[Scaling, ...] = ("standard", "minmax", "unit", "none")
+    kinds: tuple[Scale, ...] = ("standard", "minmax", "unit", "none")
     for kind in kinds:
         transform = fit_transform_from_moments(kind, moments)
         parts = np.vstack([transform.apply(rows[i : i + 6]) for i in range(0, 20, 6)])
@@ -157,7 +157,7 @@ def test_scaling_by_blocks_is_scaling_at_once() -> None:
 def test_unknown_scaling_is_refused() -> None:
     moments = ColumnMoments.from_rows(np.ones((2, 1)))
     with pytest.raises(ConfigurationError, match="standard, unit, minmax, none"):
-        fit_transform_from_moments(cast(Scaling, "zscore"), moments)
+        fit_transform_from_moments(cast(Scale, "zscore"), moments)
 
 
 def test_blocks_that_do_not_fit_are_refused() -> None:
@@ -172,7 +172,7 @@ def test_blocks_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["standard", "minmax", "none", "unit"])
 @pytest.mark.parametrize("exponent", [-1000, -201, 201, 1000])
-def test_a_power_of_two_of_the_columns_changes_nothing(kind: Scaling, exponent: int) -> None:
+def test_a_power_of_two_of_the_columns_changes_nothing(kind: Scale, exponent: int) -> None:
     rows = np.random.default_rng(0).standard_normal((20, 3))
     moved = np.ldexp(rows, exponent)
     plain = fit_transform_from_moments(kind, ColumnMoments.from_rows(rows)).apply(rows)
@@ -190,7 +190,7 @@ def test_ordinary_numbers_are_not_moved() -> None:
 
 
 @pytest.mark.parametrize("kind", ["standard", "unit", "minmax", "none"])
-def test_what_is_too_small_vanishes_where_numpy_is_told_to_raise(kind: Scaling) -> None:
+def test_what_is_too_small_vanishes_where_numpy_is_told_to_raise(kind: Scale) -> None:
     rows = np.random.default_rng(0).standard_normal((6, 3))
     with np.errstate(under="ignore"):
         rows *= [1e-310, 1e-160, 1.0]
