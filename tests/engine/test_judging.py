@@ -1,16 +1,21 @@
-"""Fits of unequal clusters: reliability decides between the partitions that are judged."""
+"""What all views tell of partitions; in fits of unequal clusters reliability decides between these."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM
+from mscam_dask.engine.tasks import judge
+from mscam_dask.engine.tasks.judge import score_partitions, verdicts
 from mscam_dask.kernels.label_information import reliable_information
 from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.solvers.neutral import NeutralView, view_evidence
 from tests.benchmarks.unequal import mixtures
 
 
@@ -47,3 +52,55 @@ def test_a_large_cluster_is_not_cut_while_small_ones_are_together(
     assert found.score_ < 0.75 * math.log(5)  # no more than that is there
     monkeypatch.setattr("mscam_dask.solvers.verdict._CLEARLY", np.inf)
     assert adjusted_rand_index(labels, MSCAM(5).fit_predict(views)) < 0.8
+
+
+def random_view(n: int, rng: np.random.Generator) -> NeutralView:
+    """A tenth of all edges, with any weights."""
+    affinity = np.triu(rng.random((n, n)) < 0.1, 1) * rng.random((n, n))
+    return NeutralView((csr_array(affinity + affinity.T),))
+
+
+@pytest.mark.parametrize("n_judged", [0, 50])
+def test_equal_partitions_are_scored_once(n_judged: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    views = [random_view(n_judged or 120, rng) for _ in range(2)]
+    one, other = (rng.integers(0, 3, 120) for _ in range(2))
+    asked: list[int] = []
+
+    def counted(view: NeutralView, partitions: list[np.ndarray], rows: slice) -> Any:
+        asked.append(len(partitions))
+        return view_evidence(view, partitions, rows)
+
+    monkeypatch.setattr(judge, "view_evidence", counted)
+    cuts = [one, other, one.copy(), one]
+    judged = score_partitions(views, cuts, n_judged)
+    assert asked == [2, 2]
+    for of_view, view in zip(judged.scores, views, strict=True):
+        (first,), (second,) = (
+            score_partitions([view], [labels], n_judged).scores[0] for labels in (one, other)
+        )
+        assert of_view == [first, second, first, first]
+    told = verdicts(cuts, [judged], n_judged)
+    assert told[0] == told[2] == told[3] != told[1]
+
+
+@pytest.mark.parametrize("most_told", [2**20, 160])
+@pytest.mark.parametrize("n_judged", [0, 50])
+def test_what_all_views_tell_is_the_same_however_they_are_grouped(
+    n_judged: int, most_told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "MOST_TOLD", most_told)
+    rng = np.random.default_rng(1)
+    n = n_judged or 120
+    views = [random_view(n, rng) for _ in range(5)]
+    cuts = [rng.integers(0, 4, 120) for _ in range(3)]
+    (whole, in_twos, backwards) = (
+        verdicts(cuts, [score_partitions(some, cuts, n_judged) for some in groups], n_judged)
+        for groups in ([views], [views[:2], views[2:4], views[4:]], [views[::-1]])
+    )
+    told = score_partitions(views, cuts, n_judged).evidence
+    assert {one.shape for one in told} == {(min(n, most_told // 4), 4)}
+    for one, other, third in zip(whole, in_twos, backwards, strict=True):
+        assert one[0] == other[0] == third[0][::-1]
+        assert one[1] == other[1] == third[1]
+        assert one[2] == pytest.approx(other[2], abs=1e-6) == pytest.approx(third[2], abs=1e-6)
