@@ -33,6 +33,7 @@ class TakesViews:
     metric: str | Mapping[str, str] | Sequence[str]
     view_sizes: Sequence[int] | None
     view_names_: tuple[str, ...]
+    left_out_: tuple[str, ...]
     _training: MultiViewData
 
     def _views_to_fit(self, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
@@ -61,7 +62,7 @@ class TakesViews:
                 "are separate already. Leave view_sizes out."
             )
         else:
-            data = as_multi_view(X, metric=self.metric)
+            data = as_multi_view(X, metric=self.metric if reset else self._metrics_of(X))
         return data if reset else self._as_fitted(data)
 
     def _table(self, X: Any, *, reset: bool) -> Any:
@@ -82,11 +83,33 @@ class TakesViews:
         except ValueError as error:
             raise DataError(str(error)) from error
 
+    def _metrics_of(self, X: Any) -> str | Mapping[str, str]:
+        """The metrics of the fit; not of views left out that new samples may come without."""
+        if isinstance(self.metric, str):
+            return self.metric
+        metrics = (
+            self.metric
+            if isinstance(self.metric, Mapping)
+            else dict(zip(self.view_names_, self.metric, strict=True))
+        )
+        there = set(X) if isinstance(X, Mapping) else set()
+        return {
+            name: kind
+            for name, kind in metrics.items()
+            if name in there or name not in self.left_out_
+        }
+
     def _as_fitted(self, data: MultiViewData) -> MultiViewData:
-        """New samples' views, checked, in the order of the fit."""
+        """New samples' views, checked, in the order of the fit; those left out need not be there."""
+        by_name = {source.name: source for source in data.views}
+        asked = [
+            source
+            for source in self._training.views
+            if source.name in by_name or source.name not in self.left_out_
+        ]
         expected = {
             source.name: source.shape[0] if source.metric != "features" else source.shape[1]
-            for source in self._training.views
+            for source in asked
         }
         got = {source.name: source.shape[1] for source in data.views}
         if got != expected:
@@ -94,17 +117,17 @@ class TakesViews:
                 f"the fit saw views with these numbers of columns: {expected}; got {got}. "
                 "Give the same views, by the same names, with the same features."
             )
-        by_name = {source.name: source for source in data.views}
         check_feature_names(
-            ((source, by_name[source.name]) for source in self._training.views),
+            ((source, by_name[source.name]) for source in asked),
             estimator=type(self).__name__,
             stacklevel=4,
         )
-        for source in data.views:
+        counted = [by_name[name] for name in self.view_names_ if name not in self.left_out_]
+        for source in counted:
             check_finite(source)
             if source.metric == "distance":
                 check_not_negative(source)
-        return dataclasses.replace(data, views=tuple(by_name[name] for name in self.view_names_))
+        return dataclasses.replace(data, views=tuple(counted))
 
 
 def checked_labels(initial_labels: Any, n_samples: int, n_clusters: int) -> NDArray[np.int64]:

@@ -44,10 +44,11 @@ class PredictsByNeighbors(TakesViews):
         Parameters
         ----------
         X : as for `fit`
-            The same views of other samples. A distance or kernel view holds the new samples'
-            distances or kernel values to the training samples, (n_new, n_samples). Columns of
-            frames and DataArrays have the names of the fit, in its order; where only one of the
-            two has names, a `UserWarning` says that columns go by their order.
+            The same views of other samples; values of those left out are not looked at, and they
+            need not be there. A distance or kernel view holds the new samples' distances or kernel
+            values to the training samples, (n_new, n_samples). Columns of frames and DataArrays
+            have the names of the fit, in its order; where only one of the two has names, a
+            `UserWarning` says that columns go by their order.
 
         Returns
         -------
@@ -71,8 +72,10 @@ class PredictsByNeighbors(TakesViews):
                 f"solver={self.solver!r} has no form for new samples; fit with solver='reduced'."
             )
         fresh = self._views(X, reset=False)
-        queries = self._anchors(self._counted(fresh), 0, fresh.n_samples)
-        train = self._counted(self._training)
+        queries = self._anchors(fresh, 0, fresh.n_samples)
+        train = MultiViewData(
+            tuple(view for view in self._training.views if view.name in self.solution_.encoders)
+        )
         width = sum(source.shape[1] for source in train.views)
 
         # a store compares what it reads with its own checksums
@@ -90,11 +93,6 @@ class PredictsByNeighbors(TakesViews):
                     raise DataError(_CHANGED.format(name))
 
         return assign_by_neighbors(queries, blocks(), self.labels_, n_neighbors=self.n_neighbors_)
-
-    def _counted(self, data: MultiViewData) -> MultiViewData:
-        """The views that count."""
-        encoders = self.solution_.encoders
-        return MultiViewData(tuple(source for source in data.views if source.name in encoders))
 
     def _anchors(
         self,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views import as_multi_view
@@ -17,7 +18,7 @@ from mscam_dask.engine.agreement import with_preparations
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor
-from mscam_dask.errors import ConfigurationError, DataWarning
+from mscam_dask.errors import ConfigurationError, DataError, DataWarning
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters, Preparation
@@ -111,6 +112,37 @@ def test_a_fit_is_as_if_they_were_not_there(fitted: tuple[Views, NDArray[np.int6
     other = {**new, **{name: 9.0 * new[name] for name in USELESS}}
     assert_array_equal(model.predict(new), model.predict(other))
     assert np.mean(model.predict(new) == model.labels_[:50]) > 0.95
+
+
+def test_new_samples_need_no_views_that_are_left_out(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views, _, model = fitted
+    new = {name: view[:50] for name, view in views.items()}
+    found = model.predict(new)
+    assert_array_equal(model.predict({name: new[name] for name in "ab"}), found)
+    assert_array_equal(model.predict({**new, "d": np.full_like(new["d"], np.nan)}), found)
+    for wrong in ("abf", "acde"):
+        given = {name: new.get(name, new["a"]) for name in wrong}
+        with pytest.raises(DataError, match=r"the fit saw views with these numbers.*'b': 10"):
+            model.predict(given)
+    with pytest.raises(DataError, match=r"'d': 30.*'d': 29"):
+        model.predict({**new, "d": new["d"][:, 1:]})
+
+
+@pytest.mark.parametrize(
+    "metric", [["features", "distance", "distance"], {"y": "distance", "z": "distance"}]
+)
+def test_new_samples_come_without_the_metric_of_what_is_left_out(metric: Any) -> None:
+    views, _ = with_useless(60)
+    distances = squareform(pdist(views["b"]))
+    given = {"x": views["a"], "y": distances, "z": squareform(pdist(views["d"]))}
+    model = MSCAM(4, metric=metric, left_out=["z"], selection=None).fit(given)
+    new = {name: view[:9] for name, view in given.items()}
+    found = model.predict(new)
+    assert_array_equal(model.predict({"y": new["y"], "x": new["x"]}), found)
+    with pytest.raises(DataError, match="negative"):
+        model.predict({"y": -new["y"], "x": new["x"]})
 
 
 def test_the_order_of_the_views_changes_no_partition(
