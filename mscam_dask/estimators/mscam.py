@@ -148,8 +148,8 @@ class MSCAM(ConsensusClustering):
 
     References
     ----------
-    N. Xu, Y. Guo, J. Wang, X. Luo, X. He, "Multi-view clustering via simultaneously learning
-    shared subspace and affinity matrix", arXiv:1709.03656.
+    N. Xu, Y. Guo, J. Wang, X. Luo, R. He, "Joint Adaptive Neighbours and Metric Learning for
+    Multi-view Subspace Clustering", arXiv:1709.03656.
 
     Examples
     --------

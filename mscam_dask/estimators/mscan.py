@@ -43,7 +43,8 @@ data_findings_, solution_
 
     References
     ----------
-    As for `MSCAM`.
+    N. Xu, Y. Guo, J. Wang, X. Luo, R. He, "Joint Adaptive Neighbours and Metric Learning for
+    Multi-view Subspace Clustering", arXiv:1709.03656.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ def record() -> ExperimentRecord:
             ),
         ),
         methods=(
-            MethodEntry(name="mscam", title="MSCAM", reference="IJCAI-17", defaults={}, grid={},
+            MethodEntry(name="mscam", title="MSCAM", reference="arXiv", defaults={}, grid={},
                         dense=False),
             MethodEntry(name="odd", title=HOSTILE, reference="", defaults={}, grid={}, dense=True),
         ),
