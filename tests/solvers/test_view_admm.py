@@ -141,7 +141,7 @@ def test_eight_steps_equal_the_dense_formulas(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_dense_iterates_stay_in_the_span(name: str) -> None:
-    # The induction of DESIGN section 3, checked on the n × n formulas alone.
+    # The induction of docs/decisions/0009, checked on the n × n formulas alone.
     given_case = case(**CASES[name])
     H, W = given_case.reduced.subspace, given_case.start
     dense = naive.DenseState(np.zeros((N_SAMPLES, N_SAMPLES)), W, W, W, np.zeros_like(W), 2.0)

@@ -1,7 +1,7 @@
-"""What the published text gets wrong, slip by slip, and what each correction restores.
+"""Slips of the published text, one by one, and what each correction restores.
 
-N. Xu et al., "Joint adaptive neighbours and metric learning for multi-view subspace
-clustering", arXiv:1709.03656. The numbers are those of DESIGN section 2 and of
+N. Xu et al., "Joint Adaptive Neighbours and Metric Learning for Multi-view Subspace
+Clustering", arXiv:1709.03656. The numbers are those of docs/departures-from-the-paper.md and of
 `mscam_dask.solvers.paper.PaperCorrections`.
 """
 

@@ -15,6 +15,8 @@ __all__ = ["PaperCorrections", "PaperSettings"]
 class PaperCorrections:
     """One switch for each published slip; the defaults correct all of them.
 
+    docs/departures-from-the-paper.md lists the slips under the same numbers.
+
     Attributes
     ----------
     z_ridge : {"corrected", "printed"}
