@@ -30,10 +30,12 @@ def show_plan(plan: RunPlan) -> None:
 
 
 def _settings(plan: RunPlan) -> str:
-    count = f"{len(plan.settings)} to choose from" if len(plan.settings) > 1 else "one"
-    if not plan.compares:
+    count = f"{len(plan.settings)} to choose from" if len(plan.settings) > 1 else "1"
+    if not plan.selected:
         return count
-    return f"{count}, and preparations and first graphs of the views that the fit compares"
+    *others, last = plan.selected
+    names = f"{', '.join(others)} and {last}" if others else last
+    return f"{count}; the fit selects {names}"
 
 
 def show_experiment_plan(plan: ExperimentPlan) -> None:

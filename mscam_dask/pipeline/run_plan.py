@@ -73,8 +73,8 @@ class RunPlan:
         Samples and views.
     settings
         What the fit would try.
-    compares
-        Whether the fit compares preparations and first graphs of these on its way.
+    selected
+        Names of the other things that the fit would select without labels.
     read_bytes, held_bytes, worker_bytes
         Of the views as float64; of results on all workers together; of one worker at its peak.
     limit_bytes
@@ -91,7 +91,7 @@ class RunPlan:
     start: WarmStart | None
     data: MultiViewData
     settings: tuple[Parameters, ...]
-    compares: bool
+    selected: tuple[str, ...]
     read_bytes: int
     held_bytes: int
     worker_bytes: int
@@ -130,7 +130,7 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
             start=start,
             data=data,
             settings=tried,
-            compares=view_graphs,
+            selected=_selected(estimator, data),
             read_bytes=data.nbytes,
             held_bytes=largest.held_bytes,
             worker_bytes=largest.worker_bytes(n_workers),
@@ -163,6 +163,14 @@ def _estimator(settings: Settings, start: WarmStart | None) -> MSCAM | MSCAN:
     if start is not None:
         arguments |= start.arguments
     return (MSCAM if settings.cluster.method == "mscam" else MSCAN)(**arguments)
+
+
+def _selected(estimator: MSCAM | MSCAN, data: MultiViewData) -> tuple[str, ...]:
+    """Names of what the fit selects for all views together or view by view, in the order it does."""
+    if not estimator.chooses_graph or estimator.solver == "paper" or len(data.views) < 2:
+        return ()
+    open_parameters = (name for name in ("scale", "alpha") if getattr(estimator, name) is None)
+    return (*open_parameters, "the initial graph")
 
 
 def workers_of(execution: ExecutionTable) -> int:

@@ -60,9 +60,26 @@ def test_the_time_is_of_the_order_of_the_fits(
     file.write_text(file.read_text().replace("selection = 'none'\nmax_outer_iter = 3\n", ""))
     settings = read_config(file)
     plan = plan_run(settings, tmp_path / "out")
-    assert plan.compares
+    assert plan.selected == ("scale", "alpha", "the initial graph")
     data = open_data(settings.data, tmp_path / "data.zarr").data
     started = time.process_time()  # whatever else the computer does
     steps.cluster(data, settings.cluster, client=None, n_threads=1, observers=())
     taken = time.process_time() - started
     assert taken / 8 < plan.seconds < 8 * taken
+
+
+@pytest.mark.parametrize(
+    ("lines", "selected"),
+    [
+        ("selection = 'auto'\nalpha = 2.0\n", ("scale", "the initial graph")),
+        ("selection = 'auto'\nalpha = 2.0\nscale = 'unit'\n", ("the initial graph",)),
+        ("selection = 'auto'\nsolver = 'paper'\n", ()),
+        ("selection = 'none'\n", ()),
+    ],
+)
+def test_a_plan_names_what_the_fit_selects(
+    pipeline: Write, tmp_path: Path, lines: str, selected: tuple[str, ...]
+) -> None:
+    file = pipeline(HERE)
+    file.write_text(file.read_text().replace("selection = 'none'\n", lines))
+    assert plan_run(read_config(file), tmp_path / "out").selected == selected
