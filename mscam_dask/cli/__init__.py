@@ -13,7 +13,7 @@ import click
 
 from mscam_dask import __version__
 from mscam_dask.cli.errors import guarded
-from mscam_dask.cli.experiments import compare, sweep
+from mscam_dask.cli.extensions import installed_extensions
 from mscam_dask.cli.options import execution_options, no_url, with_options
 
 __all__ = ["main"]
@@ -31,7 +31,23 @@ _execution_options = with_options(
 )
 
 
-@click.group(context_settings=_CONTEXT)
+class _Commands(click.Group):
+    """The commands of this module, and those of extensions."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted([*super().list_commands(context), *_added_commands()])
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        return super().get_command(context, name) or _added_commands().get(name)
+
+
+def _added_commands() -> dict[str, click.Command]:
+    return {
+        str(command.name): command for one in installed_extensions() for command in one.commands
+    }
+
+
+@click.group(cls=_Commands, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="mscam-dask")
 def main() -> None:
     """Cluster objects seen through several views.
@@ -213,7 +229,3 @@ def tls(directory: Path, **options: Any) -> int:
     from mscam_dask.cli.make_certificates import make_tls_directory
 
     return make_tls_directory(directory, **options)
-
-
-main.add_command(compare)
-main.add_command(sweep)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from mscam_dask.cli.extensions import extension_of_directory
 from mscam_dask.cli.terminal import (
     components_text,
     fields,
@@ -29,8 +29,6 @@ from mscam_dask.data.store import is_store, verify_store
 from mscam_dask.data.validation import validate
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.pace import duration, plural
-from mscam_dask.pipeline.experiment_report import RECORD_NAME
-from mscam_dask.pipeline.experiments.results import decode_experiment
 from mscam_dask.pipeline.lock import is_held
 from mscam_dask.pipeline.record import DataRecord, RunRecord
 from mscam_dask.pipeline.run_directory import RunDirectory
@@ -50,10 +48,10 @@ def describe_path(place: str) -> int:
     directory = RunDirectory(path.absolute())
     if directory.record.is_file():
         _describe_run(console, directory)
-    elif (path / RECORD_NAME).is_file():
-        _describe_experiment(console, path)
     elif is_store(path):
         _describe_store(console, path)
+    elif (extension := extension_of_directory(path)) is not None:
+        extension.describe(path)
     elif not path.exists():
         raise DataError(
             f"There is no {path}. Give a store, or the directory of a run or an experiment."
@@ -130,36 +128,6 @@ def _describe_run(console: Console, directory: RunDirectory) -> None:
         ("Files", ", ".join(_files(directory))),
     ]
     show(console, *parts, fields(rest))
-
-
-def _describe_experiment(console: Console, directory: Path) -> None:
-    """Show what was asked, how far it is and where its results are."""
-    document = directory / RECORD_NAME
-    try:
-        record = decode_experiment(document.read_bytes(), str(document))
-    except OSError as error:
-        raise DataError(f"{document} cannot be read ({error.strerror}).") from error
-    outcomes = Counter(cell.outcome for cell in record.cells)
-    fits = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items())
-    if not fits:  # the record has them when all have ended
-        fits = f"{sum(1 for _ in directory.glob('cells/*/*.json'))} ended so far"
-    state = str(record.state)
-    if state == "running" and not is_held(directory):
-        again = f"{record.command} -o {shlex.quote(relative(directory))}"
-        state += f", but no process holds it: it was cut off; {again} continues it"
-    ended = "" if record.ended is None else f", ended {record.ended}"
-    pairs = [
-        ("Experiment", f"{record.kind} in {relative(directory)}"),
-        ("State", state),
-        ("Started", f"{record.started}{ended}"),
-        ("Command", record.command),
-        ("Data", ", ".join(f"{one.name} ({one.n_samples} samples)" for one in record.datasets)),
-        ("Methods", ", ".join(method.name for method in record.methods)),
-        ("Fits", fits),
-        ("Ran", record.executor or ""),
-        ("Report", f"mscam-dask report {shlex.quote(relative(directory))} writes report.html"),
-    ]
-    show(console, fields([(name, value or "-") for name, value in pairs]))
 
 
 def _state(directory: RunDirectory, record: RunRecord) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mscam_dask.cli.extensions import extension_of_directory
 from mscam_dask.cli.terminal import fields, relative, results_console, show
 from mscam_dask.errors import TemporaryFailure
-from mscam_dask.pipeline.experiment_report import RECORD_NAME, write_experiment_report
 from mscam_dask.pipeline.report import write_report
 from mscam_dask.pipeline.run_directory import RunDirectory
 
@@ -15,10 +15,12 @@ __all__ = ["report_run"]
 
 def report_run(directory: Path, *, output: Path | None, show_in_browser: bool) -> int:
     """Write the report, and open it where that was asked; the exit code."""
-    if (directory / RECORD_NAME).is_file():
-        file = write_experiment_report(directory, output)
+    run = RunDirectory(directory.absolute())
+    extension = None if run.record.is_file() else extension_of_directory(directory)
+    if extension is not None:
+        file = extension.write_report(directory, output)
     else:
-        file = write_report(RunDirectory(directory.absolute()), output)
+        file = write_report(run, output)
     size = f"{file.stat().st_size / 2**20:.1f} MiB"
     show(results_console(), fields([("Report", f"{relative(file)} ({size})")]))
     if show_in_browser:

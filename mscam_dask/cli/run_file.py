@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from pathlib import Path
 
+from mscam_dask.cli.extensions import extension_of_directory, extension_of_file
+from mscam_dask.cli.overrides import execution_overrides, option_overrides
 from mscam_dask.cli.terminal import (
     components_text,
     fields,
@@ -21,16 +21,14 @@ from mscam_dask.cli.terminal import (
 from mscam_dask.monitor.progress import PlainProgress, progress_on
 from mscam_dask.pipeline.again import run_again
 from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.document import Override, parse_override
-from mscam_dask.pipeline.environment import environment_overrides
-from mscam_dask.pipeline.experiments.config import experiment_command
+from mscam_dask.pipeline.document import read_document
 from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.run import RunOutcome
+from mscam_dask.pipeline.run_directory import RunDirectory
 
-__all__ = ["execution_overrides", "resume_directory", "run_file"]
+__all__ = ["resume_directory", "run_file"]
 
-_OF_PROCESSES = ("workers", "memory_limit")
-_TLS = ("tls_ca", "tls_cert", "tls_key")
+_PIPELINE_TABLES = {"data", "cluster"}
 
 
 def run_file(
@@ -44,12 +42,16 @@ def run_file(
     plain: bool,
     **execution: object,
 ) -> int:
-    """Run a pipeline file, or show what would be done; the exit code."""
-    command = experiment_command(pipeline)
-    if command is not None:
-        from mscam_dask.cli.run_experiment import options_asked, run_experiment
+    """Run a pipeline file, or show what would be done; the exit code.
 
-        asked = options_asked(
+    A file with [data] or [cluster] is a pipeline, whatever else is in it; others may be those of an
+    extension.
+    """
+    tables = read_document(pipeline).tables.keys()
+    extension = None if tables & _PIPELINE_TABLES else extension_of_file(tables)
+    if extension is not None:
+        return extension.run(
+            pipeline,
             assignments=assignments,
             output=output,
             overwrite=overwrite,
@@ -57,11 +59,7 @@ def run_file(
             insecure=insecure,
             **execution,
         )
-        return run_experiment(command, pipeline, asked, named="run")
-    overrides = environment_overrides(os.environ)
-    overrides += [parse_override(text) for text in assignments]
-    overrides += execution_overrides(execution)
-    settings = read_config(pipeline, overrides)
+    settings = read_config(pipeline, option_overrides(assignments, execution))
     if dry_run:
         from mscam_dask.cli.show_plan import show_plan
         from mscam_dask.pipeline.run_plan import plan_run
@@ -93,6 +91,10 @@ def resume_directory(
     run_directory: Path, *, insecure: bool, plain: bool, **execution: object
 ) -> int:
     """Continue a run; the exit code."""
+    is_run = RunDirectory(run_directory).record.is_file()
+    extension = None if is_run else extension_of_directory(run_directory)
+    if extension is not None:
+        return extension.resume(run_directory)
     console = progress_console()
     progress = PlainProgress(console.file) if plain else progress_on(console)
     with progress:
@@ -112,27 +114,6 @@ def resume_directory(
     _summarise(outcome)
     assert outcome.record.exit_code is not None
     return outcome.record.exit_code
-
-
-def execution_overrides(options: dict[str, object]) -> Iterable[Override]:
-    """Options that name another kind of cluster than the file take the file's kind out."""
-    given = {name: value for name, value in options.items() if value not in (None, False)}
-    out: tuple[str, ...] = ()
-    if "in_process" in given:
-        out = ("scheduler", *_TLS, *_OF_PROCESSES)
-    elif "scheduler" in given:
-        out = ("in_process", "threads", *_OF_PROCESSES)
-    elif any(name in given for name in _OF_PROCESSES):
-        out = ("scheduler", *_TLS, "in_process")
-    elif "threads" in given:  # of workers, or of this process
-        out = ("scheduler", *_TLS)
-    for name in out:
-        if name not in given:
-            yield Override(("execution", name), None, "the command line")
-    for name, value in given.items():
-        dashed = name.replace("_", "-")
-        said = f"--{dashed}" if value is True else f"--{dashed} {value}"
-        yield Override(("execution", name), value, said)
 
 
 def _summarise(outcome: RunOutcome) -> None:

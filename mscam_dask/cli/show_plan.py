@@ -1,13 +1,12 @@
-"""`--dry-run`: the plan of a run or an experiment on one screen."""
+"""`--dry-run`: the plan of a run on one screen."""
 
 from __future__ import annotations
 
 from mscam_dask.cli.terminal import fields, relative, results_console, show
 from mscam_dask.monitor.pace import duration
-from mscam_dask.pipeline.experiments.preview import ExperimentPlan
 from mscam_dask.pipeline.run_plan import RunPlan
 
-__all__ = ["show_experiment_plan", "show_plan"]
+__all__ = ["show_plan"]
 
 _GIB = 2.0**30
 _MIB = 2.0**20
@@ -36,52 +35,6 @@ def _settings(plan: RunPlan) -> str:
     *others, last = plan.selected
     names = f"{', '.join(others)} and {last}" if others else last
     return f"{count}; the fit selects {names}"
-
-
-def show_experiment_plan(plan: ExperimentPlan) -> None:
-    """Print the plan of an experiment."""
-    data = ", ".join(
-        f"{one.name} ({one.n_samples} samples, {len(one.views)} views)" for one in plan.datasets
-    )
-    pairs = [
-        ("Experiment", f"{plan.kind} in {relative(plan.directory)}"),
-        ("To do", _fits_to_do(plan)),
-        ("Data", data),
-        ("Bytes", f"{plan.read_bytes / _MIB:.1f} MiB of values"),
-        ("Methods", ", ".join(plan.methods)),
-        ("Workers", f"{plan.n_workers}{_for_a_fit(plan)}"),
-        ("Time", _experiment_time(plan)),
-    ]
-    show(results_console(), fields(pairs))
-
-
-def _fits_to_do(plan: ExperimentPlan) -> str:
-    if plan.n_missing == 0:
-        return f"nothing: all {plan.n_kept} fits have ended"
-    kept = f", {plan.n_kept} are kept from an earlier start" if plan.n_kept else ""
-    return f"{plan.n_missing} fits{kept}"
-
-
-def _for_a_fit(plan: ExperimentPlan) -> str:
-    if plan.worker_bytes is None:
-        return ""
-    size = f"{plan.worker_bytes / _GIB:.2f} GiB"
-    said = f", each needs up to {size}" if plan.time_limit_s is None else f", a fit may take {size}"
-    if plan.limit_bytes is None or plan.worker_bytes == plan.limit_bytes:
-        return said
-    fits = "has" if plan.worker_bytes <= plan.limit_bytes else "HAS ONLY"
-    return f"{said} and a worker {fits} {plan.limit_bytes / _GIB:.2f} GiB"
-
-
-def _experiment_time(plan: ExperimentPlan) -> str:
-    known = plan.n_missing - plan.n_unknown
-    said = []
-    if known:
-        said.append(f"about {duration(plan.seconds)} for {known} fits, as those that ended here")
-    if plan.n_unknown:
-        limit = "" if plan.time_limit_s is None else f", at most {plan.time_limit_s:g} s each"
-        said.append(f"not known for {plan.n_unknown} fits that have no like here yet{limit}")
-    return "; ".join(said) or "none"
 
 
 def _held(plan: RunPlan) -> str:

@@ -1,39 +1,40 @@
-"""The report of an experiment's directory: one HTML file from experiment.json."""
+"""The report of an experiment's directory: one HTML file from its record."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
-
-import msgspec
 
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.report.content import FileLink
 from mscam_dask.monitor.report.experiment_page import experiment_page
-from mscam_dask.pipeline.experiments.results import decode_experiment
 from mscam_dask.pipeline.run_directory import RunDirectory
 
-__all__ = ["RECORD_NAME", "write_experiment_report"]
-
-RECORD_NAME = "experiment.json"
+__all__ = ["write_experiment_report"]
 
 _FILES = (
     ("results.md", "the tables, for a text editor"),
     ("results.csv", "the rows, one a line"),
-    (RECORD_NAME, "everything on this page, for programs"),
+    ("experiment.json", "everything on this page, for programs"),
     ("pipeline.toml", "the settings as they were understood"),
     ("cells", "one record for each fit"),
 )
 
 
-def write_experiment_report(directory: Path, output: Path | None = None) -> Path:
+def write_experiment_report(
+    directory: Path, record: Mapping[str, Any], output: Path | None = None
+) -> Path:
     """Write the report of an experiment, finished or under way.
 
     Parameters
     ----------
     directory
-        With an experiment.json; docs/experiments.md says what is in it.
+        Of the experiment; the report links to its files.
+    record
+        Content of its experiment.json; docs/experiments.md says what is in it.
     output
         File to write; by default report.html in the directory.
 
@@ -45,18 +46,12 @@ def write_experiment_report(directory: Path, output: Path | None = None) -> Path
     Raises
     ------
     DataError
-        When there is no experiment, or its document cannot be read.
+        When the output is a directory.
     """
     root = directory.absolute()
     target = root / "report.html" if output is None else output.absolute()
     if target.is_dir():
         raise DataError(f"{target} is a directory; the report is one file. Give a file name.")
-    document = root / RECORD_NAME
-    try:
-        content = document.read_bytes()
-    except OSError as error:
-        raise DataError(f"{document} cannot be read ({error.strerror}).") from error
-    record = decode_experiment(content, str(document))
     links = [
         FileLink(
             name=name,
@@ -66,7 +61,7 @@ def write_experiment_report(directory: Path, output: Path | None = None) -> Path
         for name, what in _FILES
         if (root / name).exists()
     ]
-    page = experiment_page(msgspec.to_builtins(record), links)
+    page = experiment_page(record, links)
     target.parent.mkdir(parents=True, exist_ok=True)
     RunDirectory(root).write(target, page.encode())
     return target

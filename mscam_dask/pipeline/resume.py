@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import Override
 from mscam_dask.pipeline.execution import check_execution
-from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
 from mscam_dask.pipeline.file_names import check_name
 from mscam_dask.pipeline.heritage import Earlier
 from mscam_dask.pipeline.record import ResumeEntry, RunRecord, SourceRecord
@@ -62,7 +59,7 @@ def resume_run(
     Raises
     ------
     ConfigurationError
-        When there is no run at the path; for an experiment with the command that goes on with it.
+        When there is no run at the path.
     DataError
         When the data are not those the run began with; the message says what changed.
     TemporaryFailure
@@ -73,7 +70,6 @@ def resume_run(
         raise ConfigurationError(
             f"There is no run directory {root}. Give one that mscam-dask run wrote."
         )
-    _refuse_experiment(root)
     with RunDirectory.hold(root) as directory:
         record, settings = _read(directory)
         lost = ""
@@ -114,15 +110,6 @@ def resume_run(
         record = msgspec.structs.replace(record, resumes=(*record.resumes[:-1], entry))
         directory.write_record(record)
         return carry_out(settings, directory, record, observers=observers, opened=opened)
-
-
-def _refuse_experiment(root: Path) -> None:
-    with contextlib.suppress(DataError, OSError):
-        command = ExperimentDirectory(root).read_record().command or "mscam-dask compare or sweep"
-        raise ConfigurationError(
-            f"{root} holds an experiment, not a run: it goes on with the command that began it, "
-            f"{command} -o {shlex.quote(str(root))}. Fits that have ended are kept."
-        )
 
 
 def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:

@@ -13,9 +13,9 @@ import pytest
 from click.testing import Result
 
 from mscam_dask.cli import terminal
-from mscam_dask.cli.run_experiment import _Lines
 from mscam_dask.cli.terminal import results_console, show, table
 from mscam_dask.pipeline.experiments.course import Progress
+from mscam_dask.pipeline.experiments.printing import ProgressLines
 from mscam_dask.pipeline.experiments.results import CellEntry
 from mscam_dask.pipeline.lock import RunLock
 
@@ -100,7 +100,7 @@ def test_a_line_of_progress_fits_80_columns(capsys: pytest.CaptureFixture[str]) 
         seconds=119.41,
         peak_memory_bytes=524 * 2**20,
     )
-    lines = _Lines()
+    lines = ProgressLines()
     lines._started -= 3600.0
     lines(Progress(entry=entry, done=60, total=130))
     (line,) = capsys.readouterr().err.splitlines()

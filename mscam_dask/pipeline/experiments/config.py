@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,20 +38,11 @@ _KINDS: dict[str, type[CompareTable | RobustnessTable | SweepTable]] = {
 _TABLES = (*_KINDS, "dataset", "parameters", "grid", "execution", "output")
 
 
-def experiment_command(path: str | Path) -> Command | None:
-    """Return the command that a file is for; None when it is a pipeline and no experiment.
-
-    A file with [data] or [cluster] is a pipeline, whatever else is in it.
-
-    Raises
-    ------
-    ConfigurationError
-        When it cannot be read or is not TOML.
-    """
-    tables = read_document(path).tables
-    if tables.keys() & {"data", "cluster"} or not tables.keys() & _KINDS.keys():
+def experiment_command(tables: Collection[str]) -> Command | None:
+    """Return the command that a file with these tables is for; None when it is no experiment."""
+    if not _KINDS.keys() & set(tables):
         return None
-    return "compare" if tables.keys() & {"compare", "robustness"} else "sweep"
+    return "compare" if {"compare", "robustness"} & set(tables) else "sweep"
 
 
 def read_experiment(

@@ -192,7 +192,7 @@ class Course:
         directory.write(directory.markdown, markdown_text(self.record).encode())
         directory.write_record(self.record)
         try:
-            write_experiment_report(directory.path)
+            write_experiment_report(directory.path, msgspec.to_builtins(self.record))
         except (MscamError, OSError) as error:
             self.tell(f"the results are complete, but not their report: {error}")
 
@@ -213,7 +213,7 @@ class Course:
 def _finished_in(directory: ExperimentDirectory) -> ExperimentRecord | None:
     try:
         record = directory.read_record()
-    except (DataError, OSError):
+    except DataError:
         return None
     return record if record.state == "finished" else None
 

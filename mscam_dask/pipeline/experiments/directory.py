@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from mscam_dask.errors import TemporaryFailure
+from mscam_dask.errors import DataError, TemporaryFailure
 from mscam_dask.pipeline.directories import hold_directory, write_whole
 from mscam_dask.pipeline.experiments.cells import Cell, Limits
 from mscam_dask.pipeline.experiments.results import (
@@ -121,9 +121,13 @@ class ExperimentDirectory:
         Raises
         ------
         DataError
-            When it is no record of an experiment.
+            When it cannot be read, or is no record of an experiment.
         """
-        return decode_experiment(self.record.read_bytes(), str(self.record))
+        try:
+            content = self.record.read_bytes()
+        except OSError as error:
+            raise DataError(f"{self.record} cannot be read ({error.strerror}).") from error
+        return decode_experiment(content, str(self.record))
 
     def keep(self, entry: CellEntry) -> None:
         """Keep a cell that has ended."""

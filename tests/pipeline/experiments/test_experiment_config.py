@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.document import parse_override
+from mscam_dask.pipeline.document import parse_override, read_document
 from mscam_dask.pipeline.experiments.config import Command, experiment_command, read_experiment
 from mscam_dask.pipeline.experiments.methods import METHODS
 from mscam_dask.pipeline.experiments.paper import ROBUSTNESS, TABLES
@@ -136,7 +136,7 @@ def test_the_papers_pipelines_are_usable(
     for data in ("handwritten", "flowers17", "caltech101_nus31", "cifar10_nus_3100"):
         (here / f"{data}.npz").touch()
     monkeypatch.setenv("MSCAM_DATA", str(here))
-    assert experiment_command(PIPELINES / f"{name}.toml") == command
+    assert experiment_command(read_document(PIPELINES / f"{name}.toml").tables) == command
     settings = read_experiment(PIPELINES / f"{name}.toml", command=command)
     assert settings.kind == name
     if isinstance(settings.table, RobustnessTable):

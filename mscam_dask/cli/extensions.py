@@ -1,0 +1,83 @@
+"""Extensions of the command line: commands, files and directories of packages that it does not import."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+
+__all__ = [
+    "GROUP",
+    "Extension",
+    "extension_of_directory",
+    "extension_of_file",
+    "installed_extensions",
+]
+
+GROUP = "mscam_dask.experiments"
+"""Group of the entry points; each names one `Extension`."""
+
+
+class Extension(Protocol):
+    """Commands that are added, and what the other commands do with its files and directories.
+
+    Attributes
+    ----------
+    commands
+        Added to the command line.
+    """
+
+    commands: tuple[click.Command, ...]
+
+    def owns_tables(self, tables: Collection[str]) -> bool:
+        """Return whether a TOML file with these tables is for this extension."""
+
+    def owns_directory(self, directory: Path) -> bool:
+        """Return whether this extension wrote a directory."""
+
+    def run(self, file: Path, **options: Any) -> int:
+        """Run a file with the options of `mscam-dask run`, and return the exit code."""
+
+    def resume(self, directory: Path) -> int:
+        """Resume what was interrupted in a directory, and return the exit code."""
+
+    def describe(self, directory: Path) -> None:
+        """Print what a directory holds."""
+
+    def write_report(self, directory: Path, output: Path | None) -> Path:
+        """Write the report of a directory, and return its file."""
+
+
+@functools.cache
+def installed_extensions() -> tuple[Extension, ...]:
+    """Return the extensions of all installed packages.
+
+    Raises
+    ------
+    click.ClickException
+        When an entry point names an object that cannot be imported.
+    """
+    found = []
+    for entry in entry_points(group=GROUP):
+        try:
+            found.append(entry.load())
+        except (AttributeError, ImportError) as error:
+            raise click.ClickException(
+                f"the entry point {entry.name} = {entry.value} of {GROUP} cannot be loaded ({error}). "
+                "Install the package that declares it again."
+            ) from error
+    return tuple(found)
+
+
+def extension_of_file(tables: Collection[str]) -> Extension | None:
+    """Return the extension that a TOML file with these tables is for, None for a pipeline."""
+    return next((one for one in installed_extensions() if one.owns_tables(tables)), None)
+
+
+def extension_of_directory(directory: Path) -> Extension | None:
+    """Return the extension that wrote a directory, None when no extension did."""
+    return next((one for one in installed_extensions() if one.owns_directory(directory)), None)
