@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -23,6 +23,7 @@ from mscam_dask.pipeline.rules import (
 )
 from mscam_dask.pipeline.settings import (
     BUILT_IN_SOURCES,
+    ClusterKeys,
     ClusterTable,
     DataTable,
     EvaluateTable,
@@ -226,20 +227,9 @@ def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
 
 
 def _parameter_struct(defaults: Mapping[str, Any]) -> type[msgspec.Struct]:
-    """Types of [cluster]: the model's where it has the parameter, else that of the default."""
-    from mscam_dask.model.parameters import Parameters
-
-    hints = get_type_hints(Parameters)
-    fields = []
-    for name, default in defaults.items():
-        kind = hints.get(name, Any if default is None else type(default))
-        if name == "n_clusters":
-            kind |= Literal["auto"]
-        elif name == "max_clusters":
-            kind = Annotated[int, msgspec.Meta(ge=2)] | None
-        elif name == "left_out":
-            kind = tuple[str, ...] | None
-        fields.append((name, kind | None if default is None and kind is not Any else kind, default))
+    """Return [cluster] of one method: its parameters with the types of `ClusterKeys`."""
+    types = {field.name: field.type for field in msgspec.structs.fields(ClusterKeys)}
+    fields = [(name, types[name], default) for name, default in defaults.items()]
     return msgspec.defstruct("ClusterParameters", fields, kw_only=True)
 
 

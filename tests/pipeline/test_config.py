@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.pipeline.config import read_config
 from mscam_dask.pipeline.document import parse_override
+from mscam_dask.pipeline.settings import ClusterKeys
 from mscam_dask.pipeline.toml_text import settings_text
 
 GOOD = """\
@@ -275,3 +277,29 @@ def test_the_pipelines_that_come_with_the_package_are_valid_and_short(name: str)
     assert settings.cluster.n_clusters == 10
     assert settings.name == name
     assert len(file.read_text().splitlines()) < 40
+
+
+def test_the_keys_of_cluster_are_parameters_of_the_estimators_with_their_defaults(
+    tmp_path: Path,
+) -> None:
+    keys = {
+        field.name: field.default
+        for field in msgspec.structs.fields(ClusterKeys)
+        if field.name not in ("method", "n_clusters")  # which Python has no name and a default for
+    }
+    settings = read_config(write(tmp_path, GOOD))
+    assert settings.cluster.parameters == {**keys, "n_clusters": 10}
+    assert keys.items() <= MSCAM().get_params().items()
+    without = read_config(write(tmp_path, f"{GOOD}method = 'mscan'\n")).cluster.parameters
+    assert without == {
+        name: value for name, value in MSCAN().get_params().items() if name in without
+    } | {"n_clusters": 10}
+    assert keys.keys() - without.keys() == {"metric_floor", "metric_ridge"}
+
+
+@pytest.mark.parametrize("line", ["solver = 'dense'", "selection = 'all'"])
+def test_choices_are_named(tmp_path: Path, line: str) -> None:
+    name, _, value = line.partition(" = ")
+    text = problem(tmp_path, f"{GOOD}{line}\n")
+    assert f"[cluster] {name} = {value}" in text
+    assert {"solver": "reduced, paper", "selection": "auto, none"}[name] in text

@@ -1,4 +1,4 @@
-"""What an experiment file may say: one frozen structure for each table."""
+"""Tables of an experiment file, one frozen structure each; see `mscam_dask.pipeline.settings`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from msgspec import Meta, Struct
 from mscam_dask.data.mixtures import CORRUPTED_SHARES
 from mscam_dask.model.parameters import Scale
 from mscam_dask.pipeline.experiments.results import Kind, Protocol
-from mscam_dask.pipeline.settings import Count, DataTable, ExecutionTable, OutputTable, Text
+from mscam_dask.pipeline.settings import (
+    Count,
+    DataTable,
+    Directory,
+    ExecutionTable,
+    Memory,
+    OutputTable,
+    Text,
+)
 
 __all__ = [
     "KIND_TABLES",
@@ -31,111 +39,130 @@ KIND_TABLES: dict[str, Kind] = {
 Seed = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+DatasetNames = Annotated[
+    tuple[Text, ...], Meta(min_length=1, title="a list of names, paths, or URLs of stores")
+]
+MethodNames = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list of names of methods")]
 
 
 class DatasetTable(DataTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[dataset.NAME]: the keys of [data] of a run, and what is asked of the data.
+    """[dataset.NAME]: the keys of [data] of a run, and how many clusters and samples to take."""
 
-    Attributes
-    ----------
-    n_clusters
-        By default the number of classes.
-    per_class
-        Draw this many samples of every class (with a seed) and leave the others out.
-    seed
-        Of that draw.
-    """
-
-    n_clusters: Count | None = None
-    per_class: Count | None = None
-    seed: Seed = 0
+    n_clusters: Annotated[
+        Count | None, Meta(description="Number of clusters; by default the number of classes.")
+    ] = None
+    per_class: Annotated[
+        Count | None,
+        Meta(description="Samples to draw of every class, the others left out; all by default."),
+    ] = None
+    seed: Annotated[Seed, Meta(description="Seed of that draw.")] = 0
 
 
 class RunsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What [compare] and [robustness] have in common.
+    """Keys that [compare] and [robustness] have in common."""
 
-    Attributes
-    ----------
-    methods
-        Names of methods; all by default.
-    runs, seed
-        Run i has seed `seed + i`.
-    protocols
-        "defaults" (label-free) and "grid" (the paper's, chosen with labels, and many times the
-        fits).
-    grid_runs
-        Runs of each point of a grid by which the best is chosen; the best has all runs.
-    time_limit_s, memory_limit
-        Of a cell. Memory, in bytes or such as "4 GiB": by default a worker thread's share.
-    """
-
-    methods: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
-    runs: Count = 10
-    seed: Seed = 0
-    protocols: Annotated[tuple[Protocol, ...], Meta(min_length=1)] = ("defaults",)
-    grid_runs: Count = 1
-    time_limit_s: Positive = 900.0
-    memory_limit: Count | Text | None = None
+    methods: Annotated[
+        MethodNames | None,
+        Meta(description="`mscam`, `mscan` and the baselines to compare; all by default."),
+    ] = None
+    runs: Annotated[Count, Meta(description="Runs of each method; run i has seed `seed` + i.")] = 10
+    seed: Annotated[Seed, Meta(description="Seed of the first run.")] = 0
+    protocols: Annotated[
+        tuple[Protocol, ...],
+        Meta(
+            min_length=1,
+            title='a list of `"defaults"`, `"grid"`',
+            description="Label-free defaults, or the best of a grid, chosen with labels.",
+        ),
+    ] = ("defaults",)
+    grid_runs: Annotated[
+        Count,
+        Meta(
+            description="Runs of each point of a grid to choose the best, which then has all runs."
+        ),
+    ] = 1
+    time_limit_s: Annotated[Positive, Meta(description="Seconds that a fit may take.")] = 900.0
+    memory_limit: Annotated[
+        Memory | None,
+        Meta(description="Memory that a fit may take; by default the share of a worker's thread."),
+    ] = None
 
 
 class CompareTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[compare]: methods side by side on data sets.
+    """[compare]: methods side by side on data sets."""
 
-    Attributes
-    ----------
-    datasets
-        Names or paths, see docs/experiments.md.
-    directory
-        Where names are looked for; $MSCAM_DATA by default.
-    shuffle
-        Whether the samples are shuffled by the seed of the run (seed 0 keeps the order).
-    """
-
-    datasets: Annotated[tuple[Text, ...], Meta(min_length=1)]
-    directory: Text | None = None
-    shuffle: bool = True
+    datasets: Annotated[DatasetNames, Meta(description="Data sets to cluster.")]
+    directory: Annotated[
+        Directory | None,
+        Meta(description="Where names of data sets are looked up; `$MSCAM_DATA` by default."),
+    ] = None
+    shuffle: Annotated[
+        bool,
+        Meta(
+            description="Whether the seed of a run also shuffles the samples; seed 0 keeps their order."
+        ),
+    ] = True
 
 
 class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[robustness]: accuracy over the corrupted share; see `corrupted_mixture`."""
 
-    methods: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = ("mlan", "mscan", "mscam")
-    corrupted: Annotated[tuple[Share, ...], Meta(min_length=1)] = CORRUPTED_SHARES
-    n_samples: Annotated[int, Meta(ge=20)] = 1000
-    noise_variance: Annotated[float, Meta(ge=0)] = 0.3
-    covariance_scale: Positive = 0.89
+    methods: Annotated[MethodNames | None, Meta(description="Methods to compare.")] = (
+        "mlan",
+        "mscan",
+        "mscam",
+    )
+    corrupted: Annotated[
+        tuple[Share, ...],
+        Meta(
+            min_length=1,
+            title="a list of numbers from 0 to 1",
+            description="Shares of the samples of each view that get noise.",
+        ),
+    ] = CORRUPTED_SHARES
+    n_samples: Annotated[int, Meta(ge=20, description="Samples of a mixture.")] = 1000
+    noise_variance: Annotated[
+        float,
+        Meta(ge=0, description="Variance of the noise, times the length of the sample."),
+    ] = 0.3
+    covariance_scale: Annotated[
+        Positive, Meta(description="Factor on the covariances of the mixture.")
+    ] = 0.89
 
 
 class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[sweep]: α × λ on data sets, each view factored once.
+    """[sweep]: α × λ on data sets, each view factored once."""
 
-    Attributes
-    ----------
-    datasets, directory
-        As in [compare].
-    method
-        "mscam" or "mscan".
-    alpha, graph_weight
-        The grid.
-    scale, n_neighbors, max_outer_iter, seed
-        The same in every cell.
-    """
-
-    datasets: Annotated[tuple[Text, ...], Meta(min_length=1)]
-    directory: Text | None = None
-    method: Literal["mscam", "mscan"] = "mscam"
-    alpha: Annotated[tuple[Positive, ...], Meta(min_length=1)] = (0.01, 0.1, 1.0, 10.0, 100.0)
-    graph_weight: Annotated[tuple[Positive, ...], Meta(min_length=1)] = (
-        0.001,
-        0.01,
-        0.1,
-        1.0,
-        10.0,
-    )
-    scale: Scale = "standard"
-    n_neighbors: Count = 9
-    max_outer_iter: Count = 30
-    seed: Seed = 0
+    datasets: Annotated[DatasetNames, Meta(description="Data sets to cluster.")]
+    directory: Annotated[
+        Directory | None,
+        Meta(description="Where names of data sets are looked up; `$MSCAM_DATA` by default."),
+    ] = None
+    method: Annotated[Literal["mscam", "mscan"], Meta(description="Method to fit.")] = "mscam"
+    alpha: Annotated[
+        tuple[Positive, ...],
+        Meta(
+            min_length=1,
+            title="a list of numbers from 10⁻⁶ to 10⁶",
+            description="Rows of the grid.",
+        ),
+    ] = (0.01, 0.1, 1.0, 10.0, 100.0)
+    graph_weight: Annotated[
+        tuple[Positive, ...],
+        Meta(
+            min_length=1,
+            title="a list of numbers from 10⁻³⁰ to 10³⁰",
+            description="Columns of the grid: the initial λ.",
+        ),
+    ] = (0.001, 0.01, 0.1, 1.0, 10.0)
+    scale: Annotated[Scale, Meta(description="Scaling of feature views in all fits.")] = "standard"
+    n_neighbors: Annotated[
+        Count, Meta(description="Neighbors of a sample in the consensus graph in all fits.")
+    ] = 9
+    max_outer_iter: Annotated[
+        Count, Meta(description="Maximum number of outer iterations of all fits.")
+    ] = 30
+    seed: Annotated[Seed, Meta(description="Seed of all fits.")] = 0
 
 
 class ExperimentSettings(Struct, frozen=True, kw_only=True):

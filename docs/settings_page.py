@@ -1,0 +1,153 @@
+"""The page of every table and key of a pipeline file, made from the settings classes.
+
+python docs/settings_page.py     # writes docs/pipeline-settings.md
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+from mscam_dask.pipeline import settings as of_runs
+from mscam_dask.pipeline.experiments import settings as of_experiments
+
+__all__ = ["PAGE", "page"]
+
+PAGE = Path(__file__).with_name("pipeline-settings.md")
+
+_INTRODUCTION = """\
+# Every table and key of a pipeline file
+
+<!-- Made by docs/settings_page.py from the settings classes of the package; change those and run it again. -->
+
+A pipeline is a TOML file. `[data]` and `[cluster]` make it a run; `[compare]`, `[robustness]` or `[sweep]` an experiment
+([experiments](experiments.md)). Any key can be given from outside: `--set cluster.n_clusters=7` wins over
+`MSCAM_CLUSTER__N_CLUSTERS=7` in the environment, which wins over the file. Unknown keys and values that are not
+allowed are refused before anything runs, all at once, each with its line. Paths in the file are relative to the file.
+The settings of a run, defaults included, are in the `pipeline.toml` of its directory.
+
+A dash means that there is no fixed default; see the last column.
+"""
+
+_END = """\
+## `[parameters.METHOD]`, `[grid.METHOD]`
+
+For a comparison or a robustness experiment: parameters of a method in place of its defaults, in every protocol, and lists
+of values in place of its grid. The keys are the parameters of its estimator ([comparison methods](baselines.md)); for
+`mscam` and `mscan` those of `[cluster]` except `n_clusters`, `max_clusters` and `random_state`.
+"""
+
+_TABLES: dict[str, tuple[type[msgspec.Struct], str]] = {
+    "data": (of_runs.DataTable, "Where the views come from ([own data](own-data.md))."),
+    "cluster": (
+        of_runs.ClusterKeys,
+        "The method and its parameters: those of `MSCAM` and `MSCAN` in Python.",
+    ),
+    "execution": (
+        of_runs.ExecutionTable,
+        "Executor of the tasks, also of experiments; nothing in it changes the result ([many views on a cluster](many-views-on-a-cluster.md)).",
+    ),
+    "evaluate": (of_runs.EvaluateTable, "Comparison of the clusters with ground truth."),
+    "report": (of_runs.ReportTable, "The [report](report.md) of a run."),
+    "incremental": (
+        of_runs.IncrementalTable,
+        "Runs on data that grow ([nightly pipelines](nightly-pipeline.md)).",
+    ),
+    "output": (
+        of_runs.OutputTable,
+        "The run directory and its [checkpoints](checkpoints.md). Experiments have `directory` and `root` too.",
+    ),
+    "compare": (
+        of_experiments.CompareTable,
+        "Methods side by side on data sets ([experiments](experiments.md), [comparison methods](baselines.md)).",
+    ),
+    "robustness": (
+        of_experiments.RobustnessTable,
+        "Accuracy over the share of the samples that is corrupted, on mixtures that are drawn.",
+    ),
+    "sweep": (
+        of_experiments.SweepTable,
+        "Scores over `alpha` and `graph_weight`; each view is factored once.",
+    ),
+    "dataset.NAME": (
+        of_experiments.DatasetTable,
+        "A data set of an experiment: every key of `[data]`, and those below.",
+    ),
+}
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    parts = [_INTRODUCTION]
+    for name, (kind, introduction) in _TABLES.items():
+        common = set(of_runs.DataTable.__struct_fields__) if name == "dataset.NAME" else set()
+        rows = [_row(field) for field in msgspec.structs.fields(kind) if field.name not in common]
+        head = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
+        parts.append("\n".join([f"## `[{name}]`", "", introduction, "", *head, *rows, ""]))
+    return "\n".join([*parts, _END])
+
+
+def _row(field: msgspec.structs.FieldInfo) -> str:
+    meaning = next((meta.description for meta in _metas(field.type) if meta.description), None)
+    if meaning is None:
+        raise ValueError(f"{field.name} has no description: give its Meta one.")
+    cells = (f"`{field.name}`", _default(field), _allowed(field.type), meaning)
+    return f"| {' | '.join(cells)} |"
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "required"
+    if field.default is None:
+        return "-"
+    return f"`{msgspec.json.encode(field.default).decode().replace(',', ', ')}`"
+
+
+def _metas(annotation: Any) -> Iterator[Meta]:
+    """Yield the `Meta` of a type, the outermost first."""
+    if get_origin(annotation) is Annotated:
+        base, *metas = get_args(annotation)
+        yield from reversed([meta for meta in metas if isinstance(meta, Meta)])
+        yield from _metas(base)
+
+
+def _allowed(annotation: Any) -> str:
+    """Return the values that a type allows: its title, else what follows from it."""
+    metas = list(_metas(annotation))
+    if (title := next((meta.title for meta in metas if meta.title), None)) is not None:
+        return title
+    base = get_args(annotation)[0] if metas else annotation
+    if base is bool:
+        return "`true`, `false`"
+    if base in (int, float):
+        return _range("a whole number" if base is int else "a number", metas)
+    if base is str:
+        return "a text"
+    if get_origin(base) is Literal:
+        return ", ".join(f'`"{text}"`' for text in get_args(base))
+    if get_origin(base) in (Union, types.UnionType):
+        parts = [part for part in get_args(base) if part is not type(None)]
+        return " or ".join(_allowed(part) for part in parts)
+    raise TypeError(f"{annotation} does not say what it allows: give its Meta a title.")
+
+
+def _range(noun: str, metas: list[Meta]) -> str:
+    bounds = {
+        name: value
+        for meta in metas
+        for name in ("ge", "gt", "le", "lt")
+        if (value := getattr(meta, name)) is not None
+    }
+    if bounds.keys() == {"ge", "le"}:
+        return f"{noun} from {bounds['ge']} to {bounds['le']}"
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    return " ".join([noun, *(f"{signs[name]} {value}" for name, value in bounds.items())])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
