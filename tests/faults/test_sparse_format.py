@@ -6,6 +6,7 @@ another sample's.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from itertools import pairwise
@@ -283,10 +284,8 @@ def matlab_file(path: Path, version: str, fault: str, **variables: Any) -> Path:
     content = path.read_bytes()
     for value in variables.values():
         items: list[Any] = list(value.ravel()) if value.dtype == object else [value]
-        for item in items:
-            if not sparse.issparse(item):
-                continue
-            bad: Any = item.copy()
+        for item in filter(sparse.issparse, items):
+            bad = copy.deepcopy(item)
             _damage_columns(bad, fault)
             for name in ("indices", "indptr"):
                 before = getattr(item, name).astype("<i4").tobytes()
