@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClusterMixin
 
 from mscam_dask.baselines.features import scaled_features
+from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.validation import check_sizes, validate
 from mscam_dask.data.views import MultiViewData, as_multi_view
 from mscam_dask.engine.local import available_memory_bytes
@@ -156,7 +156,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
     def _views(self, X: Any) -> MultiViewData:
         if self.view_sizes is not None:
             return as_multi_view(
-                X if issparse(X) else np.asarray(X) if isinstance(X, list | tuple) else X,
+                X if is_sparse(X) else np.asarray(X) if isinstance(X, list | tuple) else X,
                 view_sizes=self.view_sizes,
                 metric=self.metric,
             )

@@ -18,6 +18,7 @@ from scipy import sparse
 
 from mscam_dask.data.labels import as_text
 from mscam_dask.data.sources import ArrayRows, DaskRows, Metric, RowSource
+from mscam_dask.data.sparse import checked_sparse, is_sparse
 from mscam_dask.data.view_content import check_view, unmasked
 from mscam_dask.errors import DataError
 
@@ -27,7 +28,6 @@ __all__ = [
     "common_sample_ids",
     "dataset_views",
     "is_instance_of",
-    "is_sparse",
     "rows_of",
     "sample_dimension",
     "sample_ids_of",
@@ -46,18 +46,14 @@ def is_instance_of(value: object, package: str, class_name: str) -> bool:
     )
 
 
-def is_sparse(value: object) -> bool:
-    """Tell whether a value is a SciPy sparse array or matrix."""
-    return bool(sparse.issparse(value))
-
-
 def rows_of(value: Any, *, name: str, metric: Metric = "features") -> RowSource:
     """Wrap one (n, d) table of any supported kind as a row source, without copying it.
 
     Raises
     ------
     DataError
-        When the value is no two-dimensional table of real numbers; the message names the view.
+        When the value is no two-dimensional table of real numbers, or a sparse array whose indices
+        are out of range; the message names the view.
     """
     names = _names_of_columns(value)
     if is_instance_of(value, "xarray", "DataArray"):
@@ -68,7 +64,9 @@ def rows_of(value: Any, *, name: str, metric: Metric = "features") -> RowSource:
         return ArrayRows(_frame_values(value, name), name, metric, names)
     if is_sparse(value):
         check_view(name, value.shape, value.dtype)
-        return ArrayRows(_compressed(value, sparse.csr_array), name, metric, names)
+        return ArrayRows(
+            sparse.csr_array(checked_sparse(value, f"View {name!r}")), name, metric, names
+        )
     return ArrayRows(_as_plain_array(unmasked(value, name), name), name, metric, names)
 
 
@@ -85,11 +83,6 @@ def _names_of_columns(value: Any) -> tuple[str, ...] | None:
     else:
         return None
     return tuple(map(as_text, labels))
-
-
-def _compressed(value: Any, form: Any) -> Any:
-    """Sparse value in a compressed form (csr_array, csc_array), sharing memory if it is one."""
-    return form(value)
 
 
 def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
@@ -298,6 +291,6 @@ def split_columns(value: Any, view_sizes: tuple[int, ...]) -> list[Any]:
     if is_instance_of(value, "pandas", "DataFrame"):
         columns = value.iloc
     elif is_sparse(value):
-        columns = _compressed(value, sparse.csc_array)
+        columns = sparse.csc_array(checked_sparse(value, "The table"))
     edges = np.cumsum((0, *view_sizes)).tolist()
     return [columns[:, start:stop] for start, stop in pairwise(edges)]

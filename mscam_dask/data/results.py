@@ -43,6 +43,7 @@ from mscam_dask.data.seal import (
     root_attributes,
     seal,
 )
+from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.store_arrays import check_codecs, open_array, read_chunk
 from mscam_dask.data.store_writer import create_array
 from mscam_dask.errors import DataError
@@ -194,8 +195,6 @@ def read_result(path: str | Path) -> StoredResult:
     StoreCorruptError
         When a file is missing or damaged; the message names it.
     """
-    from scipy.sparse import csr_array
-
     root = Path(path).absolute()
     attributes = root_attributes(root)
     if attributes.get("format") != FORMAT:
@@ -229,11 +228,11 @@ def read_result(path: str | Path) -> StoredResult:
     labels = _get(root, "labels")[0]
     if len(labels) != n_samples or len(indptr) != n_samples + 1:
         raise corrupt_store(root / "labels", f"not one entry for each of {n_samples} samples")
+    parts = {"data": data, "indices": indices, "indptr": indptr}
     try:
-        graph = csr_array((data, indices, indptr), shape=(n_samples, n_samples))
-        graph.check_format(full_check=True)
-    except ValueError as error:
-        raise corrupt_store(root / "consensus_graph", f"no sparse matrix: {error}") from error
+        graph = sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
+    except DataError as error:
+        raise corrupt_store(root / "consensus_graph", str(error).partition(". ")[0]) from error
     return StoredResult(
         labels=labels,
         consensus_graph=graph,

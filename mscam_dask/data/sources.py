@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mscam_dask.data.sparse import checked_sparse, dense_rows, is_sparse
 from mscam_dask.data.view_content import check_view, unmasked
 from mscam_dask.errors import DataError
 
@@ -120,10 +121,17 @@ class ArrayRows:
         return np.dtype(self.array.dtype)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64; no copy when they already are."""
+        """Return rows start..stop-1 as read-only float64; no copy when they already are.
+
+        Raises
+        ------
+        DataError
+            When the array is sparse and indices of these rows are out of range.
+        """
         check_row_range(self, start, stop)
-        block = self.array[start:stop]
-        return as_rows(block.toarray() if isinstance(block, sparse.csr_array) else block)
+        if isinstance(self.array, sparse.csr_array):
+            return as_rows(dense_rows(self.array, start, stop, f"View {self.name!r}"))
+        return as_rows(self.array[start:stop])
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,13 +150,14 @@ class DaskRows:
     ------
     DataError
         When the shape is unknown, not two-dimensional, the dtype is not a real number's, or
-        the array is persisted on a cluster.
+        the array is persisted on a cluster, or holds a sparse array whose indices are out of range.
     """
 
     array: da.Array
     name: str
     metric: Metric = "features"
     feature_names: tuple[str, ...] | None = None
+    _checks_blocks: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if any(np.isnan(size) for size in self.array.shape):
@@ -167,6 +176,13 @@ class DaskRows:
                 "that a worker cannot compute by itself. Pass the array as it was before "
                 ".persist(), or write it with mscam_dask.data.ingest and pass the store's path."
             )
+        for value in _sparse_values_of(self.array):
+            checked_sparse(value, self._where_in_blocks)
+        object.__setattr__(self, "_checks_blocks", _may_make_sparse_blocks(self.array))
+
+    @property
+    def _where_in_blocks(self) -> str:
+        return f"A block of view {self.name!r}"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -189,10 +205,18 @@ class DaskRows:
         Raises
         ------
         DataError
-            When the rows have masked values, or are not of the shape or dtype that the array says.
+            When the rows have masked values, or are not of the shape or dtype that the array says,
+            or a sparse block has indices out of range.
         """
+        import dask.array as da
+        from dask.array.utils import meta_from_array
+
         check_row_range(self, start, stop)
-        block: Any = self.array[start:stop].compute(scheduler="synchronous")
+        array, where = self.array, self._where_in_blocks
+        if self._checks_blocks:  # before rows are taken out of them
+            meta = meta_from_array(array)
+            array = da.map_blocks(_checked_block, array, where=where, dtype=array.dtype, meta=meta)
+        block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)
         if hasattr(block, "toarray"):
             block = block.toarray()
         if block.shape != (stop - start, self.shape[1]):
@@ -204,6 +228,35 @@ class DaskRows:
             )
         check_view(self.name, block.shape, block.dtype)
         return as_rows(unmasked(block, self.name, rows=(start, stop)))
+
+
+def _checked_block(block: Any, where: str) -> Any:
+    """The block of a Dask array, checked where it is sparse."""
+    return checked_sparse(block, where) if is_sparse(block) else block
+
+
+def _sparse_values_of(array: da.Array) -> Iterator[Any]:
+    """The sparse arrays that stand in the graph of a Dask array, each once."""
+    seen: set[int] = set()
+    for task in dict(array.dask).values():
+        for node in (task, *getattr(task, "args", ())):
+            value = getattr(node, "value", node)
+            if is_sparse(value) and id(value) not in seen:
+                seen.add(id(value))
+                yield value
+
+
+def _may_make_sparse_blocks(array: da.Array) -> bool:
+    """Tell whether blocks of a Dask array are sparse, or may be without its saying so.
+
+    Those that are read from a file are not: only the rows asked for are read of them.
+    """
+    from dask.array.core import getter, getter_inline, getter_nofancy
+    from dask.array.utils import meta_from_array
+
+    functions = {getattr(task, "func", None) for task in dict(array.dask).values()}
+    reads = not functions.isdisjoint((getter, getter_inline, getter_nofancy))
+    return is_sparse(meta_from_array(array)) or not reads
 
 
 def as_rows(block: NDArray[Any]) -> NDArray[np.float64]:

@@ -15,7 +15,6 @@ from mscam_dask.data.conversion import (
     common_sample_ids,
     dataset_views,
     is_instance_of,
-    is_sparse,
     rows_of,
     sample_ids_of,
     split_columns,
@@ -31,6 +30,7 @@ from mscam_dask.data.sources import (
     row_ranges,
     view_digest,
 )
+from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.store import ZarrRows, open_store
 from mscam_dask.errors import ConfigurationError, DataError
 

@@ -17,12 +17,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views import MultiViewData
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.judging import Best
 from mscam_dask.engine.path import Course, PathState
 from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.errors import ConfigurationError, StoreCorruptError
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.kernels.label_information import entropy
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters, Preparation
@@ -215,9 +216,15 @@ class Journal:
         """Bring the arrays that came with `record` to where the tasks run."""
         arrays, self._arrays = self._arrays, {}
         try:
+            data, indices, indptr = (arrays[name] for name in _GRAPH)
+            parts = {"data": data, "indices": indices, "indptr": indptr}
+            n_samples = len(arrays[_LABELS])
+            sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
             graph = executor.submit(
                 graph_tasks.restore_graph,
-                *(arrays[name] for name in _GRAPH),
+                data,
+                indices,
+                indptr,
                 key="restore_graph/saved",
             )
             spectrum = None
@@ -228,6 +235,11 @@ class Journal:
             labels = executor.submit(graph_tasks.given, arrays[_LABELS], key="given/labels")
         except KeyError as error:
             raise StoreCorruptError(f"the checkpoint has no array {error}.") from error
+        except DataError as error:
+            fault = str(error).partition(". ")[0]
+            raise StoreCorruptError(
+                f"the checkpoint is damaged: {fault}. Start the run without its checkpoints."
+            ) from error
         joint = record.best_score if record.best_joint is None else record.best_joint
         verdict = Verdict(record.best_view_scores, entropy(arrays[_LABELS]), joint)
         best = Best(labels, verdict, record.best_iteration)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 from mscam_dask.data.conversion import is_instance_of
 from mscam_dask.data.pairwise import check_not_negative
+from mscam_dask.data.sparse import checked_sparse, is_sparse
 from mscam_dask.data.validation import check_finite
 from mscam_dask.data.views import MultiViewData, as_multi_view
 from mscam_dask.engine.warm import UNKNOWN
@@ -67,6 +67,8 @@ class TakesViews:
 
     def _table(self, X: Any, *, reset: bool) -> Any:
         """Scikit-learn's words, in an error of this package."""
+        if is_sparse(X):
+            checked_sparse(X, "The table")
         try:
             return validate_data(
                 self,
@@ -154,7 +156,7 @@ def checked_labels(initial_labels: Any, n_samples: int, n_clusters: int) -> NDAr
 
 def _is_plain_table(X: Any) -> bool:
     """Whether X is one table, as scikit-learn knows it, and not a collection of views."""
-    if issparse(X):  # a dictionary of keys is a mapping as well
+    if is_sparse(X):  # a dictionary of keys is a mapping as well
         return True
     if isinstance(X, MultiViewData | str | os.PathLike | Mapping):
         return False

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.conversion import is_sparse
 from mscam_dask.data.readers.base import LABEL_NAMES, Selection, Source, is_label_vector
 from mscam_dask.data.readers.variables import Cells, describe
+from mscam_dask.data.sparse import is_sparse
 from mscam_dask.errors import DataError
 
 __all__ = ["ArrayLabels", "find_labels"]

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from mscam_dask.data.conversion import rows_of
 from mscam_dask.data.readers.array_labels import find_labels
 from mscam_dask.data.readers.base import Loaded, Selection, Source, oriented, unreadable
 from mscam_dask.data.readers.variables import Cells, NoMatrix, describe
 from mscam_dask.data.sources import BLOCK_BYTES, RowSource
+from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
 from mscam_dask.errors import DataError
 
 __all__ = ["read_mat"]
@@ -104,8 +104,17 @@ def _version_5(source: Source) -> Iterator[tuple[str, Any]]:
     for name, values in loadmat(source.file, mat_dtype=False).items():
         if name.startswith("__"):
             continue
-        is_cell = isinstance(values, np.ndarray) and values.dtype.kind == "O"
-        yield name, _cells(list(values.ravel(order="F")), values) if is_cell else values
+        where = f"{source.path}: {name!r}"
+        if is_sparse(values):
+            yield name, checked_sparse(values, where)
+        elif isinstance(values, np.ndarray) and values.dtype.kind == "O":
+            items = list(values.ravel(order="F"))
+            for index, item in enumerate(items):
+                if is_sparse(item):
+                    checked_sparse(item, f"{where}, cell {index},")
+            yield name, _cells(items, values)
+        else:
+            yield name, values
 
 
 def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
@@ -122,12 +131,16 @@ def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
         node = file[name]
         if name.startswith("#"):  # where MATLAB keeps the contents of cells
             continue
+        where = f"{source.path}: {name!r}"
         if _class_of(node) == "cell" and isinstance(node, h5py.Dataset):
             # HDF5 stores MATLAB's column order as C order of the reversed shape.
             nodes = [file[reference] for reference in node[()].ravel()]
-            yield name, _cells([_hdf5_value(item) for item in nodes], _hdf5_value(node))
+            items = [
+                _hdf5_value(item, f"{where}, cell {index},") for index, item in enumerate(nodes)
+            ]
+            yield name, _cells(items, _hdf5_value(node, where))
         else:
-            yield name, _hdf5_value(node)
+            yield name, _hdf5_value(node, where)
 
 
 def _cells(items: list[Any], otherwise: Any) -> Any:
@@ -148,17 +161,18 @@ def _class_of(node: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _hdf5_value(node: Any) -> Any:
+def _hdf5_value(node: Any, where: str) -> Any:
     """Matrix of a dataset (lazy, transposed back), sparse matrix of a group, text, or what it is."""
     import dask.array as da
 
     if "MATLAB_sparse" in node.attrs:
-        n_rows = int(node.attrs["MATLAB_sparse"])
-        pointers = node["jc"][()].astype(np.int64)
-        indices = node["ir"][()].astype(np.int64) if "ir" in node else np.zeros(0, dtype=np.int64)
-        data = node["data"][()] if "data" in node else np.zeros(0)
-        shape = (n_rows, len(pointers) - 1)
-        return sparse.csc_array((data, indices, pointers), shape=shape)
+        parts = {
+            "data": node["data"][()] if "data" in node else np.zeros(0),
+            "indices": node["ir"][()] if "ir" in node else np.zeros(0, dtype=np.int64),
+            "indptr": node["jc"][()],
+        }
+        shape = (int(node.attrs["MATLAB_sparse"]), len(parts["indptr"]) - 1)
+        return sparse_from_parts("csc", parts, shape, where)
     matlab_class = "empty" if "MATLAB_empty" in node.attrs else _class_of(node)
     if matlab_class == "char":
         return _texts(node[()])

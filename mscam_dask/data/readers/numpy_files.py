@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from mscam_dask.data.conversion import rows_of
 from mscam_dask.data.labels import as_text
@@ -24,6 +23,7 @@ from mscam_dask.data.readers.base import (
     unreadable,
 )
 from mscam_dask.data.sources import RowSource
+from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.errors import DataError
 
 __all__ = ["read_npy", "read_npz"]
@@ -52,13 +52,25 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
         stream = stack.enter_context(source.file.open("rb"))
         archive = stack.enter_context(np.load(stream, allow_pickle=False))
         keys: list[str] = list(archive.files)
-        if {"indices", "indptr", "format", "shape", "data"} <= set(keys):
-            matrix: Any = sparse.load_npz(source.file)
+        if {"format", "shape", "data"} <= set(keys) and archive["format"].ndim == 0:
+            matrix = _sparse_matrix(archive, source)
             views = (rows_of(oriented(matrix, source), name=source.view_name),)
             return Loaded(where=str(source.path), views=views)
         if any(_NUMBERED.fullmatch(key) for key in keys):
             return _read_numbered(archive, source, selection)
         return _read_named(archive, source, selection)
+
+
+def _sparse_matrix(archive: Any, source: Source) -> Any:
+    """The matrix of an archive that scipy.sparse.save_npz wrote."""
+    names = ("data", "indices", "indptr", "coords", "offsets")
+    parts: dict[str, Any] = {
+        name: _array(archive, name, source) for name in names if name in archive.files
+    }
+    if {"row", "col"} <= set(archive.files):
+        parts["coords"] = (_array(archive, "row", source), _array(archive, "col", source))
+    form = as_text(_array(archive, "format", source).item())
+    return sparse_from_parts(form, parts, _array(archive, "shape", source), str(source.path))
 
 
 def _read_numbered(archive: Any, source: Source, selection: Selection) -> Loaded:

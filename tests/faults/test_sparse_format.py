@@ -1,0 +1,446 @@
+"""Sparse arrays with indices out of range are refused, whichever way they come in.
+
+SciPy converts them without a look: memory outside the array is read and written, or a value becomes
+another sample's.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from dask.delayed import delayed
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mscam_dask import MSCAM, MSCAN
+from mscam_dask.baselines.lmvsc import LMVSC
+from mscam_dask.cli import main
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.results import write_result
+from mscam_dask.data.sources import ArrayRows
+from mscam_dask.data.store import open_store
+from mscam_dask.data.views import as_multi_view
+from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.model.snapshot import Snapshot
+from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
+from tests.estimators.small import quick
+
+pytestmark = pytest.mark.faults
+
+N_SAMPLES, N_COLUMNS = 30, 4
+TABLE = np.random.default_rng(0).normal(size=(N_SAMPLES, N_COLUMNS))
+
+FAR, NEAR, FAR_BELOW, BELOW, POINTER = "far", "near", "far below", "below", "pointer"
+INDEX_FAULTS = (FAR, NEAR, FAR_BELOW, BELOW)
+
+CLASSES: dict[str, Callable[[Any], Any]] = {
+    f"{form}_{kind}": getattr(sparse, f"{form}_{kind}")
+    for form in ("csr", "csc", "bsr", "coo", "dia", "lil", "dok")
+    for kind in ("array", "matrix")
+} | {
+    "bsr_array": lambda table: sparse.bsr_array(table, blocksize=(2, 1)),
+    "bsr_matrix": lambda table: sparse.bsr_matrix(table, blocksize=(2, 1)),
+}
+
+
+def bad_index(fault: str, size: int) -> int:
+    """An index that `size` columns (or rows) do not have."""
+    return {FAR: 10**7, NEAR: size + 2, FAR_BELOW: -(10**7), BELOW: -1}[fault]
+
+
+def damage_pointer(indptr: NDArray[Any]) -> None:
+    """Let a pointer in the middle point far beyond the values."""
+    indptr[2] = 10**7
+
+
+def damaged(name: str, fault: str, table: NDArray[np.float64] = TABLE) -> Any:
+    """A table in a sparse form with one index or pointer out of range."""
+    value = CLASSES[name](table)
+    n_rows, n_columns = table.shape
+    if fault == POINTER:
+        damage_pointer(value.indptr)
+    elif value.format in ("csr", "bsr"):
+        value.indices[3] = bad_index(fault, n_columns)
+    elif value.format == "csc":
+        value.indices[3] = bad_index(fault, n_rows)
+    elif value.format == "coo":
+        row, column = (axis.copy() for axis in value.coords)
+        column[3] = bad_index(fault, n_columns)
+        value.coords = (row, column)
+    elif value.format == "dia":
+        # offset -1 is allowed: the diagonal below the main one
+        value.offsets[0] = -n_rows if fault == BELOW else bad_index(fault, n_columns)
+    elif value.format == "lil":
+        value.rows[1][0] = bad_index(fault, n_columns)
+    else:
+        value._dict[1, bad_index(fault, n_columns)] = 1.0
+    return value
+
+
+CASES = [(name, fault) for name in CLASSES for fault in INDEX_FAULTS] + [
+    (name, POINTER) for name in CLASSES if name[:3] in ("csr", "csc", "bsr")
+]
+of_every_form = pytest.mark.parametrize(("name", "fault"), CASES)
+of_csr = pytest.mark.parametrize("fault", [*INDEX_FAULTS, POINTER])
+
+
+def refused(where: str) -> Any:
+    return pytest.raises(DataError, match=rf"{where}.* is no valid sparse array \(")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_valid_arrays_give_their_values(name: str) -> None:
+    np.testing.assert_array_equal(as_multi_view([CLASSES[name](TABLE)]).views[0].read(0, 30), TABLE)
+
+
+@of_every_form
+def test_a_view_in_memory(name: str, fault: str) -> None:
+    value = damaged(name, fault)
+    with refused("View 'view_0'") as caught:
+        as_multi_view([value])
+    message = str(caught.value)
+    assert f"({name[:3]}, shape (30, 4))" in message
+    if fault == POINTER:
+        assert "indptr falls from 10000000 to" in message
+    elif name[:3] == "csc":
+        assert f"row index {bad_index(fault, 30)} in entry 3, allowed are 0 to 29" in message
+    elif name[:3] == "dia":
+        bad = -30 if fault == BELOW else bad_index(fault, 4)
+        assert f"offset {bad} in entry 0, allowed are -29 to 3" in message
+    else:
+        assert f"column index {bad_index(fault, 4)} in entry" in message
+        assert "allowed are 0 to 3" in message
+
+
+@of_every_form
+def test_one_table_that_is_cut(name: str, fault: str) -> None:
+    with refused("The table"):
+        as_multi_view(damaged(name, fault), view_sizes=(1, 3))
+
+
+@of_every_form
+def test_a_table_given_to_fit(name: str, fault: str) -> None:
+    with refused("The table"):
+        quick().fit(damaged(name, fault))
+
+
+@of_csr
+@pytest.mark.parametrize(
+    "model",
+    [
+        MSCAM(3),
+        MSCAM(2, view_sizes=(1, 3)),
+        MSCAN(3),
+        LMVSC(3),
+        LMVSC(3, view_sizes=(1, 3)),
+    ],
+    ids=["mscam", "mscam, cut", "mscan", "baseline", "baseline, cut"],
+)
+def test_fit(model: Any, fault: str) -> None:
+    value = damaged("csr_matrix", fault)
+    with refused("The table" if model.view_sizes else "View 'view_1'"):
+        model.fit(value if model.view_sizes else [TABLE, value])
+
+
+@pytest.fixture(scope="module")
+def model() -> MSCAM:
+    return quick().fit([TABLE, sparse.csr_array(TABLE[:, ::-1] ** 2)])
+
+
+@of_every_form
+def test_predict(model: MSCAM, name: str, fault: str) -> None:
+    with refused("View 'view_1'"):
+        model.predict([TABLE, damaged(name, fault)])
+
+
+@of_csr
+def test_training_samples_damaged_after_the_fit(fault: str) -> None:
+    value = sparse.csr_array(TABLE)
+    fitted = quick().fit([TABLE, value])
+    other = damaged("csr_array", fault)
+    value.indices[:], value.indptr[:] = other.indices, other.indptr
+    with refused("View 'view_1'"):
+        fitted.predict([TABLE, TABLE])
+
+
+@of_csr
+def test_a_row_source(fault: str) -> None:
+    with refused("View 'v', rows 0:30"):
+        ArrayRows(damaged("csr_array", fault), "v").read(0, 30)
+
+
+@of_csr
+@pytest.mark.parametrize("chunks", [(7, 4), (30, 2), (30, 4)], ids=str)
+@pytest.mark.parametrize("inline", [False, True])
+def test_dask_array_of_a_sparse_array(fault: str, chunks: tuple[int, int], *, inline: bool) -> None:
+    array = da.from_array(damaged("csr_array", fault), chunks=chunks, inline_array=inline)
+    with refused("A block of view 'view_0'"):
+        as_multi_view([array])
+
+
+@of_csr
+def test_dask_array_that_makes_sparse_blocks(fault: str) -> None:
+    blocks = da.from_array(TABLE, chunks=(10, 4)).map_blocks(
+        lambda block: damaged("csr_array", fault, block),
+        dtype=np.float64,
+        meta=sparse.csr_array((0, 4)),
+    )
+    source = as_multi_view([blocks]).views[0]
+    with refused("A block of view 'view_0'"):
+        source.read(1, 6)
+
+
+@of_csr
+def test_dask_array_that_does_not_say_that_its_blocks_are_sparse(fault: str) -> None:
+    block = delayed(damaged)("csr_array", fault)
+    source = as_multi_view([da.from_delayed(block, TABLE.shape, np.float64)]).views[0]
+    with refused("A block of view 'view_0'"):
+        source.read(0, 6)
+
+
+# Files
+
+
+SAVED = [name for name in CLASSES if name[:3] not in ("lil", "dok")]
+
+
+@pytest.mark.parametrize(("name", "fault"), [case for case in CASES if case[0] in SAVED])
+def test_numpy_archive(tmp_path: Path, name: str, fault: str) -> None:
+    path = tmp_path / "words.npz"
+    sparse.save_npz(path, damaged(name, fault))
+    with refused(str(path)):
+        ingest(path, tmp_path / "words.zarr")
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_numpy_archive_of_every_format(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "words.npz"
+    sparse.save_npz(path, CLASSES[name](TABLE))
+    ingest(path, tmp_path / "words.zarr")
+    (view,) = open_store(tmp_path / "words.zarr").views
+    assert view.name == "words"
+    np.testing.assert_array_equal(view.read(0, 30), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"indptr": np.array([1, 2, 3])}, "indptr starts at 1, allowed is 0"),
+        ({"indptr": np.array([0, 2])}, "indptr has 2 entries, allowed are 3"),
+        ({"indptr": np.array([0, 2, 4])}, "indptr ends at 4, allowed are 0 to 3"),
+        ({"indptr": np.array([0, 1, 2])}, "indptr ends at 2, but there are values up to 3"),
+        ({"indptr": np.array([0.0, 2, 3])}, "indptr has dtype float64"),
+        ({"indptr": np.array([[0, 2, 3]])}, r"indptr has 2 dimension\(s\), allowed is 1"),
+        ({"indices": np.array([0.0, 1, 1])}, "indices has dtype float64"),
+        ({"indices": np.array([0, 2**63, 1], np.uint64)}, "column index 9223372036854775808"),
+        ({"indices": np.array([0, 1])}, "indices has 2 entries and data has 3"),
+        ({"data": np.array(["a", "b", "c"])}, "data has dtype <U1, allowed are numbers"),
+        ({"data": np.float64(1)}, r"data has 0 dimension\(s\), allowed is 1"),
+        ({"shape": np.array([2, -2])}, r"shape \(2, -2\)\): allowed is a shape of two"),
+        ({"shape": np.array([2.0, 2.0])}, "allowed is a shape of two"),
+        ({"shape": np.array([2, 2, 2])}, "allowed is a shape of two"),
+        ({"shape": np.array(2)}, "allowed is a shape of two"),
+        ({"format": np.array("xyz")}, "of format 'xyz'; allowed are csr, csc"),
+        ({"format": np.array("bsr")}, r"data has 1 dimension\(s\), allowed is 3"),
+    ],
+    ids=lambda item: str(item)[:40],
+)
+def test_numpy_archive_that_contradicts_itself(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    valid = {
+        "format": np.array("csr"),
+        "shape": np.array([2, 2]),
+        "data": np.array([1.0, 2, 3]),
+        "indices": np.array([0, 1, 1]),
+        "indptr": np.array([0, 2, 3]),
+    }
+    path = tmp_path / "words.npz"
+    np.savez(path, allow_pickle=False, **{**valid, **changes})
+    with pytest.raises(DataError, match=message) as caught:
+        ingest(path, tmp_path / "words.zarr")
+    assert str(path) in str(caught.value)
+
+
+def matlab_file(path: Path, version: str, fault: str, **variables: Any) -> Path:
+    """A MATLAB file whose sparse variables all have one index or pointer out of range.
+
+    SciPy cannot write such a file, so the bytes of the indices are replaced.
+    """
+    if version == "v7.3":
+        return save_version_73(path, **variables)
+    save_version_5(path, **variables)
+    content = path.read_bytes()
+    for value in variables.values():
+        items: list[Any] = list(value.ravel()) if value.dtype == object else [value]
+        for item in filter(sparse.issparse, items):
+            bad = copy.deepcopy(item)
+            _damage_columns(bad, fault)
+            for name in ("indices", "indptr"):
+                before = getattr(item, name).astype("<i4").tobytes()
+                assert before in content
+                content = content.replace(before, getattr(bad, name).astype("<i4").tobytes())
+    path.write_bytes(content)
+    return path
+
+
+def _damage_columns(value: Any, fault: str) -> None:
+    if fault == POINTER:
+        damage_pointer(value.indptr)
+    else:
+        value.indices[3] = bad_index(fault, value.shape[0])
+
+
+def columns(table: NDArray[Any], version: str, fault: str) -> Any:
+    """Compressed columns, damaged where the file is written with them as they are."""
+    value = sparse.csc_array(table)
+    if version == "v7.3":
+        _damage_columns(value, fault)
+    return value
+
+
+@of_csr
+@pytest.mark.parametrize("version", ["v5", "v7.3"])
+@pytest.mark.parametrize("place", ["view", "cell", "labels"])
+def test_matlab_file(tmp_path: Path, version: str, fault: str, place: str) -> None:
+    values = columns(TABLE, version, fault)
+    indicator = columns(np.eye(3)[np.arange(N_SAMPLES) % 3], version, fault)
+    variables, where = {
+        "view": ({"words": values}, "'words'"),
+        "cell": ({"X": cells(TABLE, values)}, "'X', cell 1,"),
+        "labels": ({"colour": TABLE, "Y": indicator}, "'Y'"),
+    }[place]
+    path = matlab_file(tmp_path / "a.mat", version, fault, **variables)
+    with refused(f"{path}: {where}"):
+        ingest(path, tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("kind", ["v5", "v7.3", "npz"])
+def test_the_command_line_ends_with_code_3(tmp_path: Path, kind: str) -> None:
+    if kind == "npz":
+        path = tmp_path / "a.npz"
+        sparse.save_npz(path, damaged("csr_matrix", FAR))
+    else:
+        path = matlab_file(tmp_path / "a.mat", kind, FAR, words=columns(TABLE, kind, FAR))
+    result = CliRunner().invoke(main, ["ingest", str(path), "-o", str(tmp_path / "a.zarr")])
+    assert result.exit_code == 3
+    assert "10000000 in entry 3, allowed are 0 to" in " ".join(result.output.split())
+    assert not (tmp_path / "a.zarr").exists()
+
+
+# What this package wrote itself
+
+
+def test_a_stored_graph(model: MSCAM, tmp_path: Path) -> None:
+    graph = sparse.csr_array((N_SAMPLES, N_SAMPLES))
+    damage_pointer(graph.indptr)  # SciPy's own check looks at no pointers where there is no value
+    solution = dataclasses.replace(model.solution_, consensus_graph=graph)
+    with pytest.raises(StoreCorruptError, match=r"consensus_graph is damaged: .*indptr falls"):
+        write_result(solution, tmp_path / "result.zarr")  # which reads it back
+
+
+class Keeps:
+    """A checkpointer of a user's own."""
+
+    def __init__(self) -> None:
+        self.saved: Snapshot | None = None
+
+    def load(self) -> Snapshot | None:
+        return self.saved
+
+    def save(self, snapshot: Snapshot) -> None:
+        self.saved = snapshot
+
+
+@of_csr
+def test_the_graph_of_a_checkpoint(fault: str) -> None:
+    keeps = Keeps()
+    quick(checkpointer=keeps).fit([TABLE])
+    assert keeps.saved is not None
+    arrays = {name: np.array(values) for name, values in keeps.saved.arrays.items()}
+    if fault == POINTER:
+        damage_pointer(arrays["graph_indptr"])
+    else:
+        arrays["graph_indices"][3] = bad_index(fault, N_SAMPLES)
+    keeps.saved = dataclasses.replace(keeps.saved, arrays=arrays)
+    with pytest.raises(StoreCorruptError, match="checkpoint is damaged: the graph is no valid"):
+        quick(checkpointer=keeps).fit([TABLE])
+
+
+# The definition
+
+
+@given(data=st.data())
+def test_compressed_rows_are_taken_if_and_only_if_every_value_has_a_place(
+    data: st.DataObject,
+) -> None:
+    n_rows, n_columns = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    n_values = data.draw(st.integers(0, 5))
+    index = st.integers(-1, n_columns)
+    indices = data.draw(st.lists(index, min_size=n_values, max_size=n_values))
+    pointer = st.integers(-1, n_values + 1)
+    inner = data.draw(st.lists(pointer, min_size=n_rows - 1, max_size=n_rows - 1))
+    if data.draw(st.booleans()):
+        inner.sort()
+    indptr = [0, *inner, data.draw(st.sampled_from([n_values, n_values, n_values + 1]))]
+    value = sparse.csr_array((n_rows, n_columns))
+    value.data = np.arange(1.0, n_values + 1)
+    value.indices, value.indptr = np.array(indices, np.int32), np.array(indptr, np.int32)
+
+    in_order = all(0 <= a <= b <= n_values for a, b in pairwise(indptr))
+    if not in_order or any(not 0 <= one < n_columns for one in indices[: indptr[-1]]):
+        with refused("View 'view_0'"):
+            as_multi_view([value])
+        return
+    expected = np.zeros((n_rows, n_columns))
+    for row in range(n_rows):
+        for entry in range(indptr[row], indptr[row + 1]):
+            expected[row, indices[entry]] += entry + 1
+    np.testing.assert_array_equal(as_multi_view([value]).views[0].read(0, n_rows), expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: setattr(v, "indices", v.indices.astype(float)), "indices has dtype float64"),
+        (lambda v: setattr(v, "indices", v.indices.tolist()), "indices is a list"),
+        (lambda v: setattr(v, "indptr", v.indptr[:-1]), "indptr has 30 entries, allowed are 31"),
+        (lambda v: setattr(v, "data", v.data[:5]), "indices has 120 entries and data has 5"),
+    ],
+    ids=["float", "list", "short", "values"],
+)
+def test_arrays_of_the_wrong_kind(change: Callable[[Any], None], message: str) -> None:
+    value = sparse.csr_array(TABLE)
+    change(value)
+    with pytest.raises(DataError, match=message):
+        as_multi_view([value])
+
+
+@pytest.mark.parametrize("long", ["rows", "data"])
+def test_lists_of_unequal_length(long: str) -> None:
+    value = sparse.lil_array(TABLE)
+    getattr(value, long)[2].append(1)
+    with pytest.raises(DataError, match=r"row 2 has \d indices and \d values"):
+        as_multi_view([value])
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_check_leaves_the_arrays_alone(name: str) -> None:
+    value = CLASSES[name](TABLE)
+    kept = {key: one for key, one in vars(value).items() if isinstance(one, np.ndarray)}
+    copies = {key: one.copy() for key, one in kept.items()}
+    as_multi_view([value])
+    for key, one in kept.items():
+        assert getattr(value, key.removeprefix("_")) is one
+        np.testing.assert_array_equal(one, copies[key])
