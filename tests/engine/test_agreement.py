@@ -15,6 +15,7 @@ from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import PreparationRecord, SettingRecord
+from tests.messages import quotes
 from tests.synthetic import distances_between
 
 OPTIONS = tuple(
@@ -71,7 +72,7 @@ def test_a_scaling_that_makes_all_rows_equal_is_not_taken() -> None:
     with SerialExecutor() as executor:
         (records,) = agree(data, OPTIONS, 0, executor)
         assert records[0].scale == "standard"
-        with pytest.raises(DataError, match=r"'age'.*scale='unit'"):
+        with pytest.raises(DataError, match=quotes("'age'", "scale='unit'")):
             agree(data, OPTIONS[:2], 0, executor)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels import neighbors
 from mscam_dask.kernels.neighbors import nearest_neighbors
+from tests.messages import quotes
 
 
 def nearest(points: NDArray[np.float64], k: int, **rows: int) -> NDArray[np.int64]:
@@ -93,20 +94,20 @@ def test_embedding_is_left_alone() -> None:
 
 @pytest.mark.parametrize("k", [0, 5])
 def test_number_of_candidates_must_fit(k: int) -> None:
-    with pytest.raises(ConfigurationError, match="allowed is 1 to 4"):
+    with pytest.raises(ConfigurationError, match=quotes(k, 1, 4)):
         nearest(np.zeros((5, 1)), k)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 3), (0, 6), (4, 3)])
 def test_rows_must_exist(start: int, stop: int) -> None:
-    with pytest.raises(ConfigurationError, match="within 0 to 5"):
+    with pytest.raises(ConfigurationError, match=quotes(start, stop, 0, 5)):
         nearest(np.zeros((5, 1)), 2, row_start=start, row_stop=stop)
 
 
 def test_not_finite_is_refused_with_the_row() -> None:
     points = np.zeros((5, 2))
     points[3, 1] = np.nan
-    with pytest.raises(DataError, match=r"1 of 5 rows .*\[3\]"):
+    with pytest.raises(DataError, match=quotes(1, 5, [3])):
         nearest(points, 2)
-    with pytest.raises(DataError, match="drop it"):
+    with pytest.raises(DataError, match=quotes((5, 0))):
         nearest(np.zeros((5, 0)), 2)
