@@ -49,12 +49,11 @@ def test_executors_and_repetition_choose_alike() -> None:
         assert agree(data, OPTIONS, 0, executor) == first
 
 
-def test_a_sample_of_the_rows_decides_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.agreement.COMPARED", 150)
+def test_a_sample_of_the_rows_decides_where_there_are_many() -> None:
     data = as_multi_view(spoilt_by_units(600))
     with SerialExecutor() as executor:
-        (records,) = agree(data, OPTIONS, 3, executor)
-        assert agree(data, OPTIONS, 3, executor) == (records,)
+        (records,) = agree(data, OPTIONS, 3, executor, n_compared=150)
+        assert agree(data, OPTIONS, 3, executor, n_compared=150) == (records,)
     assert records[2].scale == "standard"
 
 

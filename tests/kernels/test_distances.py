@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
-from mscam_dask.kernels import distances
 from mscam_dask.kernels.distances import (
     mean_squared_distance,
     squared_distances,
@@ -73,7 +72,7 @@ def test_edges_are_symmetric_to_the_last_bit() -> None:
     assert_array_equal(d, d.T)
 
 
-def test_edges_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edges_do_not_depend_on_blocks() -> None:
     rng = np.random.default_rng(4)
     points = rng.standard_normal((64, 37))
     indices = rng.integers(0, 64, size=(64, 5))
@@ -83,8 +82,7 @@ def test_edges_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
         for start in range(0, 64, 7)
     ]
     assert_array_equal(np.vstack(parts), whole)
-    monkeypatch.setattr(distances, "_BLOCK_BYTES", 1)
-    assert_array_equal(squared_distances_on_edges(points, indices), whole)
+    assert_array_equal(squared_distances_on_edges(points, indices, block_bytes=1), whole)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from mscam_dask.errors import DataError
 from mscam_dask.kernels.stiefel import polar_factor
 from mscam_dask.model.parameters import Scale
-from mscam_dask.solvers import view_rows
 from mscam_dask.solvers.factoring import factor_view
 from mscam_dask.solvers.view_basis import PreparedView, prepare_view
-from mscam_dask.solvers.view_rows import Metric, RowReader, ViewShape, row_blocks
+from mscam_dask.solvers.view_rows import BLOCK_BYTES, Metric, RowReader, ViewShape, row_blocks
 from tests.messages import quotes
 from tests.solvers import naive
 
@@ -31,10 +30,15 @@ def reader(rows: Array) -> RowReader:
 
 
 def prepared(
-    rows: Array, *, metric: Metric = "features", scale: Scale = "standard", alpha: float = 1.0
+    rows: Array,
+    *,
+    metric: Metric = "features",
+    scale: Scale = "standard",
+    alpha: float = 1.0,
+    block_bytes: int = BLOCK_BYTES,
 ) -> PreparedView:
     shape = ViewShape(len(rows), rows.shape[1], metric)
-    factored = factor_view(reader(rows), shape, scale=scale, name="a view")
+    factored = factor_view(reader(rows), shape, scale=scale, name="a view", block_bytes=block_bytes)
     return prepare_view(factored, alpha=alpha)
 
 
@@ -84,14 +88,12 @@ def test_anchors_have_the_distances_of_the_ridge_self_representation(
 
 @pytest.mark.parametrize("metric", ["features", "kernel", "distance"])
 @pytest.mark.parametrize("n_block_rows", [1, 3, 7, 20])
-def test_streaming_equals_one_block(
-    metric: Metric, n_block_rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_streaming_equals_one_block(metric: Metric, n_block_rows: int) -> None:
     rows = random_view(metric)
     whole = prepared(rows)
-    monkeypatch.setattr(view_rows, "_BLOCK_BYTES", 8 * rows.shape[1] * n_block_rows)
-    assert len(list(row_blocks(*rows.shape))) == -(-20 // n_block_rows)
-    streamed = prepared(rows)
+    block_bytes = 8 * rows.shape[1] * n_block_rows
+    assert len(list(row_blocks(*rows.shape, block_bytes=block_bytes))) == -(-20 // n_block_rows)
+    streamed = prepared(rows, block_bytes=block_bytes)
     assert_allclose(streamed.anchors(), whole.anchors(), atol=1e-9)
     assert_allclose(
         streamed.basis.singular_values_squared, whole.basis.singular_values_squared, rtol=1e-10
@@ -101,13 +103,10 @@ def test_streaming_equals_one_block(
 
 
 @pytest.mark.parametrize("n_block_rows", [1, 6, 50])
-def test_streaming_more_columns_than_samples(
-    n_block_rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_streaming_more_columns_than_samples(n_block_rows: int) -> None:
     rows = random_view("features", d=50)
     whole = prepared(rows)
-    monkeypatch.setattr(view_rows, "_BLOCK_BYTES", 8 * 50 * n_block_rows)
-    streamed = prepared(rows)
+    streamed = prepared(rows, block_bytes=8 * 50 * n_block_rows)
     assert_allclose(
         naive.pair_distances(streamed.anchors()),
         naive.pair_distances(whole.anchors()),

@@ -76,13 +76,8 @@ class FakeClient:
         ]
 
 
-@pytest.fixture(autouse=True)
-def short_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LAST_WORDS_S", 0.01)
-
-
-def begun(client: FakeClient) -> ClusterEvents:
-    events = ClusterEvents(client, name="x")  # type: ignore[arg-type]
+def begun(client: FakeClient, **options: int) -> ClusterEvents:
+    events = ClusterEvents(client, name="x", last_words_s=0.01, **options)  # type: ignore[arg-type]
     events.new_run(views=VIEWS, n_samples=10, n_clusters=2)
     return events
 
@@ -107,12 +102,9 @@ def test_everything_arrives_in_order_under_the_id_of_the_run() -> None:
     assert client.events()[-1] == "fit_ended"
 
 
-def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "_MOST_WAITING", 5)
+def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit() -> None:
     client = FakeClient(runs_at_once=False)
-    events = begun(client)
+    events = begun(client, most_waiting=5)
     for iteration in range(100):
         events(outer(iteration))
     assert len(client.todo) == 1
