@@ -42,7 +42,12 @@ _MILD_ALPHA = 1.0
 
 
 def agree(
-    data: MultiViewData, options: Sequence[Preparation], seed: int, executor: Executor
+    data: MultiViewData,
+    options: Sequence[Preparation],
+    seed: int,
+    executor: Executor,
+    *,
+    n_compared: int = COMPARED,
 ) -> tuple[Agreement, ...]:
     """The preparation of each view whose nearest neighbours the other views confirm.
 
@@ -57,9 +62,11 @@ def agree(
     options : sequence of Preparation
         Tried on every view.
     seed : int
-        Of the sample of rows that is compared where there are more than 3000.
+        Of the sample of rows that is compared where there are more than `n_compared`.
     executor : Executor
         Entered.
+    n_compared : int
+        Most rows that are compared.
 
     Returns
     -------
@@ -67,7 +74,7 @@ def agree(
         Among all options first; then the others, where they are other choices.
     """
     rng = np.random.default_rng(seed)
-    sample = _drawn(data.n_samples, COMPARED, rng)
+    sample = _drawn(data.n_samples, n_compared, rng)
     k = min(_NEIGHBORS, len(sample) - 1)
     coarse = None
     if len(data.views) > _FEWEST_CONFIRMING:

@@ -60,7 +60,13 @@ class Cells:
         return self.order[self.bounds[cell] : self.bounds[cell + 1]]
 
 
-def find_cells(points: Coordinates, *, n_candidates: int, rng: np.random.Generator) -> Cells:
+def find_cells(
+    points: Coordinates,
+    *,
+    n_candidates: int,
+    rng: np.random.Generator,
+    cell_points: int = _CELL_POINTS,
+) -> Cells:
     """Cells of at most 1000 points around centres found by k-means on a sample.
 
     Parameters
@@ -69,6 +75,8 @@ def find_cells(points: Coordinates, *, n_candidates: int, rng: np.random.Generat
     n_candidates : int
         Neighbours that will be asked for: a pool holds at least four times as many, or all points.
     rng : numpy.random.Generator
+    cell_points : int
+        Points of a cell on average; twice as many at most.
 
     Returns
     -------
@@ -77,7 +85,7 @@ def find_cells(points: Coordinates, *, n_candidates: int, rng: np.random.Generat
         share their centre, so each is among the nearest of the others.
     """
     n = len(points)
-    n_cells = max(1, n // _CELL_POINTS)
+    n_cells = max(1, n // cell_points)
     trained = min(n, n_cells * _TRAINING_POINTS)
     sample = points.stacked(np.sort(rng.choice(n, trained, replace=False)), np.float32)
     centers = sample[np.sort(rng.choice(trained, n_cells, replace=False))].copy()
@@ -95,7 +103,7 @@ def find_cells(points: Coordinates, *, n_candidates: int, rng: np.random.Generat
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
         assigned[rows] = _nearest_center(points.stacked(rows, np.float32), centers)
-    return _cut(assigned, centers, n_candidates)
+    return _cut(assigned, centers, n_candidates, cell_points)
 
 
 def _nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -111,14 +119,19 @@ def _nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -
     return nearest
 
 
-def _cut(assigned: NDArray[np.int64], centers: NDArray[np.float32], n_candidates: int) -> Cells:
+def _cut(
+    assigned: NDArray[np.int64],
+    centers: NDArray[np.float32],
+    n_candidates: int,
+    cell_points: int,
+) -> Cells:
     """Cells of bounded size, and the cells near each."""
     order = np.argsort(assigned, kind="stable").astype(np.int64)
     counts = np.bincount(assigned, minlength=len(centers))
     ends = np.cumsum(counts)
     bounds, owner = [0], []
     for cell in np.flatnonzero(counts):
-        pieces = -(-int(counts[cell]) // (2 * _CELL_POINTS))
+        pieces = -(-int(counts[cell]) // (2 * cell_points))
         edges = np.linspace(ends[cell] - counts[cell], ends[cell], pieces + 1).astype(np.int64)
         bounds += edges[1:].tolist()
         owner += [cell] * pieces

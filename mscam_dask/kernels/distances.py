@@ -87,7 +87,11 @@ def distances_by_products(
 
 
 def squared_distances_on_edges(
-    embedding: NDArray[Any] | Coordinates, indices: NDArray[np.int64], *, row_start: int = 0
+    embedding: NDArray[Any] | Coordinates,
+    indices: NDArray[np.int64],
+    *,
+    row_start: int = 0,
+    block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.float64]:
     """d_il = ||embedding[row_start + i] - embedding[indices[i, l]]||^2, by exact differences.
 
@@ -99,6 +103,8 @@ def squared_distances_on_edges(
         Candidates of rows ``row_start .. row_start + m``; -1 marks an absent one.
     row_start : int
         Sample of the first row of `indices`.
+    block_bytes : int
+        Size of the differences that are held at a time.
 
     Returns
     -------
@@ -128,7 +134,8 @@ def squared_distances_on_edges(
             f"candidate indices span {indices.min()} to {indices.max()}; allowed are 0 to "
             f"{n - 1}, and -1 for an absent candidate. Rebuild them for this embedding."
         )
-    result = distances_to(embedding, np.arange(row_start, row_start + m), indices)
+    samples = np.arange(row_start, row_start + m)
+    result = distances_to(embedding, samples, indices, block_bytes=block_bytes)
     result[indices < 0] = np.inf
     return result
 
@@ -137,6 +144,8 @@ def distances_to(
     embedding: NDArray[Any] | Coordinates,
     samples: NDArray[np.int64],
     indices: NDArray[np.int64],
+    *,
+    block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.float64]:
     """||x_samples[i] - x_indices[i, l]||^2 by exact differences, (m, K); any value for index -1."""
     m, n_candidates = indices.shape
@@ -145,7 +154,7 @@ def distances_to(
     for slab, weights in pairs:
         factors = None if weights is None else weights.astype(slab.dtype)
         r = slab.shape[1]
-        step = max(1, _BLOCK_BYTES // max(1, slab.itemsize * r * n_candidates))
+        step = max(1, block_bytes // max(1, slab.itemsize * r * n_candidates))
         for start in range(0, m, step):
             rows = slice(start, min(start + step, m))
             ends = _gathered(slab, indices[rows])

@@ -72,7 +72,9 @@ def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
     return RandomWalk(affinity.indices, steps, affinity.indptr, connected)
 
 
-def information(walk: RandomWalk, labels: NDArray[np.int64]) -> float:
+def information(
+    walk: RandomWalk, labels: NDArray[np.int64], *, largest_table: int = _LARGEST_TABLE
+) -> float:
     """Mutual information between a sample's cluster and that of a random neighbour, in nats.
 
     Parameters
@@ -80,6 +82,8 @@ def information(walk: RandomWalk, labels: NDArray[np.int64]) -> float:
     walk : RandomWalk
     labels : (n,) int
         Cluster of each sample, 0 … c−1.
+    largest_table : int
+        Most clusters whose joint distribution is held as a table.
 
     Returns
     -------
@@ -100,7 +104,7 @@ def information(walk: RandomWalk, labels: NDArray[np.int64]) -> float:
     models of networks", Phys. Rev. Lett. 127 (2021), doi:10.1103/PhysRevLett.127.078301.
     """
     n_clusters = int(labels.max()) + 1
-    if n_clusters > _LARGEST_TABLE:
+    if n_clusters > largest_table:
         return _information_of_pairs(walk, labels, n_clusters)
     return _of_table(_joint_table(walk, labels, n_clusters))
 

@@ -53,6 +53,8 @@ def graph_from_neighbors(
 
 def graph_from_blocks(
     blocks: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]],
+    *,
+    n_rows: int = _ROWS,
 ) -> csr_array[np.float64]:
     """`graph_from_neighbors` of consecutive blocks of rows, which are never put side by side.
 
@@ -60,6 +62,8 @@ def graph_from_blocks(
     ----------
     blocks : sequence of (indices, weights)
         Both (m, k) with the same k, of all n rows in order; at least one.
+    n_rows : int
+        Rows that are sorted at a time.
 
     Returns
     -------
@@ -85,8 +89,8 @@ def graph_from_blocks(
                 f"neighbours have shape {block_indices.shape} and weights {block_weights.shape}; "
                 "both must be (n, k). Pass the two results of one selection."
             )
-        for start in range(0, len(block_indices), _ROWS):
-            part = slice(start, start + _ROWS)
+        for start in range(0, len(block_indices), n_rows):
+            part = slice(start, start + n_rows)
             indices, weights = block_indices[part], block_weights[part]
             _check_rows(indices, weights, row, n)
             order = np.argsort(indices, axis=1)

@@ -31,6 +31,7 @@ def nearest_neighbors(
     *,
     row_start: int = 0,
     row_stop: int | None = None,
+    block_bytes: int = _BLOCK_BYTES,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The K nearest other samples of each row, ordered by (distance, index), and how far.
 
@@ -42,6 +43,8 @@ def nearest_neighbors(
         K, between 1 and n - 1.
     row_start, row_stop : int, optional
         Only these rows; all by default.
+    block_bytes : int
+        Size of the products that are held at a time; of 64 rows at least.
 
     Returns
     -------
@@ -74,7 +77,7 @@ def nearest_neighbors(
     if row_start == stop:
         return np.empty((0, n_candidates), dtype=np.int64), np.empty((0, n_candidates))
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
-    found, reach = _propose(points, n_asked, row_start, stop)
+    found, reach = _propose(points, n_asked, row_start, stop, block_bytes)
     own = np.arange(row_start, stop, dtype=np.int64)
     result, distances = nearest_of(points, own, found, n_candidates)
     if n_asked < n:
@@ -87,7 +90,7 @@ def nearest_neighbors(
 
 
 def _propose(
-    points: Coordinates, n_asked: int, start: int, stop: int
+    points: Coordinates, n_asked: int, start: int, stop: int, block_bytes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The nearest (m, n_asked) samples by float32 products, itself among them, and a radius.
 
@@ -97,7 +100,7 @@ def _propose(
     slabs, norms, unit = _products_in_float32(points)
     found = np.empty((stop - start, n_asked), dtype=np.int64)
     reach = np.empty(stop - start)
-    step = max(_FEWEST_ROWS, _BLOCK_BYTES // (4 * n))
+    step = max(_FEWEST_ROWS, block_bytes // (4 * n))
     norms32 = norms.astype(np.float32)
     for first in range(start, stop, step):
         rows = slice(first, min(first + step, stop))

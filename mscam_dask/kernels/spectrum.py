@@ -66,6 +66,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     n_accurate: int | None = None,
     relative_tolerance: float = 1e-8,
     max_iterations: int = 100,
+    dense_rows: int = _DENSE_ROWS,
     rng: np.random.Generator,
 ) -> Spectrum:
     """Solve min tr(V^T L V) over V^T V = I with m columns (Ky Fan): the m smallest eigenpairs.
@@ -91,6 +92,8 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
         Asked for: residual <= relative_tolerance * (upper bound of the largest eigenvalue).
     max_iterations : int
         At most this many filter rounds of at most 300 products each.
+    dense_rows : int
+        Up to so many rows the eigensolver is dense.
     rng : numpy.random.Generator
         For the guard vectors and what of the start is not given. The eigenvalues do not
         depend on it beyond the tolerance.
@@ -149,7 +152,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     null_vectors = null[:, :n_null].toarray()
     null_residual = _residuals(scaled, null_vectors)
     block = RitzBlock(np.zeros((n, 0), dtype=scaled.dtype), np.zeros(0), np.zeros(0), 0)
-    if n_rest > 0 and n <= max(_DENSE_ROWS, 3 * n_pairs):
+    if n_rest > 0 and n <= max(dense_rows, 3 * n_pairs):
         block = _dense_block(scaled, null, n_rest, bound)
     elif n_rest > 0:
         # neighbouring vertices next to each other in memory: products are bound by its speed

@@ -232,10 +232,15 @@ class Run:
 class Runs:
     """The latest runs on a cluster, oldest first, and what is counted over all of them.
 
+    Parameters
+    ----------
+    max_runs : int
+        Runs kept.
+
     Attributes
     ----------
     by_id : dict
-        Run id to `Run`; at most `MAX_RUNS`, ended ones leave first.
+        Run id to `Run`; at most `max_runs`, ended ones leave first.
     n_announced : int
         Ever.
     failures, task_failures : Counter
@@ -248,7 +253,8 @@ class Runs:
         Grows when a run comes, goes or changes its state.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_runs: int = MAX_RUNS) -> None:
+        self._max_runs = max_runs
         self.by_id: dict[str, Run] = {}
         self.n_announced = 0
         self.failures: Counter[str] = Counter()
@@ -274,7 +280,7 @@ class Runs:
                 self._add(run, event)
 
     def _announce(self, run_id: str, announced: RunAnnounced, now: float) -> None:
-        while len(self.by_id) >= MAX_RUNS:
+        while len(self.by_id) >= self._max_runs:
             oldest = next((run for run in self.by_id.values() if not run.going), None)
             del self.by_id[oldest.run_id if oldest else next(iter(self.by_id))]
         self.by_id[run_id] = Run(run_id, announced, now)

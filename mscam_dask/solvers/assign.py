@@ -23,6 +23,7 @@ def assign_by_neighbors(
     labels: NDArray[np.int64],
     *,
     n_neighbors: int,
+    block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.int64]:
     """Cluster of each query: the one that holds most of its adaptive-neighbour weight.
 
@@ -36,6 +37,8 @@ def assign_by_neighbors(
         Clusters of the training samples.
     n_neighbors : int
         k; fewer when there are fewer training samples.
+    block_bytes : int
+        Size of the distances that are held at a time.
 
     Returns
     -------
@@ -53,7 +56,7 @@ def assign_by_neighbors(
     indices = np.full((m, wanted), n, dtype=np.int64)
     for start, block in anchor_blocks:
         positions = np.arange(start, start + len(block), dtype=np.int64)
-        step = max(1, _BLOCK_BYTES // (8 * (wanted + len(block))))
+        step = max(1, block_bytes // (8 * (wanted + len(block))))
         for first in range(0, m, step):
             rows = slice(first, min(first + step, m))
             distances = np.hstack([nearest[rows], squared_distances(queries[rows], block)])

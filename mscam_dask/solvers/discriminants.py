@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.kernels.distances import mean_squared_distance
 from mscam_dask.solvers.view_basis import PreparedView
-from mscam_dask.solvers.view_rows import row_blocks
+from mscam_dask.solvers.view_rows import BLOCK_BYTES, row_blocks
 
 __all__ = ["Discriminants", "discriminants"]
 
@@ -58,7 +58,13 @@ class Discriminants:
         return self.points, np.ones(self.points.shape[1])
 
 
-def discriminants(view: PreparedView, labels: NDArray[np.int64]) -> Discriminants:
+def discriminants(
+    view: PreparedView,
+    labels: NDArray[np.int64],
+    *,
+    most_directions: int = _MOST_DIRECTIONS,
+    block_bytes: int = BLOCK_BYTES,
+) -> Discriminants:
     """The discriminants of one view for a partition.
 
     Parameters
@@ -66,6 +72,10 @@ def discriminants(view: PreparedView, labels: NDArray[np.int64]) -> Discriminant
     view : PreparedView
     labels : (n,) int64
         Clusters 0 … c−1, none empty.
+    most_directions : int
+        Directions of the view that are looked at, those of largest variance.
+    block_bytes : int
+        Size of the rows that are held at a time.
 
     Returns
     -------
@@ -82,8 +92,8 @@ def discriminants(view: PreparedView, labels: NDArray[np.int64]) -> Discriminant
     "Adaptive dimension reduction using discriminant analysis and K-means clustering", ICML 2007.
     """
     vectors, weights = view.coordinates()
-    vectors, scale = vectors[:, :_MOST_DIRECTIONS], np.sqrt(weights[:_MOST_DIRECTIONS])
-    between, within = _covariances(vectors, scale, labels)
+    vectors, scale = vectors[:, :most_directions], np.sqrt(weights[:most_directions])
+    between, within = _covariances(_blocks(vectors, block_bytes), scale, labels)
     rank = len(scale)
     spread, floor = np.trace(within) / rank, _LEAST_SPREAD * np.trace(between + within) / rank
     shrunk = (1.0 - _SHRINKAGE) * within + np.eye(rank) * max(_SHRINKAGE * spread, floor)
@@ -91,19 +101,23 @@ def discriminants(view: PreparedView, labels: NDArray[np.int64]) -> Discriminant
     shares, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
     shares = np.maximum(shares, 0.0)
     loadings = scale[:, None] * directions * np.sqrt(shares / (1.0 + shares))
-    points = np.concatenate([block @ loadings for block in _blocks(vectors)]).astype(np.float32)
+    points = np.concatenate([block @ loadings for block in _blocks(vectors, block_bytes)]).astype(
+        np.float32
+    )
     return Discriminants(points, mean_squared_distance(points))
 
 
 def _covariances(
-    vectors: NDArray[Any], scale: NDArray[np.float64], labels: NDArray[np.int64]
+    blocks: Iterator[NDArray[np.float64]],
+    scale: NDArray[np.float64],
+    labels: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Covariances (r, r) of the clusters' means and within the clusters."""
-    n, rank = vectors.shape
+    n, rank = len(labels), len(scale)
     sizes = np.bincount(labels).astype(np.float64)
     sums, squares = np.zeros((len(sizes), rank)), np.zeros((rank, rank))
     start = 0
-    for block in _blocks(vectors):
+    for block in blocks:
         own = labels[start : start + len(block)]
         members = csr_array(
             (np.ones(len(block)), (own, np.arange(len(block)))), shape=(len(sizes), len(block))
@@ -119,6 +133,6 @@ def _covariances(
     return scale[:, None] * between * scale, scale[:, None] * within * scale
 
 
-def _blocks(vectors: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
-    for start, stop in row_blocks(*vectors.shape):
+def _blocks(vectors: NDArray[Any], block_bytes: int) -> Iterator[NDArray[np.float64]]:
+    for start, stop in row_blocks(*vectors.shape, block_bytes=block_bytes):
         yield vectors[start:stop].astype(np.float64)

@@ -22,6 +22,7 @@ from mscam_dask.model.parameters import Scale
 from mscam_dask.solvers.strongest import strongest_directions, strongest_of_kernel
 from mscam_dask.solvers.view_basis import Encoder, FactoredView
 from mscam_dask.solvers.view_rows import (
+    BLOCK_BYTES,
     Blocks,
     RowReader,
     ViewShape,
@@ -46,7 +47,7 @@ _COLUMNS = 2048
 _WELL_CONDITIONED: dict[Any, float] = {np.float32: 1e-7, np.float64: 1.0}
 
 
-def factor_view(
+def factor_view(  # noqa: PLR0913 - one view and how it is to be factored
     read: RowReader,
     shape: ViewShape,
     *,
@@ -54,6 +55,8 @@ def factor_view(
     name: str,
     dtype: type[np.floating[Any]] = np.float64,
     max_rank: int | None = None,
+    most_decomposed: int = MOST_DECOMPOSED,
+    block_bytes: int = BLOCK_BYTES,
 ) -> FactoredView:
     """Scale and centre a view and find its singular directions.
 
@@ -70,6 +73,10 @@ def factor_view(
         Of Q as it is kept; all that leads to it is float64.
     max_rank : int, optional
         Most directions kept, those of largest s². The unit of s² stays its mean over all.
+    most_decomposed : int
+        Largest side of a Gram matrix that is decomposed although `max_rank` is given.
+    block_bytes : int
+        Size of the rows that are read at a time.
 
     Returns
     -------
@@ -90,14 +97,17 @@ def factor_view(
     """
     smaller_side = min(shape.n_samples, shape.n_features)
     kept = _Kept(dtype, max_rank or smaller_side)
-    exact = max_rank is None or smaller_side <= MOST_DECOMPOSED
+    exact = max_rank is None or smaller_side <= most_decomposed
     if shape.metric != "features":
-        found, encoder = _factor_kernel(read, shape, None if exact else kept.max_rank)
+        found, encoder = _factor_kernel(read, shape, None if exact else kept.max_rank, block_bytes)
     else:
-        transform = fit_transform_from_moments(scale, column_moments(read, shape))
+        moments = column_moments(read, shape, block_bytes=block_bytes)
+        transform = fit_transform_from_moments(scale, moments)
 
         def blocks() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-            for start, stop in row_blocks(shape.n_samples, shape.n_features):
+            for start, stop in row_blocks(
+                shape.n_samples, shape.n_features, block_bytes=block_bytes
+            ):
                 yield start, stop, transform.apply(read(start, stop))
 
         if not exact:
@@ -267,12 +277,12 @@ def _panels(
 
 
 def _factor_kernel(
-    read: RowReader, shape: ViewShape, max_rank: int | None
+    read: RowReader, shape: ViewShape, max_rank: int | None, block_bytes: int
 ) -> tuple[_Factors, Encoder]:
     """Directions in feature space, and encoder, of a distance or kernel view."""
     n = shape.n_samples
     kernel = np.empty((n, n))
-    for start, stop in row_blocks(n, n):
+    for start, stop in row_blocks(n, n, block_bytes=block_bytes):
         kernel[start:stop] = read(start, stop)
     exponent = int(harmless_exponent(max(kernel.max(), -kernel.min())))
     if exponent:

@@ -30,7 +30,13 @@ from mscam_dask.kernels.modularity import modularity
 from mscam_dask.kernels.neighbors import nearest_neighbors
 from mscam_dask.kernels.scaling import RowTransform, fit_transform_from_moments, harmless_exponent
 from mscam_dask.model.parameters import Scale
-from mscam_dask.solvers.view_rows import RowReader, ViewShape, column_moments, row_blocks
+from mscam_dask.solvers.view_rows import (
+    BLOCK_BYTES,
+    RowReader,
+    ViewShape,
+    column_moments,
+    row_blocks,
+)
 
 __all__ = [
     "NeutralView",
@@ -57,6 +63,7 @@ def neutral_graphs(
     n_neighbors: int,
     *,
     dtype: type[np.floating[Any]] = np.float64,
+    block_bytes: int = BLOCK_BYTES,
 ) -> NeutralView:
     """Adaptive-neighbour graphs, Eq. (29), of one raw view.
 
@@ -70,6 +77,8 @@ def neutral_graphs(
         k, at most n − 1.
     dtype : {numpy.float64, numpy.float32}
         Of the rows that are searched and of the graphs' weights.
+    block_bytes : int
+        Size of the rows that are read at a time.
 
     Returns
     -------
@@ -82,18 +91,16 @@ def neutral_graphs(
     n = shape.n_samples
     if shape.metric != "features":
         rows = np.empty((n, n))
-        for start, stop in row_blocks(n, n):
+        for start, stop in row_blocks(n, n, block_bytes=block_bytes):
             rows[start:stop] = read(start, stop)
         graphs = [_graph_from_distances(_pair_distances(rows, shape), n_neighbors)]
     else:
-        moments = column_moments(read, shape)
-        graphs = [
-            _graph_from_rows(
-                _transformed(read, shape, fit_transform_from_moments(scale, moments), dtype),
-                n_neighbors,
-            )
-            for scale in _SCALES
-        ]
+        moments = column_moments(read, shape, block_bytes=block_bytes)
+        graphs = []
+        for scale in _SCALES:
+            transform = fit_transform_from_moments(scale, moments)
+            rows = _transformed(read, shape, transform, dtype, block_bytes)
+            graphs.append(_graph_from_rows(rows, n_neighbors))
     return NeutralView(tuple(csr_array(graph.astype(dtype)) for graph in graphs))
 
 
@@ -138,10 +145,14 @@ def view_modularity(view: NeutralView, labels: NDArray[np.int64]) -> float:
 
 
 def _transformed(
-    read: RowReader, shape: ViewShape, transform: RowTransform, dtype: type[np.floating[Any]]
+    read: RowReader,
+    shape: ViewShape,
+    transform: RowTransform,
+    dtype: type[np.floating[Any]],
+    block_bytes: int,
 ) -> NDArray[Any]:
     rows = np.empty((shape.n_samples, shape.n_features), dtype=dtype)
-    for start, stop in row_blocks(shape.n_samples, shape.n_features):
+    for start, stop in row_blocks(shape.n_samples, shape.n_features, block_bytes=block_bytes):
         rows[start:stop] = transform.apply(read(start, stop))
     return rows
 

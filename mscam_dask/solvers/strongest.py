@@ -133,7 +133,9 @@ def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(q)
 
 
-def strongest_of_kernel(kernel: NDArray[np.float64], rank: int) -> tuple[Basis, float]:
+def strongest_of_kernel(
+    kernel: NDArray[np.float64], rank: int, *, counted: int = COUNTED
+) -> tuple[Basis, float]:
     """Eigenvectors of a centred kernel's largest eigenvalues, and the mean of all positive ones.
 
     Parameters
@@ -142,6 +144,8 @@ def strongest_of_kernel(kernel: NDArray[np.float64], rank: int) -> tuple[Basis, 
         Symmetric, n > 2048.
     rank : int
         Directions wanted.
+    counted : int
+        Samples on which the directions are counted.
 
     Returns
     -------
@@ -158,7 +162,7 @@ def strongest_of_kernel(kernel: NDArray[np.float64], rank: int) -> tuple[Basis, 
     another has n − 1.
     """
     n = len(kernel)
-    directions, negative = _counted(kernel)
+    directions, negative = _counted(kernel, counted)
     if directions == 0:
         return Basis(np.zeros((n, 0)), np.zeros(0)), 1.0
     first = np.random.default_rng(_SEED).standard_normal(n)
@@ -170,10 +174,10 @@ def strongest_of_kernel(kernel: NDArray[np.float64], rank: int) -> tuple[Basis, 
     return basis, (float(kernel.trace()) + negative) / directions
 
 
-def _counted(kernel: NDArray[np.float64]) -> tuple[float, float]:
+def _counted(kernel: NDArray[np.float64], counted: int) -> tuple[float, float]:
     """Estimates of a kernel's number of positive eigenvalues, and of the sum of the negative ones' sizes."""
     n = len(kernel)
-    drawn = np.sort(np.random.default_rng(_SEED).choice(n, min(n, COUNTED), replace=False))
+    drawn = np.sort(np.random.default_rng(_SEED).choice(n, min(n, counted), replace=False))
     values = scipy.linalg.eigvalsh(kernel[np.ix_(drawn, drawn)])
     least = RANK_TOLERANCE * np.abs(values).max()
     positive, negative = values[values > least], values[values < -least]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mscam_dask.kernels.scaling import ColumnMoments
 
 __all__ = [
+    "BLOCK_BYTES",
     "Blocks",
     "Metric",
     "RowReader",
@@ -35,7 +36,7 @@ Blocks = Callable[[], Iterator[tuple[int, int, NDArray[np.float64]]]]
 
 # Rows are streamed in blocks of at most this size: a chunk of a store. A quarter of a smaller
 # view, so that the blocks of small data are small beside it.
-_BLOCK_BYTES = 8 * 2**20
+BLOCK_BYTES = 8 * 2**20
 _SMALLEST_BLOCK_BYTES = 2**20
 
 
@@ -48,11 +49,13 @@ class ViewShape:
     metric: Metric
 
 
-def row_blocks(n_samples: int, n_columns: int) -> Iterator[tuple[int, int]]:
-    """Row ranges of at most 8 MiB that depend on the shape alone."""
+def row_blocks(
+    n_samples: int, n_columns: int, *, block_bytes: int = BLOCK_BYTES
+) -> Iterator[tuple[int, int]]:
+    """Row ranges of at most `block_bytes` that depend on the shape alone."""
     quarter = 8 * n_samples * n_columns // 4
-    block_bytes = min(_BLOCK_BYTES, max(_SMALLEST_BLOCK_BYTES, quarter))
-    size = max(1, block_bytes // (8 * max(1, n_columns)))
+    most = min(block_bytes, max(_SMALLEST_BLOCK_BYTES, quarter))
+    size = max(1, most // (8 * max(1, n_columns)))
     for start in range(0, n_samples, size):
         yield start, min(start + size, n_samples)
 
@@ -89,10 +92,12 @@ def mean_and_gram(
     return shift + rest, gram - correction
 
 
-def column_moments(read: RowReader, shape: ViewShape) -> ColumnMoments:
+def column_moments(
+    read: RowReader, shape: ViewShape, *, block_bytes: int = BLOCK_BYTES
+) -> ColumnMoments:
     """Moments of the columns of a view, merged block by block in order."""
     moments: ColumnMoments | None = None
-    for start, stop in row_blocks(shape.n_samples, shape.n_features):
+    for start, stop in row_blocks(shape.n_samples, shape.n_features, block_bytes=block_bytes):
         block = ColumnMoments.from_rows(read(start, stop))
         moments = block if moments is None else moments.merge(block)
     assert moments is not None, "a view without rows passed validation"

@@ -7,6 +7,7 @@ import pytest
 
 from mscam_dask.baselines.lmvsc import LMVSC, simplex_least_squares
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
+from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -47,13 +48,13 @@ def test_a_large_ridge_makes_rows_uniform_and_a_small_one_finds_the_anchor() -> 
 
 def test_an_end_by_the_budget_is_told() -> None:
     views, _ = gaussian_views(3, n_samples=60)
-    with pytest.warns(ConvergenceWarning, match=r"\d+ of 180 rows were still moving"):
+    with pytest.warns(ConvergenceWarning, match=quotes("LMVSC", 180, "tol=1e-09", "max_iter=1")):
         LMVSC(3, max_iter=1, tol=1e-9, random_state=0).fit(views)
 
 
 def test_too_few_or_too_many_anchors_are_refused() -> None:
     views, _ = gaussian_views(4, n_samples=30)
-    with pytest.raises(ConfigurationError, match=r"n_anchors=31.*<= 30"):
+    with pytest.raises(ConfigurationError, match=quotes("n_anchors=31", 30)):
         LMVSC(3, n_anchors=31).fit(views)
-    with pytest.raises(ConfigurationError, match=r"n_anchors=1 in 3 view\(s\)"):
+    with pytest.raises(ConfigurationError, match=quotes("n_anchors=1", 3, 5)):
         LMVSC(5, n_anchors=1).fit(views)

@@ -8,6 +8,7 @@ import pytest
 from mscam_dask.baselines.cuts import neighbor_affinity, normalized_affinity
 from mscam_dask.baselines.mmsc import MMSC
 from mscam_dask.errors import ConvergenceWarning
+from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -46,5 +47,5 @@ def test_the_update_ends_where_the_conditions_of_optimality_hold() -> None:
 
 def test_an_end_by_the_budget_is_told() -> None:
     views, _ = gaussian_views(2, n_samples=60)
-    with pytest.warns(ConvergenceWarning, match="max_iter=2 "):
+    with pytest.warns(ConvergenceWarning, match=quotes("MMSC", "max_iter=2", "tol=0.0")):
         MMSC(3, max_iter=2, tol=0.0, random_state=0).fit(views)

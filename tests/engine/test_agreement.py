@@ -15,6 +15,7 @@ from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters, Preparation
 from mscam_dask.model.records import PreparationRecord, SettingRecord
+from tests.messages import quotes
 from tests.synthetic import distances_between
 
 OPTIONS = tuple(
@@ -48,12 +49,11 @@ def test_executors_and_repetition_choose_alike() -> None:
         assert agree(data, OPTIONS, 0, executor) == first
 
 
-def test_a_sample_of_the_rows_decides_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.agreement.COMPARED", 150)
+def test_a_sample_of_the_rows_decides_where_there_are_many() -> None:
     data = as_multi_view(spoilt_by_units(600))
     with SerialExecutor() as executor:
-        (records,) = agree(data, OPTIONS, 3, executor)
-        assert agree(data, OPTIONS, 3, executor) == (records,)
+        (records,) = agree(data, OPTIONS, 3, executor, n_compared=150)
+        assert agree(data, OPTIONS, 3, executor, n_compared=150) == (records,)
     assert records[2].scale == "standard"
 
 
@@ -71,7 +71,7 @@ def test_a_scaling_that_makes_all_rows_equal_is_not_taken() -> None:
     with SerialExecutor() as executor:
         (records,) = agree(data, OPTIONS, 0, executor)
         assert records[0].scale == "standard"
-        with pytest.raises(DataError, match=r"'age'.*scale='unit'"):
+        with pytest.raises(DataError, match=quotes("'age'", "scale='unit'")):
             agree(data, OPTIONS[:2], 0, executor)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import pickle
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.engine import anchor_blocks, foundation, local
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.tasks import anchors as anchor_tasks
 from mscam_dask.estimators import execution
-from mscam_dask.kernels import cells
+from mscam_dask.kernels.cells import find_cells
 from mscam_dask.model.parameters import Parameters
 from tests.synthetic import distances_between, gaussian_views
 
@@ -84,7 +86,7 @@ def test_no_task_changes_what_it_was_given(estimator: Any) -> None:
 
 def test_nor_on_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foundation, "SAMPLE", 250)
-    monkeypatch.setattr(cells, "_CELL_POINTS", 50)
+    monkeypatch.setattr(anchor_tasks, "find_cells", partial(find_cells, cell_points=50))
     views, _ = gaussian_views(1, n_samples=600)
     parameters = [
         Parameters(n_clusters=3, scale="unit", alpha=10.0, exact_samples=400),

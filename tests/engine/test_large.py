@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.engine.executor import Executor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.tasks import anchors as anchor_tasks
 from mscam_dask.engine.tasks.judge import neutral_view
 from mscam_dask.engine.tasks.views import factor
-from mscam_dask.kernels import cells
+from mscam_dask.kernels.cells import find_cells
 from mscam_dask.model.candidates import Choices
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.solution import Solution
@@ -43,7 +45,7 @@ def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in worker processes, which would not see it."""
-    monkeypatch.setattr(cells, "_CELL_POINTS", 50)
+    monkeypatch.setattr(anchor_tasks, "find_cells", partial(find_cells, cell_points=50))
     monkeypatch.setattr(limit_step, "_EXACT_MEMBERS", 100)
 
 

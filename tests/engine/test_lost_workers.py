@@ -16,6 +16,7 @@ from distributed import Client
 from mscam_dask.engine.dask import DaskExecutor
 from mscam_dask.errors import ClusterError, DataError, WorkerLostError
 from tests.clusters import local_client
+from tests.messages import quotes
 
 pytestmark = [
     pytest.mark.faults,
@@ -53,18 +54,17 @@ def unforgiving_client() -> Iterator[Client]:
 def test_a_task_that_kills_its_worker_is_named(unforgiving_client: Client) -> None:
     with DaskExecutor(unforgiving_client) as executor:
         handle = executor.submit(die, 0.0, key="sub_solve/3/colour")
-        with pytest.raises(WorkerLostError, match="task 'sub_solve 3/colour'") as caught:
+        named = quotes("'sub_solve 3/colour'", 1, "tcp://")
+        with pytest.raises(WorkerLostError, match=named) as caught:
             executor.gather([handle])
     assert isinstance(caught.value, ClusterError)
-    assert "after 1 workers died" in str(caught.value)
-    assert "memory" in str(caught.value)
 
 
 def test_what_needs_the_lost_task_fails_with_it(unforgiving_client: Client) -> None:
     with DaskExecutor(unforgiving_client) as executor:
         lost = executor.submit(die, 0.0, key="lost/0")
         later = executor.submit(sum, [lost, 1.0], key="later/0")
-        with pytest.raises(WorkerLostError, match="'lost 0'"):
+        with pytest.raises(WorkerLostError, match=quotes("'lost 0'")):
             executor.gather([later])
 
 

@@ -17,6 +17,7 @@ from mscam_dask.model.parameters import Model, Parameters, Preparation
 from mscam_dask.model.status import Status
 from mscam_dask.solvers.factoring import scaled_gram
 from mscam_dask.solvers.paper import PaperCorrections, PaperSettings, solve_mscam, solve_mscan
+from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -84,11 +85,11 @@ def test_preparations_told_are_those_used(estimator: Any) -> None:
     ],
 )
 def test_what_has_no_meaning_is_refused(changed: dict[str, Any]) -> None:
-    (name,) = changed
-    with pytest.raises(ConfigurationError, match=rf"{name}=.* no meaning with solver='paper'"):
+    ((name, value),) = changed.items()
+    with pytest.raises(ConfigurationError, match=quotes(f"{name}={value}", "solver='paper'")):
         run_paper(data(), parameters(**changed))
     if name == "tol":
-        with pytest.raises(ConfigurationError, match=r"tol=0\.0 has no meaning"):
+        with pytest.raises(ConfigurationError, match=quotes("tol=0.0")):
             MSCAM(3, solver="paper", tol=0.0).fit(data())
 
 
@@ -96,4 +97,4 @@ def test_the_sentence_of_the_status_holds_for_it() -> None:
     views, _ = gaussian_views(10, n_samples=40, spread=6.0)
     found = run_paper(as_multi_view(views), parameters())
     assert found.status is Status.CONTINUATION
-    assert "solver='paper' judges none" in found.status.message
+    assert "solver='paper'" in found.status.message

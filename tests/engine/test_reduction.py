@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.engine.tasks import views as module
 from mscam_dask.engine.tasks.graph import added
 from mscam_dask.engine.tasks.views import ViewResult, projected
 from mscam_dask.kernels.distances import mean_squared_distance
@@ -41,12 +40,12 @@ def test_the_terms_are_left_as_they_were() -> None:
 
 @pytest.mark.parametrize("n_together", [1, 2, 5, 100])
 def test_views_taken_side_by_side_have_the_sum_of_their_distances(
-    n_together: int, monkeypatch: pytest.MonkeyPatch
+    n_together: int,
 ) -> None:
     n, c, start = 30, 4, 10
     rng = np.random.default_rng(5)
     embeddings = [rng.standard_normal((n, c)) for _ in range(5)]
-    monkeypatch.setattr(module, "_TOGETHER_BYTES", n_together * embeddings[0].nbytes)
+    together_bytes = n_together * embeddings[0].nbytes
     indices = rng.integers(-1, n, (8, 6))
     block = Candidates(start, indices, np.zeros(indices.shape))
     record = ViewRecord(
@@ -64,7 +63,9 @@ def test_views_taken_side_by_side_have_the_sum_of_their_distances(
         np.where(indices < 0, 0.0, np.sum((one[own] - one[indices]) ** 2, axis=2))
         for one in embeddings
     ]
-    np.testing.assert_allclose(projected(results, block, "mscam"), sum(by_view), rtol=1e-13)
+    found = projected(results, block, "mscam", together_bytes=together_bytes)
+    np.testing.assert_allclose(found, sum(by_view), rtol=1e-13)
     means = [mean_squared_distance(one) for one in embeddings]
     weighted = sum(part / mean for part, mean in zip(by_view, means, strict=True))
-    np.testing.assert_allclose(projected(results, block, "mscan"), weighted, rtol=1e-13)
+    found = projected(results, block, "mscan", together_bytes=together_bytes)
+    np.testing.assert_allclose(found, weighted, rtol=1e-13)

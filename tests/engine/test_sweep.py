@@ -22,6 +22,7 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.model.parameters import Parameters
 from mscam_dask.solvers.factoring import factor_view
 from tests.clusters import local_client
+from tests.messages import quotes
 from tests.solvers import naive
 from tests.synthetic import gaussian_views
 
@@ -107,6 +108,6 @@ def test_on_dask_the_same_bits() -> None:
 
 def test_one_scaling_and_perhaps_no_setting() -> None:
     mixed = [SETTINGS[0], dataclasses.replace(SETTINGS[0], scale="unit")]
-    with pytest.raises(ConfigurationError, match="one scaling"):
+    with pytest.raises(ConfigurationError, match=quotes("unit", "standard")):
         list(sweep_fits(DATA, mixed, SerialExecutor()))
     assert list(sweep_fits(DATA, [], SerialExecutor())) == []

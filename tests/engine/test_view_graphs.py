@@ -25,6 +25,7 @@ from mscam_dask.model.parameters import Parameters
 from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.model.solution import Solution
 from tests.clusters import local_client
+from tests.messages import quotes
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
@@ -152,7 +153,7 @@ def test_a_checkpoint_of_the_other_selection_is_refused() -> None:
     memory = Memory()
     run_fit(views, settings(), SerialExecutor(), checkpointer=memory, choices=EITHER)
     state = memory.saved[-1]
-    with pytest.raises(ConfigurationError, match="first graph"):
+    with pytest.raises(ConfigurationError, match=quotes("selection")):
         run_fit(views, settings(), SerialExecutor(), checkpointer=Memory(state))
     older = {key: value for key, value in state.record.items() if key != "either_graph"}
     before = Memory(Snapshot(state.arrays, older))  # of a version that did not say

@@ -17,6 +17,7 @@ from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.model.records import SelectionEnded
 from mscam_dask.model.status import Status
 from mscam_dask.solvers.assign import extend_labels
+from tests.messages import quotes
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 SETTING: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 9}
@@ -82,26 +83,28 @@ def test_the_same_data_and_their_own_clusters_keep_these() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "says"),
+    ("labels", "values"),
     [
-        ([0] * 29, "one whole number for each of the 30"),
-        ([0.5] * 30, "whole number"),
-        ([-2] + [0] * 29, "go from -2"),
-        ([3] + [0] * 29, "to 3"),
-        ([UNKNOWN] * 30, "not for all"),
+        ([0] * 29, ((29,), 30)),
+        ([0.5] * 30, ("float64",)),
+        ([-2] + [0] * 29, (-2, 0, 2)),
+        ([3] + [0] * 29, (3, 0, 2)),
+        ([UNKNOWN] * 30, (UNKNOWN, 0, 2)),
     ],
 )
-def test_labels_that_cannot_be_handed_down(labels: list[float], says: str) -> None:
+def test_labels_that_cannot_be_handed_down(labels: list[float], values: tuple[object, ...]) -> None:
     views, _ = gaussian_views(1, n_samples=30, spread=3.0)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=quotes("initial_labels", *values)):
         fitted(views, initial_labels=labels)
 
 
 def test_a_setting_to_choose_and_clusters_handed_down_contradict() -> None:
     views, truth = gaussian_views(1, n_samples=30, spread=3.0)
-    with pytest.raises(ConfigurationError, match="scale, alpha or n_neighbors"):
+    with pytest.raises(
+        ConfigurationError, match=quotes("initial_labels", "scale", "alpha", "n_neighbors")
+    ):
         MSCAM(3, initial_labels=truth).fit(views)
-    with pytest.raises(ConfigurationError, match="solver='paper'"):
+    with pytest.raises(ConfigurationError, match=quotes("solver='paper'", "initial_labels")):
         fitted(views, initial_labels=truth, solver="paper")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -13,8 +14,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.errors import DataError
-from mscam_dask.solvers import view_rows
+from mscam_dask.estimators import prediction
+from mscam_dask.solvers.view_rows import row_blocks
 from tests.estimators.small import integer_views, pair_views, quick
+from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -55,7 +58,8 @@ def test_prediction_by_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     views, _ = gaussian_views(2, n_samples=90, spread=1.0)
     model = quick().fit(views)
     whole = model.predict(views)
-    monkeypatch.setattr(view_rows, "_BLOCK_BYTES", 8 * 47 * 11)
+    small = partial(row_blocks, block_bytes=8 * 47 * 11)
+    monkeypatch.setattr(prediction, "row_blocks", small)
     assert_array_equal(model.predict(views), whole)
 
 
@@ -81,7 +85,7 @@ def test_training_samples_that_were_written_to_since_the_fit_are_refused(
     expected = model.predict(new)
     before = held[3].copy()
     held[3] = value
-    with pytest.raises(DataError, match=f"View '{'view_0' if one else 'b'}': the training samples"):
+    with pytest.raises(DataError, match=quotes("'view_0'" if one else "'b'")):
         model.predict(new)
     held[3] = before
     assert_array_equal(model.predict(new), expected)

@@ -13,12 +13,14 @@ import xarray as xr
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from sklearn.exceptions import NotFittedError
 
 from mscam_dask import MSCAM
 from mscam_dask.errors import ClusterError, ConfigurationError, DataError
 from mscam_dask.model.snapshot import Snapshot
 from tests.clusters import local_client
 from tests.estimators.small import integer_views, pair_views, quick
+from tests.messages import quotes
 
 Array = NDArray[np.float64]
 
@@ -32,58 +34,64 @@ class KeepsNothing:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "values"),
     [
-        ({"n_clusters": 0}, "n_clusters=0"),
-        ({"n_clusters": 73}, r"n_clusters=73 with 72 sample\(s\); allowed are 1 to 72"),
-        ({"n_clusters": 2.0}, r"n_clusters=2\.0"),
-        ({"n_clusters": True}, "n_clusters=True"),
-        ({"n_clusters": "three"}, "n_clusters='three'"),
-        ({"n_neighbors": 72}, r"n_neighbors=72 with 72 sample\(s\); allowed are 1 to 71"),
-        ({"n_neighbors": 0}, "n_neighbors=0"),
-        ({"solver": "fast"}, "solver='fast'.*'reduced', 'paper'"),
-        ({"selection": "best"}, "selection='best'"),
-        ({"scale": "log"}, "scale='log'"),
-        ({"metric": "cosine"}, "metric='cosine'"),
-        ({"metric": ("features",)}, "1 entries for 2 views"),
-        ({"metric": {"no such view": "kernel"}}, "no such view"),
-        ({"alpha": 0.0}, r"alpha=0\.0"),
-        ({"alpha": float("nan")}, "alpha=nan"),
-        ({"graph_weight": -1.0}, r"graph_weight=-1\.0"),
-        ({"metric_floor": 0.0}, r"metric_floor=0\.0"),
-        ({"metric_ridge": -0.1}, r"metric_ridge=-0\.1"),
-        ({"max_outer_iter": 0}, "max_outer_iter=0"),
-        ({"tol": -1.0}, r"tol=-1\.0"),
-        ({"n_jobs": 0}, "n_jobs=0"),
-        ({"n_jobs": 1.5}, r"n_jobs=1\.5"),
-        ({"n_jobs": -2}, "n_jobs=-2"),
-        ({"random_state": -1}, "^random_state=-1 .*whole number >= 0"),
-        ({"random_state": "a"}, "random_state='a'.*RandomState or None"),
-        ({"random_state": None, "checkpointer": KeepsNothing()}, "random_state=None.*checkpointer"),
-        ({"callbacks": print}, r"callbacks=.*print.*a list of callables"),
-        ({"callbacks": [print, 3]}, r"callbacks=.*3\] .*a list of callables"),
-        ({"checkpointer": "folder"}, r"checkpointer='folder'.*load and save.*CheckpointStore"),
-        ({"client": "tcp://127.0.0.1:8786"}, "client='tcp.*distributed.Client"),
-        ({"view_sizes": (4, 7)}, r"view_sizes=\(4, 7\).*separate already"),
+        ({"n_clusters": 0}, ("n_clusters=0",)),
+        ({"n_clusters": 73}, ("n_clusters=73", 1, 72)),
+        ({"n_clusters": 2.0}, ("n_clusters=2.0",)),
+        ({"n_clusters": True}, ("n_clusters=True",)),
+        ({"n_clusters": "three"}, ("n_clusters='three'",)),
+        ({"n_neighbors": 72}, ("n_neighbors=72", 1, 71)),
+        ({"n_neighbors": 0}, ("n_neighbors=0",)),
+        ({"solver": "fast"}, ("solver='fast'", "'reduced'", "'paper'")),
+        ({"selection": "best"}, ("selection='best'", "'auto'")),
+        ({"scale": "log"}, ("scale='log'",)),
+        ({"metric": "cosine"}, ("metric='cosine'",)),
+        ({"metric": ("features",)}, ("metric", 1, 2)),
+        ({"metric": {"no such view": "kernel"}}, ("metric", "'no such view'")),
+        ({"alpha": 0.0}, ("alpha=0.0",)),
+        ({"alpha": float("nan")}, ("alpha=nan",)),
+        ({"graph_weight": -1.0}, ("graph_weight=-1.0",)),
+        ({"metric_floor": 0.0}, ("metric_floor=0.0",)),
+        ({"metric_ridge": -0.1}, ("metric_ridge=-0.1",)),
+        ({"max_outer_iter": 0}, ("max_outer_iter=0",)),
+        ({"tol": -1.0}, ("tol=-1.0",)),
+        ({"n_jobs": 0}, ("n_jobs=0",)),
+        ({"n_jobs": 1.5}, ("n_jobs=1.5",)),
+        ({"n_jobs": -2}, ("n_jobs=-2",)),
+        ({"random_state": -1}, ("random_state=-1", 0)),
+        ({"random_state": "a"}, ("random_state='a'", "RandomState", "None")),
+        (
+            {"random_state": None, "checkpointer": KeepsNothing()},
+            ("random_state=None", "checkpointer"),
+        ),
+        ({"callbacks": print}, ("callbacks=", print)),
+        ({"callbacks": [print, 3]}, ("callbacks=", [print, 3])),
+        ({"checkpointer": "folder"}, ("checkpointer='folder'", "CheckpointStore")),
+        (
+            {"client": "tcp://127.0.0.1:8786"},
+            ("client='tcp://127.0.0.1:8786'", "distributed.Client"),
+        ),
+        ({"view_sizes": (4, 7)}, ("view_sizes=(4, 7)",)),
     ],
 )
 def test_parameters_out_of_range_are_refused_by_name(
-    parameters: dict[str, Any], message: str
+    parameters: dict[str, Any], values: tuple[object, ...]
 ) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ConfigurationError, match=quotes(*values)):
         quick(**parameters).fit(integer_views())
 
 
 def test_a_closed_client_is_refused() -> None:
     with local_client(1, processes=False) as client:
         pass
-    with pytest.raises(ClusterError, match=r"client is closed; .*distributed.Client\(address\)"):
+    with pytest.raises(ClusterError, match=quotes("closed", "distributed.Client")):
         quick(client=client).fit(integer_views())
 
 
 @pytest.mark.parametrize("view_sizes", [(5, 7), (11, 0), (), (-1, 12), 11, "47"])
 def test_view_sizes_must_cut_the_table(view_sizes: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigurationError, match="view_sizes"):
+    with pytest.raises(ConfigurationError, match=quotes("view_sizes")):
         quick(view_sizes=view_sizes).fit(np.hstack(integer_views()))
 
 
@@ -94,28 +102,34 @@ def broken(value: float) -> list[Array]:
 
 
 @pytest.mark.parametrize(
-    ("views", "message"),
+    ("views", "values"),
     [
-        (lambda: {"a": broken(np.nan)[0], "bad": broken(np.nan)[1]}, r"'bad' has 2 NaN.*\[5, 40\]"),
-        (lambda: broken(-np.inf), r"'view_1' has 0 NaN and 2 infinite"),
-        (lambda: [integer_views()[0], integer_views()[1][:-1]], "different numbers of samples"),
-        (lambda: [integer_views()[0], np.ones((72, 3))], "'view_1' is constant"),
-        (lambda: [integer_views()[0], np.empty((72, 0))], "'view_1' is empty"),
-        (lambda: [integer_views()[0].astype(complex), integer_views()[1]], "complex"),
-        (lambda: [integer_views()[0].astype(object), integer_views()[1]], "Python objects"),
-        (lambda: [integer_views()[0].astype("datetime64[s]"), integer_views()[1]], "dates"),
-        (lambda: [integer_views()[0], np.arange(72.0)], "1 dimension"),
-        (dict, "No views"),
-        (lambda: None, r"type builtins\.NoneType; allowed are a list or dict"),
-        (lambda: iter(integer_views()), r"type builtins\.list_iterator; allowed are a list"),
-        (lambda: ["a.csv", "b.csv"], r"'view_0' is the path 'a\.csv'.*mscam-dask ingest"),
-        (lambda: Path("no such store.zarr"), "no such store"),
+        (lambda: {"a": broken(np.nan)[0], "bad": broken(np.nan)[1]}, ("'bad'", "2 NaN", [5, 40])),
+        (lambda: broken(-np.inf), ("'view_1'", "0 NaN", 2)),
+        (lambda: [integer_views()[0], integer_views()[1][:-1]], (72, 71)),
+        (lambda: [integer_views()[0], np.ones((72, 3))], ("'view_1'", 72, 3)),
+        (lambda: [integer_views()[0], np.empty((72, 0))], ("'view_1'", (72, 0))),
+        (
+            lambda: [integer_views()[0].astype(complex), integer_views()[1]],
+            ("'view_0'", "complex128"),
+        ),
+        (lambda: [integer_views()[0].astype(object), integer_views()[1]], ("'view_0'", "object")),
+        (
+            lambda: [integer_views()[0].astype("datetime64[s]"), integer_views()[1]],
+            ("'view_0'", "datetime64[s]"),
+        ),
+        (lambda: [integer_views()[0], np.arange(72.0)], ("'view_1'", (72,))),
+        (dict, ()),
+        (lambda: None, ("NoneType",)),
+        (lambda: iter(integer_views()), ("list_iterator",)),
+        (lambda: ["a.csv", "b.csv"], ("'view_0'", "'a.csv'", "mscam-dask ingest")),
+        (lambda: Path("no such store.zarr"), ("no such store.zarr",)),
     ],
 )
 def test_data_that_cannot_be_clustered_are_refused_by_name(
-    views: Callable[[], Any], message: str
+    views: Callable[[], Any], values: tuple[object, ...]
 ) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=quotes(*values)):
         quick().fit(views())
 
 
@@ -124,9 +138,9 @@ def test_missing_values_of_one_table_are_refused_with_their_rows(form: Callable[
     table = np.hstack(integer_views())
     model = quick(view_sizes=(4, 7)).fit(form(table))
     table[[5, 40], 6] = np.nan
-    with pytest.raises(DataError, match=r"'view_1' has 2 NaN .*first rows: \[5, 40\]"):
+    with pytest.raises(DataError, match=quotes("'view_1'", "2 NaN", [5, 40])):
         quick(view_sizes=(4, 7)).fit(form(table))
-    with pytest.raises(DataError, match=r"'view_1' has 1 NaN .*first rows: \[2\]"):
+    with pytest.raises(DataError, match=quotes("'view_1'", "1 NaN", [2])):
         model.predict(form(table[3:6]))
 
 
@@ -142,14 +156,14 @@ def test_prediction_with_other_views_is_refused() -> None:
         views,
         views[0],
     ):
-        with pytest.raises(DataError, match="the fit saw views"):
+        with pytest.raises(DataError, match=quotes({"a": 4, "b": 7})):
             model.predict(wrong)
 
 
 def test_prediction_from_the_wrong_number_of_distances_is_refused() -> None:
     _, distances, _, _ = pair_views()
     model = quick(metric="distance").fit([distances])
-    with pytest.raises(DataError, match="the fit saw views"):
+    with pytest.raises(DataError, match=quotes({"view_0": 75}, {"view_0": 74})):
         model.predict([distances[:, :-1]])
 
 
@@ -160,7 +174,7 @@ def test_prediction_from_negative_distances_is_refused() -> None:
     )
     rounded = np.where(distances[:9] == 0.0, -1e-9, distances[:9])
     model.predict({"f": a[:9], "d": rounded, "k": -kernel[:9]})  # a kernel has either sign
-    with pytest.raises(DataError, match="'d' has negative values, down to -"):
+    with pytest.raises(DataError, match=quotes("'d'", f"{-distances[:9].max():.6g}")):
         model.predict({"f": a[:9], "d": -distances[:9], "k": kernel[:9]})
 
 
@@ -187,18 +201,16 @@ def test_prediction_with_other_feature_names_is_refused(
     a, b = integer_views()
     model = quick().fit({"a": named(names, a), "b": b})
     model.predict({"a": named(names, a[:9]), "b": b[:9]})
-    order = rf"'a': feature names must be in the same order.*column 0 is '{names[3]}' and was"
-    with pytest.raises(DataError, match=order):
+    with pytest.raises(DataError, match=quotes("'a'", 0, f"'{names[3]}'", f"'{names[0]}'")):
         model.predict({"a": named(names[::-1], a[:, ::-1]), "b": b})
-    other = rf"'a'.*1 unseen at fit time \('new'\) and 1 seen in fit.*missing \('{names[1]}'\)"
-    with pytest.raises(DataError, match=other):
+    with pytest.raises(DataError, match=quotes("'a'", 1, "'new'", f"'{names[1]}'")):
         model.predict({"a": named([names[0], "new", *names[2:]], a), "b": b})
 
 
 def test_prediction_with_numbered_columns_in_another_order_is_refused() -> None:
     a, b = (pd.DataFrame(view) for view in integer_views())
     model = quick().fit([a, b])
-    with pytest.raises(DataError, match="'view_0': feature names must be in the same order"):
+    with pytest.raises(DataError, match=quotes("'view_0'", 0, f"'{a.columns[-1]}'")):
         model.predict([a[a.columns[::-1]], b])
 
 
@@ -206,24 +218,23 @@ def test_prediction_with_numbered_columns_in_another_order_is_refused() -> None:
 def test_prediction_warns_where_only_one_side_has_feature_names(named: Callable[..., Any]) -> None:
     a, b = integer_views()
     plain = quick().fit([a, b])
-    with pytest.warns(UserWarning, match=r"\['view_0'\] have feature names, but MSCAM .* without"):
+    with pytest.warns(UserWarning, match=quotes(["view_0"], "MSCAM")):
         new = plain.predict([named("pqrs", a), pd.DataFrame(b)])
     fitted = quick().fit([named("pqrs", a), b])
     for bare in (a, pd.DataFrame(a)):
-        with pytest.warns(UserWarning, match=r"\['view_0'\] have no feature names, but MSCAM"):
+        with pytest.warns(UserWarning, match=quotes(["view_0"], "MSCAM")):
             assert_array_equal(fitted.predict([bare, b]), new)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_prediction_of_missing_values_is_refused_by_view(value: float) -> None:
     model = quick().fit(integer_views())
-    with pytest.raises(DataError, match=r"'view_1' has .*\[5, 40\]"):
+    with pytest.raises(DataError, match=quotes("'view_1'", [5, 40])):
         model.predict(broken(value))
 
 
 def test_prediction_before_a_fit_is_refused() -> None:
-    with pytest.raises(Exception, match="not fitted") as caught:
+    with pytest.raises(NotFittedError):
         MSCAM(3).predict(integer_views())
-    assert isinstance(caught.value, ValueError)
-    with pytest.raises(Exception, match="not fitted"):
+    with pytest.raises(NotFittedError):
         _ = MSCAM(3).history_

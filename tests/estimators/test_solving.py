@@ -15,6 +15,7 @@ from mscam_dask.engine import local
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from tests.clusters import local_client
 from tests.estimators.small import quick
+from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -45,13 +46,13 @@ def test_paper_solver() -> None:
     assert adjusted_rand_score(labels, model.labels_) == 1.0
     assert model.n_connected_components_ == 3
     assert model.history_.sizes["view"] == 3
-    with pytest.raises(ConfigurationError, match="no form for new samples"):
+    with pytest.raises(ConfigurationError, match=quotes("solver='paper'", "solver='reduced'")):
         model.predict(views)
 
 
 def test_paper_solver_warns_when_components_are_not_reached() -> None:
     views, _ = gaussian_views(11, n_samples=40, spread=0.0)
-    with pytest.warns(ConvergenceWarning, match=r"connected components instead of 7"):
+    with pytest.warns(ConvergenceWarning, match=quotes(7)):
         model = quick(7, solver="paper", max_outer_iter=1).fit(views)
     assert model.status_ is Status.COMPONENTS_NOT_REACHED
 

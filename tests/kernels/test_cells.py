@@ -10,17 +10,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.kernels import cells as module
 from mscam_dask.kernels.cells import Cells, find_cells, neighbors_in_cells
 from mscam_dask.kernels.coordinates import Coordinates
 from mscam_dask.kernels.neighbors import nearest_neighbors
 
 Array = NDArray[Any]
-
-
-@pytest.fixture(autouse=True)
-def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CELL_POINTS", 40)
 
 
 def blobs(n: int = 1500, dims: Sequence[int] = (6, 10), seed: int = 0) -> Coordinates:
@@ -34,7 +28,9 @@ def blobs(n: int = 1500, dims: Sequence[int] = (6, 10), seed: int = 0) -> Coordi
 
 
 def cells_of(points: Coordinates, n_candidates: int = 10) -> Cells:
-    return find_cells(points, n_candidates=n_candidates, rng=np.random.default_rng(3))
+    return find_cells(
+        points, n_candidates=n_candidates, rng=np.random.default_rng(3), cell_points=40
+    )
 
 
 def test_cells_hold_every_point_once_and_probe_themselves_first() -> None:

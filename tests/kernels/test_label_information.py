@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.kernels import label_information
 from mscam_dask.kernels.label_information import (
     entropy,
     evidence,
@@ -34,14 +33,13 @@ def by_definition(weights: NDArray[np.float64], labels: NDArray[np.int64]) -> fl
 
 @pytest.mark.parametrize("largest_table", [46_340, 0])
 @pytest.mark.parametrize("n_alone", [0, 3])
-def test_by_definition(largest_table: int, n_alone: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label_information, "_LARGEST_TABLE", largest_table)
+def test_by_definition(largest_table: int, n_alone: int) -> None:
     rng = np.random.default_rng(n_alone)
     weights = rng.random((30, 30)) * (rng.random((30, 30)) < 0.2)
     weights[rng.choice(30, n_alone, replace=False)] = 0.0
     partitions = [rng.integers(0, c, 30) for c in (1, 2, 5, 12)]
     walk = random_walk(csr_array(weights))
-    found = [information(walk, labels) for labels in partitions]
+    found = [information(walk, labels, largest_table=largest_table) for labels in partitions]
     expected = [by_definition(weights, labels) for labels in partitions]
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 

@@ -10,12 +10,12 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.kernels import neighbors
 from mscam_dask.kernels.neighbors import nearest_neighbors
+from tests.messages import quotes
 
 
-def nearest(points: NDArray[np.float64], k: int, **rows: int) -> NDArray[np.int64]:
-    return nearest_neighbors(points, k, **rows)[0]
+def nearest(points: NDArray[np.float64], k: int, **options: int) -> NDArray[np.int64]:
+    return nearest_neighbors(points, k, **options)[0]
 
 
 def by_enumeration(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
@@ -71,16 +71,16 @@ def test_far_from_the_origin_distances_are_still_exact() -> None:
     assert_array_equal(nearest(points, 6), by_enumeration(points, 6))
 
 
-def test_row_blocks_agree_with_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_blocks_agree_with_the_whole() -> None:
     rng = np.random.default_rng(2)
     points = rng.integers(0, 3, size=(70, 3)).astype(np.float64)
     whole = nearest(points, 7)
-    monkeypatch.setattr(neighbors, "_BLOCK_BYTES", 1)
     blocks = [
-        nearest(points, 7, row_start=start, row_stop=min(70, start + 16))
+        nearest(points, 7, row_start=start, row_stop=min(70, start + 16), block_bytes=1)
         for start in range(0, 70, 16)
     ]
     assert_array_equal(np.vstack(blocks), whole)
+    assert_array_equal(nearest(points, 7, block_bytes=1), whole)
     assert nearest(points, 7, row_start=9, row_stop=9).shape == (0, 7)
 
 
@@ -93,20 +93,20 @@ def test_embedding_is_left_alone() -> None:
 
 @pytest.mark.parametrize("k", [0, 5])
 def test_number_of_candidates_must_fit(k: int) -> None:
-    with pytest.raises(ConfigurationError, match="allowed is 1 to 4"):
+    with pytest.raises(ConfigurationError, match=quotes(k, 1, 4)):
         nearest(np.zeros((5, 1)), k)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 3), (0, 6), (4, 3)])
 def test_rows_must_exist(start: int, stop: int) -> None:
-    with pytest.raises(ConfigurationError, match="within 0 to 5"):
+    with pytest.raises(ConfigurationError, match=quotes(start, stop, 0, 5)):
         nearest(np.zeros((5, 1)), 2, row_start=start, row_stop=stop)
 
 
 def test_not_finite_is_refused_with_the_row() -> None:
     points = np.zeros((5, 2))
     points[3, 1] = np.nan
-    with pytest.raises(DataError, match=r"1 of 5 rows .*\[3\]"):
+    with pytest.raises(DataError, match=quotes(1, 5, [3])):
         nearest(points, 2)
-    with pytest.raises(DataError, match="drop it"):
+    with pytest.raises(DataError, match=quotes((5, 0))):
         nearest(np.zeros((5, 0)), 2)

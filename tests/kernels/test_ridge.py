@@ -18,6 +18,7 @@ from mscam_dask.kernels.ridge import (
     basis_from_rows,
     ridge_gains,
 )
+from tests.messages import quotes
 
 
 def random_rows(n: int, d: int, rank: int, seed: int) -> NDArray[np.float64]:
@@ -112,14 +113,14 @@ def test_gains_limits() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, np.nan, np.inf])
 def test_alpha_must_be_positive(alpha: float) -> None:
-    with pytest.raises(ConfigurationError, match="alpha"):
+    with pytest.raises(ConfigurationError, match=quotes("alpha", alpha)):
         ridge_gains(np.ones(2), alpha)
 
 
 def test_matrices_that_cannot_be_used_are_refused() -> None:
-    with pytest.raises(DataError, match="square"):
+    with pytest.raises(DataError, match=quotes((2, 3))):
         basis_from_kernel(np.ones((2, 3)))
-    with pytest.raises(DataError, match="NaN or infinity"):
+    with pytest.raises(DataError):
         basis_from_gram(np.array([[np.nan]]))
-    with pytest.raises(ConfigurationError, match="rank_tolerance"):
+    with pytest.raises(ConfigurationError, match=quotes("rank_tolerance", 1.0)):
         basis_from_gram(np.eye(2), rank_tolerance=1.0)

@@ -20,6 +20,7 @@ from mscam_dask.kernels.scaling import (
     harmless_exponent,
 )
 from mscam_dask.model.parameters import Scale
+from tests.messages import quotes
 
 blocks = st.lists(
     arrays(
@@ -156,17 +157,19 @@ def test_scaling_by_blocks_is_scaling_at_once() -> None:
 
 def test_unknown_scaling_is_refused() -> None:
     moments = ColumnMoments.from_rows(np.ones((2, 1)))
-    with pytest.raises(ConfigurationError, match="standard, unit, minmax, none"):
+    with pytest.raises(
+        ConfigurationError, match=quotes("zscore", "standard", "unit", "minmax", "none")
+    ):
         fit_transform_from_moments(cast(Scale, "zscore"), moments)
 
 
 def test_blocks_that_do_not_fit_are_refused() -> None:
     moments = ColumnMoments.from_rows(np.ones((2, 3)))
-    with pytest.raises(DataError, match="at least one row"):
+    with pytest.raises(DataError, match=quotes((0, 3))):
         ColumnMoments.from_rows(np.ones((0, 3)))
-    with pytest.raises(DataError, match="3 and 2 columns"):
+    with pytest.raises(DataError, match=quotes(3, 2)):
         moments.merge(ColumnMoments.from_rows(np.ones((2, 2))))
-    with pytest.raises(DataError, match="3 columns"):
+    with pytest.raises(DataError, match=quotes((2, 2), 3)):
         fit_transform_from_moments("standard", moments).apply(np.ones((2, 2)))
 
 

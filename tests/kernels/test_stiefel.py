@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.kernels.stiefel import polar_factor, stiefel_objective, stiefel_quadratic
+from tests.messages import quotes
 
 shapes = st.integers(1, 8).flatmap(lambda h: st.tuples(st.just(h), st.integers(1, h)))
 
@@ -127,11 +128,11 @@ def test_a_given_bound_changes_the_steps_not_the_descent() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(DataError, match="3 orthonormal columns cannot exist in 2"):
+    with pytest.raises(DataError, match=quotes(3, 2)):
         polar_factor(np.ones((2, 3)))
-    with pytest.raises(DataError, match="NaN"):
+    with pytest.raises(DataError):
         polar_factor(np.full((2, 1), np.nan))
-    with pytest.raises(DataError, match="allowed are"):
+    with pytest.raises(DataError, match=quotes((3, 3), (3, 2), (3, 1))):
         stiefel_quadratic(np.eye(3), np.ones((3, 2)), np.ones((3, 1)))
-    with pytest.raises(ConfigurationError, match="max_iterations"):
+    with pytest.raises(ConfigurationError, match=quotes("max_iterations", 0)):
         stiefel_quadratic(np.eye(2), np.ones((2, 1)), np.eye(2)[:, :1], max_iterations=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from html.parser import HTMLParser
 from types import ModuleType
@@ -13,6 +14,7 @@ from rich.console import Console
 from mscam_dask.monitor.events import StepEnded, StepStarted
 from mscam_dask.monitor.notebook import NotebookProgress
 from mscam_dask.monitor.progress import progress_on
+from tests.messages import quotes
 from tests.monitor.records import ENDED, FAILED, SELECTED, outer, started
 
 
@@ -68,12 +70,11 @@ def test_one_output_follows_the_fit(outputs: list[Handle]) -> None:
         progress(event)
     (output,) = outputs
     pages = [Tags(content) for content in output.contents]
-    assert "120 samples, 3 views, 4 clusters, here" in pages[0].text
-    assert "scale unit, alpha 10, 9 neighbours" in pages[2].text
-    for part in ("1 of 4", "3 of 4", "0.13", "0.5000", "3.0e-05", "2.00", "2 of at most 20"):
-        assert part in pages[3].text
+    assert re.search(quotes(120, 3, 4, "here"), pages[0].text)
+    assert re.search(quotes("unit", 10, 9), pages[2].text)
+    assert re.search(quotes(1, 3, 4, "0.13", "0.5000", "3.0e-05", "2.00", 20), pages[3].text)
     assert "progress" in pages[3].seen
-    assert "4 connected components after 3 outer iterations (6.5 s)" in pages[4].text
+    assert re.search(quotes(4, 3, "6.5 s"), pages[4].text)
     assert "progress" not in pages[4].seen
     assert all(page.open == [] for page in pages)
 
@@ -92,7 +93,7 @@ def test_names_and_messages_from_elsewhere_are_text(outputs: list[Handle]) -> No
     page = Tags(outputs[0].contents[-1])
     assert page.seen == {"div"}
     assert page.text.count("<script>alert(1)</script>\\x1b[31m") == 2
-    assert "failed: WorkerLostError: task <b>x</b> was given up" in page.text
+    assert re.search(quotes(FAILED.error, FAILED.message), page.text)
 
 
 def test_only_the_last_iterations_are_listed(outputs: list[Handle]) -> None:

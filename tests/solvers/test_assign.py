@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.solvers import assign
 from mscam_dask.solvers.assign import assign_by_neighbors
 from tests.solvers import naive
 
@@ -76,14 +75,15 @@ def test_queries_one_by_one_or_together() -> None:
     assert_array_equal(together, alone)
 
 
-def test_memory_does_not_grow_with_queries_times_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_does_not_grow_with_queries_times_samples() -> None:
     rng = np.random.default_rng(3)
     anchors, labels = rng.standard_normal((1500, 3)), rng.integers(0, 4, 1500)
     whole = assign_by_neighbors(anchors, [(0, anchors)], labels, n_neighbors=9)
-    monkeypatch.setattr(assign, "_BLOCK_BYTES", 2**20)
     tracemalloc.start()
     try:
-        split = assign_by_neighbors(anchors, [(0, anchors)], labels, n_neighbors=9)
+        split = assign_by_neighbors(
+            anchors, [(0, anchors)], labels, n_neighbors=9, block_bytes=2**20
+        )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -112,10 +112,9 @@ def test_a_view_that_says_nothing_has_no_distances() -> None:
     assert found.mean_distance == pytest.approx(0.0, abs=1e-12)
 
 
-def test_as_many_directions_as_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_directions_as_are_looked_at() -> None:
     rows, labels = example(5, d=12)
     view = prepared(rows)
-    monkeypatch.setattr(module, "_MOST_DIRECTIONS", 4)
     strongest = PreparedView(
         type(view.basis)(view.basis.vectors[:, :4], view.basis.singular_values_squared[:4]),
         view.alpha,
@@ -123,14 +122,13 @@ def test_as_many_directions_as_are_looked_at(monkeypatch: pytest.MonkeyPatch) ->
         view.effective_rank,
         view.encoder,
     )
-    assert np.array_equal(
-        discriminants(view, labels).points, discriminants(strongest, labels).points
-    )
+    found = discriminants(view, labels, most_directions=4)
+    assert np.array_equal(found.points, discriminants(strongest, labels).points)
 
 
-def test_blocks_of_rows_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_make_no_difference() -> None:
     rows, labels = example(6)
-    whole = discriminants(prepared(rows), labels)
-    monkeypatch.setattr(module, "row_blocks", lambda n, _: [(0, 7), (7, n)])
-    parts = discriminants(prepared(rows), labels)
+    view = prepared(rows)
+    whole = discriminants(view, labels)
+    parts = discriminants(view, labels, block_bytes=8 * view.basis.rank * 7)
     assert_allclose(np.abs(parts.points), np.abs(whole.points), rtol=1e-4, atol=1e-5)

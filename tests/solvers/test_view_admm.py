@@ -27,6 +27,7 @@ from mscam_dask.solvers.view_admm import (
     solve_view,
     step,
 )
+from tests.messages import quotes
 from tests.solvers import naive
 from tests.solvers.reduced_core import self_representation_core
 
@@ -314,7 +315,7 @@ def test_graph_vectors_inside_the_view_add_no_direction() -> None:
 
 def test_too_small_a_space_is_refused() -> None:
     given_case = case(n_columns=1, n_pairs=2)
-    with pytest.raises(DataError, match=r"3 dimensions, fewer than n_clusters=4"):
+    with pytest.raises(DataError, match=quotes(3, "n_clusters=4")):
         initial_state(given_case.reduced, np.eye(N_SAMPLES)[:, :4], 1.0)
 
 

@@ -43,11 +43,15 @@ class JudgedByViews:
 
 
 def score_partitions(
-    views: list[NeutralView], partitions: list[NDArray[np.int64]], n_judged: int = 0
+    views: list[NeutralView],
+    partitions: list[NDArray[np.int64]],
+    n_judged: int = 0,
+    *,
+    most_told: int = MOST_TOLD,
 ) -> JudgedByViews:
     """Scores and evidence of each partition, on neutral graphs of `n_judged` samples if not all."""
     distinct, which = _distinct(partitions, n_judged)
-    rows = _rows_told(distinct)
+    rows = _rows_told(distinct, most_told)
     scores: list[list[float]] = []
     evidence: list[NDArray[np.float32]] = []
     for view in views:
@@ -62,11 +66,15 @@ def score_partitions(
 
 
 def verdicts(
-    partitions: list[NDArray[np.int64]], judged: list[JudgedByViews], n_judged: int = 0
+    partitions: list[NDArray[np.int64]],
+    judged: list[JudgedByViews],
+    n_judged: int = 0,
+    *,
+    most_told: int = MOST_TOLD,
 ) -> list[tuple[tuple[float, ...], float, float]]:
     """Of each partition: its scores by view, its entropy, and what all views tell of it together."""
     distinct, which = _distinct(partitions, n_judged)
-    rows = _rows_told(distinct)
+    rows = _rows_told(distinct, most_told)
     joint = []
     for labels, *by_group in zip(distinct, *(one.evidence for one in judged), strict=True):
         told = by_group[0].copy()
@@ -92,9 +100,9 @@ def _distinct(
     return [partitions[which.index(i)] for i in range(len(positions))], which
 
 
-def _rows_told(partitions: list[NDArray[np.int64]]) -> slice | NDArray[np.int64]:
+def _rows_told(partitions: list[NDArray[np.int64]], most_told: int) -> slice | NDArray[np.int64]:
     """Samples of whose clusters it is asked what all views say; not all where clusters are many."""
     n, n_clusters = len(partitions[0]), max(int(labels.max()) for labels in partitions) + 1
-    if n * n_clusters <= MOST_TOLD:
+    if n * n_clusters <= most_told:
         return slice(None)
-    return sampled_rows(n, max(1, MOST_TOLD // n_clusters))
+    return sampled_rows(n, max(1, most_told // n_clusters))

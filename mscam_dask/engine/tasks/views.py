@@ -157,7 +157,13 @@ def view_records(results: list[ViewResult]) -> list[ViewRecord]:
     return [result.record for result in results]
 
 
-def projected(results: list[ViewResult], candidates: Candidates, model: str) -> NDArray[np.float64]:
+def projected(
+    results: list[ViewResult],
+    candidates: Candidates,
+    model: str,
+    *,
+    together_bytes: int = _TOGETHER_BYTES,
+) -> NDArray[np.float64]:
     """Sum of some views' projected squared distances on the candidate edges of a block of rows.
 
     For MSCAN each is divided by its mean over all pairs, so that views count the same.
@@ -165,17 +171,20 @@ def projected(results: list[ViewResult], candidates: Candidates, model: str) -> 
     embeddings = [result.embedding for result in results]
     if model == "mscan":
         return added(_divided_by_mean(one, candidates) for one in embeddings)
-    return added(projected_distances(one, candidates) for one in _side_by_side(embeddings))
+    parts = _side_by_side(embeddings, together_bytes)
+    return added(projected_distances(part, candidates) for part in parts)
 
 
-def _side_by_side(embeddings: Sequence[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+def _side_by_side(
+    embeddings: Sequence[NDArray[Any]], together_bytes: int
+) -> Iterator[NDArray[Any]]:
     """Embeddings of consecutive views as one, whose distances are the sums of theirs.
 
     Some columns at a time are several times as slow as all together. As many are copied as
-    take 16 MiB.
+    take `together_bytes`.
     """
     n_bytes = max(embedding.nbytes for embedding in embeddings)
-    together = max(1, _TOGETHER_BYTES // n_bytes)
+    together = max(1, together_bytes // n_bytes)
     for first in range(0, len(embeddings), together):
         part = embeddings[first : first + together]
         yield part[0] if len(part) == 1 else np.hstack(part)

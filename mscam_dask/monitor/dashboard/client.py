@@ -97,18 +97,31 @@ class ClusterEvents:
     client : distributed.Client
     name : str, optional
         Of the runs, for people. By default "fit" and the number of samples.
+    most_waiting : int
+        Events kept for a scheduler that does not take them; the oldest are dropped.
+    last_words_s : float
+        Seconds that the end of a fit waits for what is still to be sent.
 
     Notes
     -----
     Estimators with a client make one themselves; give one among their callbacks to name the run.
     Sending happens in the client's event loop. When the scheduler does not take the events in
-    time, the oldest of more than 256 waiting ones are dropped and their number is sent instead;
-    the fit never waits, except for at most two seconds at its end.
+    time, the oldest of more than `most_waiting` ones are dropped and their number is sent instead;
+    the fit never waits, except for at most `last_words_s` at its start and end.
     """
 
-    def __init__(self, client: Client, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        name: str | None = None,
+        most_waiting: int = _MOST_WAITING,
+        last_words_s: float = _LAST_WORDS_S,
+    ) -> None:
         self._client: Any = client
         self._name = name
+        self._most_waiting = most_waiting
+        self._last_words_s = last_words_s
         self._run_id: str | None = None
         self._waiting: deque[dict[str, Any]] = deque()
         self._n_dropped = 0
@@ -135,7 +148,7 @@ class ClusterEvents:
                 n_clusters=n_clusters,
             )
         )
-        self._idle.wait(_LAST_WORDS_S)  # tasks are to find their run there
+        self._idle.wait(self._last_words_s)  # tasks are to find their run there
         return self._run_id
 
     def __deepcopy__(self, memo: object) -> ClusterEvents:
@@ -148,7 +161,7 @@ class ClusterEvents:
             return
         self._put(event)
         if isinstance(event, FitEnded | FitFailed):
-            self._idle.wait(_LAST_WORDS_S)
+            self._idle.wait(self._last_words_s)
             self._run_id = None
 
     def _put(self, event: Event | RunAnnounced) -> None:
@@ -157,7 +170,7 @@ class ClusterEvents:
             return
         message["run"] = self._run_id
         with self._lock:
-            if len(self._waiting) >= _MOST_WAITING:
+            if len(self._waiting) >= self._most_waiting:
                 self._waiting.popleft()
                 self._n_dropped += 1
             self._waiting.append(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from dask.base import annotate
 from distributed import Client, span
 
 from mscam_dask import MSCAM
-from mscam_dask.monitor import runs
+from mscam_dask.monitor.dashboard import plugin
 from mscam_dask.monitor.dashboard.spans import forget_spans
+from mscam_dask.monitor.runs import Runs
 from tests.clusters import local_client
 from tests.synthetic import gaussian_views
 
@@ -25,7 +27,7 @@ def client() -> Iterator[Client]:
 
 @pytest.fixture
 def scheduler(client: Client, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(runs, "MAX_RUNS", 2)
+    monkeypatch.setattr(plugin, "Runs", partial(Runs, max_runs=2))
     cluster: Any = client.cluster
     return cluster.scheduler
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import struct
 import tracemalloc
 import zlib
@@ -25,6 +26,7 @@ from mscam_dask.monitor.report.layout import cluster_layout, pack_circles
 from mscam_dask.monitor.report.png import encode_png
 from mscam_dask.monitor.report.scatter import principal_planes, scatter
 from mscam_dask.monitor.report.tables import confusion, size_bars
+from tests.messages import quotes
 from tests.monitor.report.made_up import block_graph
 
 NO_ROWS = np.empty(0, dtype=np.int64)
@@ -342,8 +344,7 @@ def test_large_tables_are_cut_and_say_so() -> None:
     table = confusion(labels, labels, None)
     assert len(table.rows) == 40
     assert len(table.clusters) == 40
-    assert "40 largest of 100 labels" in table.cut
-    assert "180 samples" in table.cut
+    assert re.search(quotes(40, 100, 180), table.cut)
     bars, cut = size_bars(labels)
     assert len(bars) == 60
-    assert "60 largest of 100" in cut
+    assert re.search(quotes(60, 100), cut)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from mscam_dask.model.status import Status
 from mscam_dask.monitor.report.content import FileLink
 from mscam_dask.monitor.report.page import run_page
 from tests.monitor.report.made_up import made_up_content
@@ -43,10 +45,11 @@ def test_the_first_screen_says_what_was_asked_and_what_came_out() -> None:
     page = run_page(made_up_content(labels, labels_true=labels))
     first = page[page.index('id="result"') : page.index('id="graph"')]
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", first))
-    for part in ("90", "made-up", "3 found 3 asked", "0.987", "0.969", "0.971", "18.7 s"):
+    for part in ("90", "made-up", "0.987", "0.969", "0.971", "18.7 s"):
         assert part in text, part
-    assert "The consensus graph reached exactly" in text
-    assert "MSCAM, 3 clusters, seed 0" in text
+    assert re.search(r"\b3 \w+ 3 \w+", text)  # components and clusters
+    assert Status.CONTINUATION.message[1:] in html.unescape(text)  # it begins a sentence
+    assert re.search(r"MSCAM, 3 \D+ 0\b", text)  # clusters and seed
 
 
 def test_nothing_is_loaded_from_anywhere() -> None:
@@ -96,7 +99,7 @@ def test_a_page_does_not_grow_with_the_samples_or_clusters() -> None:
     for n_samples, n_clusters in ((4000, 8), (12_000, 8), (12_000, 300)):
         page = run_page(made_up_content(some_labels(n_samples, n_clusters)))
         sizes[n_samples, n_clusters] = len(page)
-        assert "of 12\u202f000 samples" in page or n_samples == 4000
+        assert re.search(r"\b2\u202f000 \w+ 12\u202f000\b", page) or n_samples == 4000
     assert sizes[12_000, 8] < 1.1 * sizes[4000, 8]
     assert sizes[12_000, 300] < 2.5e6
 
@@ -113,13 +116,17 @@ def test_edges(case: str) -> None:
             content.result, "history", content.result.history.isel(outer_iteration=slice(0))
         )
     page = run_page(content)
-    expected = {
-        "one cluster": "one cluster only",
-        "no embeddings": "This run has no embeddings",
-        "no iterations": "No outer iteration was needed",
-        "many views": "The first 12 of 14 views",
-    }
-    assert expected[case] in page
+    drawn = {name: part_of(page, name).count("<figure") for name in ("views", "course")}
+    is_listed = 'id="least"' in part_of(page, "samples")
+    assert is_listed == (case not in ("one cluster", "no embeddings"))
+    assert (drawn["course"] == 0) == (case == "no iterations")
+    assert drawn["views"] == {"no embeddings": 0, "many views": 12}.get(case, 2)
+    assert case != "many views" or re.search(r"\b12 \w+ 14\b", part_of(page, "views"))
+
+
+def part_of(page: str, section: str) -> str:
+    start = page.index(f'<section id="{section}"')
+    return page[start : page.index("</section>", start)]
 
 
 def drift(**changes: object) -> dict[str, object]:
@@ -156,33 +163,38 @@ def section(page: str) -> str:
 
 
 def test_what_changed_since_the_run_before() -> None:
-    page = page_after(drift())
+    page = page_after(drift(warm_runs=7))
     assert 'href="a%20b/moved.csv"' in page
     assert "<b>s7" not in page
     text = section(page)
     for part in (
         "nightly-0123456789ab",
-        "2 such runs since the last fresh start",
-        "In both runs 80 New 10 Gone 3 Moved 2 (2.5\xa0%)".replace("\xa0", " "),
         "0 33 30 \u22123 1 30 30 \u00b10 2 20 30 +10",
-        "2 from 0 to 2.",
         "s4 0 2",
     ):
         assert part in text, part
+    tiles, _, rest = text.partition("nightly-0123456789ab")
+    assert re.findall(r"[\d.]+", tiles) == ["80", "10", "3", "2", "2.5"]
+    assert re.search(r"\b7\b", rest)  # warm runs
+    assert re.search(r"\b2 \w+ 0 \w+ 2\b", text)  # samples that moved between two clusters
 
 
 def test_a_first_run_has_no_run_before() -> None:
-    assert "Since the run before" not in page_after(None)
+    assert 'id="drift"' not in page_after(None)
 
 
 def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
-    text = section(page_after(drift(start="cold", reason="30 runs in a row were warm")))
-    assert "Started afresh: 30 runs in a row were warm." in text
-    assert "no longer there" in section(page_after(drift(), moved=()))
-    assert "None: moved.csv has no line" in section(page_after(drift(n_moved=0), moved=()))
+    reason = "30 runs in a row were warm"
+    assert reason in section(page_after(drift(start="cold", reason=reason)))
+    listed, gone, none = (
+        section(page_after(drift(**changes), moved=moved))
+        for changes, moved in (({}, (("s4", 0, 2),)), ({}, ()), ({"n_moved": 0}, ()))
+    )
+    ends = [text[text.index("moved.csv") - 40 :] for text in (listed, gone, none)]
+    assert len(set(ends)) == 3
     many = tuple((f"s{row}", 0, 1) for row in range(80))
     text = section(page_after(drift(n_moved=80), moved=many))
-    assert "80 from 0 to 1. The first 40 of 80 are listed." in text
+    assert re.search(r"\b80 \w+ 0 \w+ 1\.[^.]*\b40\b[^.]*\b80\b", text)
     assert "s39 0 1" in text
     assert "s40 0 1" not in text
     text = section(
@@ -190,5 +202,5 @@ def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
     )
     assert "1 9 8 \u22121 4 \u2013 3 +3 6 2 \u2013 \u22122" in text
     text = section(page_after(drift(sizes_before=[5] * 99, sizes_after=[5] * 98 + [7, 2])))
-    assert "The 60 of 100 clusters that changed most." in text
+    assert re.search(r"\b60 \w+ 100\b", text)
     assert "98 5 7 +2 99 \u2013 2 +2" in text or "99 \u2013 2 +2 98 5 7 +2" in text
