@@ -31,8 +31,10 @@ def encode_group(names: Sequence[str]) -> dict[str, bytes]:
     return {path: buffer.to_bytes() for path, buffer in files.items()}
 
 
-def encode_array(name: str, values: NDArray[Any]) -> dict[str, bytes]:
-    """Files of one array, by path inside the group: metadata and chunks."""
+def encode_array(
+    name: str, values: NDArray[Any], *, chunk_bytes: int = CHUNK_BYTES
+) -> dict[str, bytes]:
+    """Files of one array, by path inside the group: metadata and chunks of `chunk_bytes` at most."""
     import zarr
 
     if values.dtype.kind not in _KINDS:
@@ -42,7 +44,7 @@ def encode_array(name: str, values: NDArray[Any]) -> dict[str, bytes]:
     files: dict[str, Any] = {}
     group = zarr.open_group(_memory(files), mode="w-", zarr_format=3)
     width = max(1, int(np.prod(values.shape[1:])) * values.itemsize)
-    rows = max(1, min(len(values), CHUNK_BYTES // width))
+    rows = max(1, min(len(values), chunk_bytes // width))
     chunks = (rows, *(max(1, size) for size in values.shape[1:]))
     dims = tuple(f"dim_{axis}" for axis in range(values.ndim))
     dtype = values.dtype.newbyteorder("<")

@@ -14,7 +14,14 @@ from mscam_dask.data.conversion import check_unique_ids
 from mscam_dask.data.feature_names import feature_names_of
 from mscam_dask.data.readers import read_labels
 from mscam_dask.data.readers.base import Loaded
-from mscam_dask.data.sources import Metric, RowSource, as_rows, check_row_range, row_ranges
+from mscam_dask.data.sources import (
+    BLOCK_BYTES,
+    Metric,
+    RowSource,
+    as_rows,
+    check_row_range,
+    row_ranges,
+)
 from mscam_dask.errors import DataError
 
 __all__ = ["OrderedRows", "in_one_order", "labels_of_file"]
@@ -34,6 +41,8 @@ class OrderedRows:
         (n,) a permutation: row i here is row ``order[i]`` there.
     name, metric
         See `RowSource`.
+    block_bytes
+        Float64 bytes of the source that are read at a time, at most.
 
     Notes
     -----
@@ -45,6 +54,7 @@ class OrderedRows:
     order: NDArray[np.int64]
     name: str
     metric: Metric = "features"
+    block_bytes: int = BLOCK_BYTES
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -64,7 +74,7 @@ class OrderedRows:
         check_row_range(self, start, stop)
         wanted = self.order[start:stop]
         rows = np.empty((stop - start, self.shape[1]))
-        for first, last in row_ranges(self.source):
+        for first, last in row_ranges(self.source, block_bytes=self.block_bytes):
             here = np.flatnonzero((wanted >= first) & (wanted < last))
             if here.size:
                 rows[here] = self.source.read(first, last)[wanted[here] - first]

@@ -29,6 +29,7 @@ __all__ = [
     "check_output",
     "create_array",
     "write_store",
+    "write_view",
 ]
 
 CHUNK_BYTES = 8 * 2**20
@@ -191,7 +192,7 @@ def _write(data: MultiViewData, directory: Location, chunk_rows: int | None) -> 
         },
     )
     for index, view in enumerate(data.views):
-        _write_view(group, schema.view_key(index), view, chunk_rows)
+        write_view(group, schema.view_key(index), view, chunk_rows)
     if data.labels is not None:
         _write_vector(group, schema.LABELS, data.labels.astype("<i8"))
     if data.sample_ids is not None:
@@ -203,14 +204,42 @@ def _write(data: MultiViewData, directory: Location, chunk_rows: int | None) -> 
     seal(group, directory)
 
 
-def _write_view(group: Any, key: str, view: RowSource, chunk_rows: int | None) -> None:
+def write_view(
+    group: Any,
+    key: str,
+    view: RowSource,
+    chunk_rows: int | None,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> None:
+    """Write one view as an array of a group, and its name, metric and digest as attributes.
+
+    Parameters
+    ----------
+    group, key
+        Zarr group, and path of the array in it.
+    view
+        Read once, by blocks of whole chunks.
+    chunk_rows
+        Samples per chunk; None for as many as `chunk_bytes` hold.
+    block_bytes
+        Float64 bytes that are read at a time, at most, but for a chunk that has more.
+    chunk_bytes
+        Uncompressed bytes of a chunk.
+
+    Raises
+    ------
+    DataError
+        When the view has NaN or infinite values.
+    """
     n_samples, n_columns = view.shape
     dtype = schema.stored_dtype(view.dtype)
-    rows = chunk_rows or max(1, CHUNK_BYTES // (n_columns * dtype.itemsize))
+    rows = chunk_rows or max(1, chunk_bytes // (n_columns * dtype.itemsize))
     rows = min(rows, n_samples)
     array = create_array(group, key, view.shape, (rows, n_columns), dtype, schema.VALUES.dims)
     digest = ViewDigest(view.shape)
-    step = rows * max(1, BLOCK_BYTES // (8 * n_columns * rows))  # whole chunks: one write each
+    step = rows * max(1, block_bytes // (8 * n_columns * rows))  # whole chunks: one write each
     for start in range(0, n_samples, step):
         stop = min(start + step, n_samples)
         block = view.read(start, stop)

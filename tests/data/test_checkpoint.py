@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from mscam_dask.data.checkpoint import CURRENT, CheckpointStore
+from mscam_dask.data.checkpoint_arrays import decode_arrays, encode_array, encode_group
 from mscam_dask.data.checkpoint_record import decode_record, encode_record
 from mscam_dask.data.manifest import Manifest, entry_of
 from mscam_dask.errors import StoreCorruptError
 from mscam_dask.model.snapshot import Snapshot
+from tests.messages import quotes
 
 
 def snapshot(number: int) -> Snapshot:
@@ -63,13 +65,12 @@ def test_the_last_state_comes_back_and_two_are_kept(tmp_path: Path) -> None:
     assert "Crc32cCodec" in [type(codec).__name__ for codec in codecs]
 
 
-def test_large_arrays_are_cut_into_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.data.checkpoint_arrays.CHUNK_BYTES", 200)
-    store = CheckpointStore(tmp_path)
-    store.save(snapshot(1))
-    chunks = list((tmp_path / "00000000/arrays/graph_data").glob("c.*"))
-    assert len(chunks) == 2
-    assert_same(store.load(), snapshot(1))
+def test_large_arrays_are_cut_into_chunks() -> None:
+    values = np.random.default_rng(1).standard_normal(50)
+    files = encode_array("graph_data", values, chunk_bytes=200)
+    assert {name for name in files if "/c" in name} == {"graph_data/c.0", "graph_data/c.1"}
+    arrays = decode_arrays({**encode_group(["graph_data"]), **files})
+    assert_array_equal(arrays["graph_data"], values)
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
@@ -93,18 +94,19 @@ def test_a_missing_checkpoint_is_said_when_an_earlier_one_is_taken(tmp_path: Pat
     store.save(snapshot(1))
     shutil.rmtree(tmp_path / "00000001")
     assert_same(store.load(), snapshot(0))
-    assert store.damage == (f"{tmp_path / '00000001'} is missing.",)
+    (damage,) = store.damage
+    assert str(tmp_path / "00000001") in damage
 
 
 @pytest.mark.parametrize("values", [np.array(["a"]), np.array([object()]), np.array([1j])])
 def test_only_numbers_are_kept(tmp_path: Path, values: Any) -> None:
-    with pytest.raises(TypeError, match="holds numbers"):
+    with pytest.raises(TypeError, match=quotes("'x'", values.dtype)):
         CheckpointStore(tmp_path).save(Snapshot({"x": values}, {}))
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/b", ""])
 def test_array_names_stay_inside(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="identifier"):
+    with pytest.raises(ValueError, match=quotes(repr(name))):
         CheckpointStore(tmp_path / "c").save(Snapshot({name: np.zeros(1)}, {}))
     assert [item.name for item in tmp_path.iterdir()] == ["c"]
 
@@ -113,12 +115,12 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     store.save(snapshot(0))
     root = tmp_path / "00000000"
-    content = (root / "state.json").read_bytes().replace(b'_version": 1', b'_version": 2')
+    content = (root / "state.json").read_bytes().replace(b'_version": 1', b'_version": 29')
     (root / "state.json").write_bytes(content)
     manifest = Manifest.decode((root / "manifest.json").read_bytes())
     changed = Manifest({**manifest.files, "state.json": entry_of(content)}).encode()
     (root / "manifest.json").write_bytes(changed)
-    with pytest.raises(StoreCorruptError, match="format version 2"):
+    with pytest.raises(StoreCorruptError, match=quotes(root, 29)):
         store.load()
 
 
@@ -145,5 +147,5 @@ def test_a_manifest_with_one_bit_flipped_is_none(
     assert Manifest.decode(content).files.keys() == files.keys()
     flipped = bytearray(content)
     flipped[position % len(content)] ^= 1 << bit
-    with pytest.raises(ValueError, match=r"manifest|digest|written|version"):
+    with pytest.raises(ValueError, check=lambda error: type(error) is ValueError):
         Manifest.decode(bytes(flipped))

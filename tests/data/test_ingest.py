@@ -22,6 +22,7 @@ from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
 from tests.data.stores import names_of
+from tests.messages import quotes
 
 
 def test_report_says_what_is_in_the_store(tmp_path: Path) -> None:
@@ -84,9 +85,7 @@ def test_views_select_reorder_and_rename(tmp_path: Path) -> None:
     renamed = ingest(source, tmp_path / "b.zarr", views={"shape": "outline"})
     assert list(stored(renamed)) == ["outline"]
     np.testing.assert_array_equal(stored(renamed)["outline"], SHAPE)
-    with pytest.raises(
-        DataError, match=r"No view is called \['smell'\]\. .*a\.npz has \['shape', 'colour'\]"
-    ):
+    with pytest.raises(DataError, match=quotes(["smell"], source, ["shape", "colour"])):
         ingest(source, tmp_path / "c.zarr", views=["shape", "smell"])
 
 
@@ -120,7 +119,7 @@ def write_own_store(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
 
 def test_a_view_named_twice_is_refused(tmp_path: Path) -> None:
     source = save_npz(tmp_path / "a.npz")
-    with pytest.raises(DataError, match=r"\['view_0', 'view_0'\] names a view twice"):
+    with pytest.raises(DataError, match=quotes("views=['view_0', 'view_0']")):
         ingest(source, tmp_path / "s.zarr", views=["view_0", "view_0"])
 
 
@@ -139,9 +138,7 @@ def test_views_are_chosen_across_sources(
         ingest([both, other], tmp_path / "b.zarr", views=["shap"])
     for name in ("shap", "colour", "shape", "texture", "both", "other"):
         assert name in str(wrong.value)
-    with pytest.raises(
-        DataError, match=r"Several views are called 'shape', in .*both.* and .*clash"
-    ):
+    with pytest.raises(DataError, match=quotes("'shape'", both, clash)):
         ingest([both, clash], tmp_path / "b.zarr", views=["shape"])
     assert not (tmp_path / "b.zarr").exists()
 
@@ -155,7 +152,7 @@ def test_metric_of_the_source_stands_unless_told(tmp_path: Path) -> None:
 
     assert metrics("a.zarr") == ["distance", "kernel"]
     assert metrics("b.zarr", {"view_1": "features"}) == ["distance", "features"]
-    with pytest.raises(ConfigurationError, match=r"metric='cosine' for view 'view_0'"):
+    with pytest.raises(ConfigurationError, match=quotes("metric='cosine'", "'view_0'")):
         metrics("c.zarr", "cosine")
     assert not (tmp_path / "c.zarr").exists()
 
@@ -189,20 +186,20 @@ def test_names_of_columns_follow_their_view(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "metric", "says"),
+    ("values", "metric", "quoted"),
     [
-        (COLOUR, "distance", r"'t' has metric='distance' and shape \(7, 3\)"),
-        (COLOUR, "kernel", r"'t' has metric='kernel' and shape \(7, 3\)"),
-        (np.eye(N) - 1, "distance", "'t' has negative values"),
-        (np.triu(np.ones((N, N)), 1), "distance", "'t' is not symmetric"),
-        (-np.eye(N), "kernel", "'t' has -1 on the diagonal"),
+        (COLOUR, "distance", ["metric='distance'", (7, 3)]),
+        (COLOUR, "kernel", ["metric='kernel'", (7, 3)]),
+        (np.eye(N) - 1, "distance", [-1, "metric='kernel'"]),
+        (np.triu(np.ones((N, N)), 1), "distance", [21, (0, 1)]),
+        (-np.eye(N), "kernel", [-1, "metric='distance'"]),
     ],
 )
 def test_what_is_no_matrix_of_all_pairs_is_not_stored(
-    tmp_path: Path, values: NDArray[np.float64], metric: str, says: str
+    tmp_path: Path, values: NDArray[np.float64], metric: str, quoted: list[object]
 ) -> None:
     np.save(tmp_path / "t.npy", values)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=quotes("'t'", *quoted)):
         ingest(tmp_path / "t.npy", tmp_path / "s.zarr", metric=metric)
     assert not (tmp_path / "s.zarr").exists()
 
@@ -221,7 +218,9 @@ def test_source_names_and_turns_a_view(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", COLOUR.T)
     source = Source(tmp_path / "a.npy", name="colour", samples_on="columns")
     np.testing.assert_array_equal(stored(ingest(source, tmp_path / "s.zarr"))["colour"], COLOUR)
-    with pytest.raises(ConfigurationError, match=r"samples_on='both'"):
+    with pytest.raises(
+        ConfigurationError, match=quotes("samples_on='both'", "'rows'", "'columns'")
+    ):
         Source("x", samples_on="both")  # type: ignore[arg-type]
 
 
@@ -229,14 +228,16 @@ def test_the_same_name_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     np.save(tmp_path / "x.npy", COLOUR)
     np.save(tmp_path / "b" / "x.npy", SHAPE)
-    with pytest.raises(DataError, match=r"called 'x', in \S+/x\.npy and \S+/b/x\.npy; .*rename"):
+    with pytest.raises(
+        DataError, match=quotes("'x'", tmp_path / "x.npy", tmp_path / "b" / "x.npy")
+    ):
         ingest([tmp_path / "x.npy", tmp_path / "b" / "x.npy"], tmp_path / "s.zarr")
 
 
 def test_different_numbers_of_samples_are_listed(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", COLOUR)
     np.save(tmp_path / "b.npy", SHAPE[:-1])
-    with pytest.raises(DataError, match=r"'a': 7, 'b': 6"):
+    with pytest.raises(DataError, match=quotes("'a': 7, 'b': 6")):
         ingest([tmp_path / "a.npy", tmp_path / "b.npy"], tmp_path / "s.zarr")
     assert not (tmp_path / "s.zarr").exists()
 
@@ -256,7 +257,7 @@ def test_data_in_memory_and_stores_are_sources(tmp_path: Path) -> None:
 
 def test_output_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr")
-    with pytest.raises(DataError, match="exists; choose another output"):
+    with pytest.raises(DataError, match=quotes(tmp_path / "s.zarr", "--overwrite")):
         ingest(tmp_path / "nowhere.npz", tmp_path / "s.zarr")
     ingest(tmp_path / "a.npz", tmp_path / "s.zarr", views=["view_1"], overwrite=True)
     assert open_store(tmp_path / "s.zarr").view_names == ("view_1",)
@@ -265,7 +266,7 @@ def test_output_is_refused_before_anything_is_read(tmp_path: Path) -> None:
 def test_nan_is_refused_with_view_and_rows(tmp_path: Path) -> None:
     bad = SHAPE.copy()
     bad[5, 0] = np.nan
-    with pytest.raises(DataError, match=r"'view_1' has 1 NaN .*first rows: \[5\]"):
+    with pytest.raises(DataError, match=quotes("'view_1'", "NaN", 1, [5])):
         ingest(save_npz(tmp_path / "a.npz", view_1=bad), tmp_path / "s.zarr")
     assert [item.name for item in tmp_path.iterdir()] == ["a.npz"]
 
@@ -274,16 +275,16 @@ def test_nan_is_refused_with_view_and_rows(tmp_path: Path) -> None:
     "sources", [{"a": COLOUR}, [COLOUR, SHAPE], COLOUR, pd.DataFrame(COLOUR), None]
 )
 def test_what_is_no_source_is_refused(tmp_path: Path, sources: Any) -> None:
-    with pytest.raises(DataError, match=r"sources of type .*as_multi_view makes one of arrays"):
+    with pytest.raises(DataError, match=quotes(type(sources).__name__, "as_multi_view")):
         ingest(sources, tmp_path / "s.zarr")
-    with pytest.raises(ConfigurationError, match="None names no place"):
+    with pytest.raises(ConfigurationError, match=quotes(None, "s3://bucket/name.zarr")):
         ingest(tmp_path / "a.npz", None)  # type: ignore[arg-type]
 
 
 def test_no_source_and_missing_source(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="No source was given"):
+    with pytest.raises(DataError):
         ingest([], tmp_path / "s.zarr")
-    with pytest.raises(DataError, match=r"There is no .*a\.npz"):
+    with pytest.raises(DataError, match=quotes(tmp_path / "a.npz")):
         ingest(tmp_path / "a.npz", tmp_path / "s.zarr")
 
 
@@ -303,7 +304,7 @@ def test_a_source_that_may_not_be_read_is_data_that_cannot_be_used(
 
     for opening in ("pathlib.Path.open", "pathlib.Path.read_bytes", "builtins.open"):
         monkeypatch.setattr(opening, closed)
-    with pytest.raises(DataError, match=rf"{name}.* may not be read \(Permission denied\).*chmod"):
+    with pytest.raises(DataError, match=quotes(source, "Permission denied", "chmod")):
         ingest(source, tmp_path / "s.zarr")
 
 
@@ -314,9 +315,9 @@ def test_unknown_formats_list_the_known_ones(tmp_path: Path, name: str) -> None:
         path.mkdir()
     else:
         path.write_bytes(b"\x80\x04")
-    with pytest.raises(DataError, match=r"no format that can be read; allowed are .*NumPy archive"):
+    with pytest.raises(DataError, match=quotes(path, ".npz", ".mat", ".csv")):
         ingest(path, tmp_path / "s.zarr")
     if name == "folder":
         ingest(save_npz(tmp_path / "a.npz"), path / "data.zarr")
-        with pytest.raises(DataError, match=r"The data of this run are .*/folder/data\.zarr"):
+        with pytest.raises(DataError, match=quotes(path / "data.zarr")):
             ingest(path, tmp_path / "s.zarr")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mscam_dask.data.labels import encode_labels
 from mscam_dask.errors import DataError
+from tests.messages import quotes
 
 
 @given(labels=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1))
@@ -45,24 +46,21 @@ def test_booleans_are_zero_and_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "quoted"),
     [
-        ([0.0, 1.5], r"1 label\(s\) are not whole numbers, the first 1\.5 in row 1"),
-        ([0.0, np.nan, np.inf], r"2 label\(s\) .*the first nan in row 1"),
-        ([1e300], "not whole numbers"),
-        (np.eye(3), r"shape \(3, 3\).*argmax"),
-        (np.array(3), r"shape \(\)"),
-        (np.array([1, "a"], dtype=object), "dtype object"),
-        (pd.Series(["a", None, "b"]), r"1 label\(s\) are missing, the first .* in row 1.*-1"),
-        (pd.Series(["a", "b", pd.NA], dtype=object), "1 label.*missing, the first <NA> in row 2"),
-        (
-            pd.Series(pd.to_datetime(["2020", None]), dtype=object),
-            "missing, the first NaT in row 1",
-        ),
-        (np.array([1j]), "dtype complex128"),
+        ([0.0, 1.5], [1, 1.5]),
+        ([0.0, np.nan, np.inf], [2, np.nan, 1]),
+        ([1e300], [1e300, 0]),
+        (np.eye(3), [(3, 3), "argmax"]),
+        (np.array(3), [()]),
+        (np.array([1, "a"], dtype=object), ["object"]),
+        (pd.Series(["a", None, "b"]), [1, -1]),
+        (pd.Series(["a", "b", pd.NA], dtype=object), [1, pd.NA, 2]),
+        (pd.Series(pd.to_datetime(["2020", None]), dtype=object), [pd.NaT, 1]),
+        (np.array([1j]), ["complex128"]),
     ],
     ids=["fraction", "nan", "huge", "indicator", "scalar", "mixed", "None", "NA", "NaT", "complex"],
 )
-def test_anything_else_is_refused(values: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_anything_else_is_refused(values: Any, quoted: list[object]) -> None:
+    with pytest.raises(DataError, match=quotes(*quoted)):
         encode_labels(values)

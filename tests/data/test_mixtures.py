@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mscam_dask.data.mixtures import MIXTURE, GaussianMixture, corrupted_mixture
 from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.errors import ConfigurationError
+from tests.messages import quotes
 
 
 def rows(data: MultiViewData) -> list[np.ndarray]:
@@ -72,30 +73,30 @@ def test_each_view_has_corrupted_samples_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "part"),
+    ("options", "quoted"),
     [
-        ({"n_samples": 1}, "at least 2"),
-        ({"n_samples": 10.5}, "whole number"),
-        ({"corrupted": 30}, "0.3 for 30 %"),
-        ({"corrupted": float("nan")}, "corrupted=nan"),
-        ({"noise_variance": -1}, "noise_variance=-1"),
-        ({"noise_variance": float("inf")}, ">= 0"),
-        ({"covariance_scale": 0}, "> 0"),
+        ({"n_samples": 1}, ["n_samples=1", 2]),
+        ({"n_samples": 10.5}, ["n_samples=10.5", 2]),
+        ({"corrupted": 30}, ["corrupted=30", 0.3, "30 %"]),
+        ({"corrupted": float("nan")}, ["corrupted=nan"]),
+        ({"noise_variance": -1}, ["noise_variance=-1"]),
+        ({"noise_variance": float("inf")}, ["noise_variance=inf", ">= 0"]),
+        ({"covariance_scale": 0}, ["covariance_scale=0", "> 0"]),
     ],
 )
-def test_numbers_out_of_range(options: dict[str, float], part: str) -> None:
-    with pytest.raises(ConfigurationError, match=part):
+def test_numbers_out_of_range(options: dict[str, float], quoted: list[object]) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(*quoted)):
         corrupted_mixture(rng=np.random.default_rng(0), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("means", "covariances", "part"),
+    ("means", "covariances", "quoted"),
     [
-        ((((0.0,),),), (), "covariances of shapes"),
-        ((((0.0,), (1.0,)), ((0.0,),)), ((((1.0,),),) * 2, (((1.0,),),)), "same number"),
-        ((((0.0,),),), ((((-1.0,),),),), "positive definite"),
+        ((((0.0,),),), (), [[(1, 1)], [], "(c, d, d)"]),
+        ((((0.0,), (1.0,)), ((0.0,),)), ((((1.0,),),) * 2, (((1.0,),),)), [[2, 1]]),
+        ((((0.0,),),), ((((-1.0,),),),), [0, [[[-1.0]]]]),
     ],
 )
-def test_a_mixture_that_is_none(means: object, covariances: object, part: str) -> None:
-    with pytest.raises(ConfigurationError, match=part):
+def test_a_mixture_that_is_none(means: object, covariances: object, quoted: list[object]) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(*quoted)):
         GaussianMixture(means, covariances)  # type: ignore[arg-type]

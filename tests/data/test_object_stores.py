@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import socket
 import sys
 import threading
@@ -25,10 +26,12 @@ from mscam_dask.errors import (
     DataError,
     StoreCorruptError,
     TemporaryFailure,
+    redacted,
 )
 from mscam_dask.estimators import MSCAM
 from mscam_dask.pipeline.experiments import running
 from tests.data.conftest import keys
+from tests.messages import quotes
 
 URL = "s3://bucket/deep/data.zarr"
 N = 60
@@ -82,18 +85,18 @@ def test_appending_replaces_the_store_by_one_request(bucket: Any) -> None:
     assert (report.n_samples, str(report.output)) == (N + 6, URL)
     assert report.stored_bytes > 0
     assert len({key.split("/")[3] for key in keys(bucket) if "/writes/" in key}) == 1
-    with pytest.raises(StoreCorruptError, match="is missing"):
+    with pytest.raises(StoreCorruptError, match=quotes(URL, "views/0/values/zarr.json")):
         before.views[0].read(0, 1)  # told, and never given other rows
 
 
 def test_a_store_is_replaced_only_when_asked(bucket: Any) -> None:
     write_store(example(), URL)
-    with pytest.raises(DataError, match="--overwrite"):
+    with pytest.raises(DataError, match=quotes(URL, "--overwrite")):
         write_store(example(30), URL)
     write_store(example(30), URL, overwrite=True)
     assert open_store(URL).n_samples == 30
     bucket.put_object(Bucket="bucket", Key="other/notes.txt", Body=b"mine")
-    with pytest.raises(DataError, match="never replaced"):
+    with pytest.raises(DataError, match=quotes("s3://bucket/other")):
         write_store(example(), "s3://bucket/other", overwrite=True)
 
 
@@ -116,7 +119,7 @@ def test_a_write_that_fails_leaves_the_old_store(
 def test_what_was_never_published_is_no_store(bucket: Any) -> None:
     write_store(example(), URL)
     bucket.delete_object(Bucket="bucket", Key="deep/data.zarr/current.json")
-    with pytest.raises(StoreCorruptError, match=r"s3://bucket/deep/data\.zarr/zarr\.json"):
+    with pytest.raises(StoreCorruptError, match=quotes(f"{URL}/zarr.json")):
         open_store(URL)
     write_store(example(30), URL)  # begun again after a crash
     assert open_store(URL).n_samples == 30
@@ -149,10 +152,10 @@ def test_damage_is_found_and_the_object_named(bucket: Any) -> None:
         key = key_ending(bucket, ending)
         content = bucket.get_object(Bucket="bucket", Key=key)["Body"].read()
         bucket.put_object(Bucket="bucket", Key=key, Body=flipped(content))
-        with pytest.raises(StoreCorruptError, match=f"s3://bucket/{key}"):
+        with pytest.raises(StoreCorruptError, match=quotes(f"s3://bucket/{key}")):
             open_store(URL).views[1].read(30, 40)
         bucket.delete_object(Bucket="bucket", Key=key)
-        with pytest.raises(StoreCorruptError, match=f"s3://bucket/{key}.*missing"):
+        with pytest.raises(StoreCorruptError, match=quotes(f"s3://bucket/{key}")):
             open_store(URL).views[1].read(30, 40)
         bucket.put_object(Bucket="bucket", Key=key, Body=content)
     pointer = "deep/data.zarr/current.json"
@@ -160,7 +163,7 @@ def test_damage_is_found_and_the_object_named(bucket: Any) -> None:
     for place in (3, 20, len(content) - 5):  # a name, the write, its digest
         altered = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
         bucket.put_object(Bucket="bucket", Key=pointer, Body=altered)
-        with pytest.raises(StoreCorruptError, match=r"current\.json"):
+        with pytest.raises(StoreCorruptError, match=quotes("current.json")):
             open_store(URL)
 
 
@@ -168,7 +171,7 @@ def test_a_pointer_to_elsewhere_is_refused(bucket: Any) -> None:
     write_store(example(), URL)
     content = json.dumps({"store": "../other", "sha256": ""}).encode()
     bucket.put_object(Bucket="bucket", Key="deep/data.zarr/current.json", Body=content)
-    with pytest.raises(StoreCorruptError, match=r"current\.json is damaged"):
+    with pytest.raises(StoreCorruptError, match=quotes("current.json", "'../other'")):
         open_store(URL)
 
 
@@ -192,7 +195,7 @@ def test_ingest_describe_run_and_compare_take_urls(
 
     assert code("ingest", str(local), "-o", URL) == 0
     assert code("describe", URL) == 0
-    assert "every view agrees with its own" in capsys.readouterr().out
+    assert open_store(URL).digest() in capsys.readouterr().out
     pipeline = tmp_path / "p.toml"
     pipeline.write_text(
         f'[data]\nsource = "{URL}"\n[cluster]\nn_clusters = 3\n[report]\nenabled = false\n'
@@ -210,25 +213,25 @@ def test_ingest_describe_run_and_compare_take_urls(
     assert code("compare", "--dataset", "s3://bucket/nothing.zarr", "--dry-run") == 3
     assert code("run", str(pipeline), "-o", "s3://bucket/run", "--in-process") == 2
     assert code("run", str(pipeline), "--set", "output.root=s3://bucket/runs") == 2
-    assert "file systems only" in capsys.readouterr().err
+    assert re.match(quotes("output.root", "s3://bucket/runs"), capsys.readouterr().err)
 
 
 # ----------------------------------------------------------------------------- no way there
 
 
 def test_no_such_store_and_no_such_bucket(bucket: Any) -> None:
-    with pytest.raises(DataError, match="no store at s3://bucket/nothing"):
+    with pytest.raises(DataError, match=quotes("s3://bucket/nothing")):
         open_store("s3://bucket/nothing")
-    with pytest.raises(DataError, match="no bucket 'nowhere'"):
+    with pytest.raises(DataError, match=quotes("'nowhere'")):
         open_store("s3://nowhere/data.zarr")
-    with pytest.raises(DataError, match="no bucket 'nowhere'"):
+    with pytest.raises(DataError, match=quotes("'nowhere'")):
         write_store(example(), "s3://nowhere/data.zarr")
 
 
 def test_no_credentials(bucket: Any, environment: pytest.MonkeyPatch) -> None:
     environment.delenv("AWS_ACCESS_KEY_ID")
     environment.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(ConfigurationError, match=r"No usable credentials.*AWS_ACCESS_KEY_ID"):
+    with pytest.raises(ConfigurationError, match=quotes(URL, "AWS_ACCESS_KEY_ID")):
         open_store(URL)
 
 
@@ -236,7 +239,7 @@ def test_nobody_answers(environment: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         environment.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
-        with pytest.raises(TemporaryFailure, match="cannot be reached"):
+        with pytest.raises(TemporaryFailure, match=quotes(URL, "AWS_ENDPOINT_URL")):
             open_store(URL)
 
 
@@ -248,7 +251,7 @@ def test_a_missing_library_is_named(
     environment.setattr(registered, "_registry", {})
     environment.setattr(registered, "registry", {})
     environment.setitem(sys.modules, module, None)
-    with pytest.raises(ConfigurationError, match=rf"pip install 'mscam-dask\[{scheme}\]'"):
+    with pytest.raises(ConfigurationError, match=quotes(f"pip install 'mscam-dask[{scheme}]'")):
         open_store(f"{scheme}://bucket/data.zarr")
 
 
@@ -265,5 +268,5 @@ def test_a_missing_library_is_named(
     ],
 )
 def test_other_urls_are_refused(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="names no store"):
+    with pytest.raises(ConfigurationError, match=quotes(redacted(url), "s3://bucket/name.zarr")):
         location(url)

@@ -16,6 +16,7 @@ from mscam_dask.data.sources import ArrayRows, DaskRows
 from mscam_dask.data.store import open_store
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import as_multi_view
+from tests.messages import quotes
 
 TABLE = np.random.default_rng(0).random((23, 3))
 
@@ -80,7 +81,7 @@ def test_it_is_the_view_in_all_else() -> None:
     view = LastChunk(stored)
     assert (view.name, view.metric) == ("v", "features")
     assert (view.shape, view.dtype) == ((23, 1), np.dtype(np.float32))
-    with pytest.raises(IndexError, match="20:24"):
+    with pytest.raises(IndexError, match=quotes("'v'", "20:24", "0:23")):
         view.read(20, 24)
 
 

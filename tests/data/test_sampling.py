@@ -14,6 +14,7 @@ from mscam_dask.data.multiview import MultiViewData
 from mscam_dask.data.sampling import SampledRows, sample_per_class, sampled_view
 from mscam_dask.data.sources import ArrayRows
 from mscam_dask.errors import DataError
+from tests.messages import quotes
 
 
 def test_each_class_once_per_sample_rows_and_labels_together() -> None:
@@ -54,9 +55,9 @@ def test_distances_keep_rows_and_columns_and_ids_follow() -> None:
 
 def test_no_labels_or_none_wanted() -> None:
     data = subspace_mixture(9, 3, (2,), rng=np.random.default_rng(0))
-    with pytest.raises(DataError, match="at least 1"):
+    with pytest.raises(DataError, match=quotes("per_class=0", 1)):
         sample_per_class(data, 0, rng=np.random.default_rng(0))
-    with pytest.raises(DataError, match="no labels"):
+    with pytest.raises(DataError):
         sample_per_class(MultiViewData(views=data.views), 1, rng=np.random.default_rng(0))
 
 
@@ -92,7 +93,7 @@ def test_sampled_rows_are_those_of_the_view_and_may_be_had_in_memory(
     for start, stop in ((1, 3), (0, 4)):
         np.testing.assert_array_equal(at_hand.read(start, stop), expected[start:stop])
     assert len(stored.reads) == 1
-    with pytest.raises(IndexError, match="0:4"):
+    with pytest.raises(IndexError, match=quotes("'v'", "3:5", "0:4")):
         drawn.read(3, 5)
     np.testing.assert_array_equal(
         sampled_view(ArrayRows(table, "v", metric), rows).read(0, 4), expected

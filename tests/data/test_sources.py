@@ -19,6 +19,7 @@ from mscam_dask.data.sources import ArrayRows, DaskRows, RowSource, row_ranges, 
 from mscam_dask.errors import DataError
 from tests.clusters import local_client
 from tests.data.conftest import dask_array, finite_tables
+from tests.messages import quotes
 
 
 def digest_by_definition(values: NDArray[Any]) -> str:
@@ -120,33 +121,33 @@ def test_sources_survive_pickling(source: RowSource) -> None:
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (0, 5), (3, 2)])
 def test_rows_outside_the_view_are_refused(start: int, stop: int) -> None:
-    with pytest.raises(IndexError, match=r"of view 'v' asked for; it has rows 0:4"):
+    with pytest.raises(IndexError, match=quotes(f"{start}:{stop}", "'v'", "0:4")):
         ArrayRows(np.zeros((4, 2)), "v").read(start, stop)
 
 
 @pytest.mark.parametrize(
-    ("values", "held", "remedy"),
+    ("values", "dtype", "remedy"),
     [
-        (np.array([[1, "a"]], dtype=object), "Python objects", "dtype=float"),
-        (np.ones((2, 2), dtype=complex), "complex numbers", "real and imaginary"),
-        (np.zeros((2, 2), dtype="M8[D]"), "dates", "days since"),
-        (np.zeros((2, 2), dtype="m8[s]"), "time differences", "divide by a unit"),
-        (np.zeros((2, 2), dtype="S3"), "byte strings", "encode"),
-        (np.zeros((2, 2), dtype="U3"), "text", "encode"),
-        (np.zeros((2, 2), dtype=[("x", "f8")]), "records", "numeric fields"),
+        (np.array([[1, "a"]], dtype=object), "object", "dtype=float"),
+        (np.ones((2, 2), dtype=complex), "complex128", ""),
+        (np.zeros((2, 2), dtype="M8[D]"), "datetime64[D]", ""),
+        (np.zeros((2, 2), dtype="m8[s]"), "timedelta64[s]", "numpy.timedelta64(1, 's')"),
+        (np.zeros((2, 2), dtype="S3"), "|S3", ""),
+        (np.zeros((2, 2), dtype="U3"), "<U3", ""),
+        (np.zeros((2, 2), dtype=[("x", "f8")]), "[('x', '<f8')]", ""),
     ],
     ids=["object", "complex", "date", "timedelta", "bytes", "text", "record"],
 )
 def test_dtypes_that_are_no_real_numbers_are_refused_with_a_remedy(
-    values: NDArray[Any], held: str, remedy: str
+    values: NDArray[Any], dtype: str, remedy: str
 ) -> None:
-    with pytest.raises(DataError, match=f"View 'colour' holds .*{held}.*{remedy}"):
+    with pytest.raises(DataError, match=quotes("'colour'", dtype, remedy)):
         ArrayRows(values, "colour")
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4)], ids=["scalar", "vector", "cube"])
 def test_views_are_two_dimensional(shape: tuple[int, ...]) -> None:
-    with pytest.raises(DataError, match=rf"'v' has {len(shape)} dimension.*\(n, 1\)"):
+    with pytest.raises(DataError, match=quotes("'v'", len(shape), shape, "(n, 1)")):
         ArrayRows(np.zeros(shape), "v")
 
 
@@ -158,14 +159,14 @@ def test_extended_precision_beyond_float64_becomes_infinite_without_a_warning() 
 def test_dask_array_of_unknown_length_is_refused() -> None:
     array = da.ones((6, 2), chunks=3)
     unknown = array[array[:, 0] > 0]
-    with pytest.raises(DataError, match=r"'v' is a Dask array of unknown shape.*chunk_sizes"):
+    with pytest.raises(DataError, match=quotes("'v'", "(nan, 2)", "compute_chunk_sizes()")):
         DaskRows(unknown, "v")
 
 
 def test_dask_array_persisted_on_a_cluster_is_refused() -> None:
     with local_client(1, processes=False) as client, client.as_current():
         persisted = da.ones((6, 2), chunks=3).persist()
-        with pytest.raises(DataError, match=r"persisted on a cluster.*before \.persist\(\)"):
+        with pytest.raises(DataError, match=quotes("'v'", ".persist()")):
             DaskRows(persisted, "v")
 
 
@@ -175,27 +176,22 @@ def test_masked_dask_values_are_refused_like_masked_numpy_values() -> None:
     mask[4] = True
     lazy = DaskRows(da.from_array(np.ma.array(values, mask=mask), chunks=(3, 2)), "v")
     np.testing.assert_array_equal(lazy.read(0, 4), values[:4])
-    with pytest.raises(
-        DataError, match=r"View 'v' has 2 masked \(missing\) value\(s\) in rows 3:6"
-    ):
+    with pytest.raises(DataError, match=quotes("'v'", 2, "3:6")):
         lazy.read(3, 6)
     unmasked = DaskRows(da.from_array(np.ma.array(values), chunks=3), "v")
     np.testing.assert_array_equal(unmasked.read(0, 6), values)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "quoted"),
     [
-        (
-            lambda block: block[:1],
-            r"says \(6, 2\), and its rows 0:6 came with shape \(2, 2\).*chunks=",
-        ),
-        (lambda block: block[:, :1], r"rows 0:6 came with shape \(6, 1\)"),
-        (lambda block: block * 1j, "View 'v' holds complex numbers"),
+        (lambda block: block[:1], [(6, 2), "0:6", (2, 2), "chunks="]),
+        (lambda block: block[:, :1], [(6, 2), "0:6", (6, 1)]),
+        (lambda block: block * 1j, ["complex128"]),
     ],
     ids=["rows", "columns", "dtype"],
 )
-def test_dask_blocks_are_what_the_array_says(change: Any, message: str) -> None:
+def test_dask_blocks_are_what_the_array_says(change: Any, quoted: list[object]) -> None:
     array = da.ones((6, 2), chunks=(3, 2)).map_blocks(change, dtype=float, meta=np.empty((0, 0)))
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=quotes("'v'", *quoted)):
         DaskRows(array, "v").read(0, 6)

@@ -24,6 +24,7 @@ from mscam_dask.data.views import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from tests.data.conftest import finite_tables
 from tests.data.stores import N, edit, example_data, names_of
+from tests.messages import quotes
 
 
 @settings(max_examples=15)
@@ -108,7 +109,7 @@ def test_a_store_from_before_names_of_columns_is_read(tmp_path: Path) -> None:
     assert names_of(open_store(store)) == {"v": ("p", "é", "p")}
     assert len(pickle.dumps(stored)) < 1000
     edit(store / "views/0/zarr.json", lambda m: m["attributes"].pop("feature_names"))
-    with pytest.raises(StoreCorruptError, match=r"views/0/zarr\.json"):
+    with pytest.raises(StoreCorruptError, match=quotes(store / "views/0/zarr.json")):
         open_store(store)
     seal(zarr.open_group(store, mode="r+"), store)
     assert names_of(verify_store(store)) == {"v": None}
@@ -162,27 +163,30 @@ def test_reads_one_chunk_at_a_time(store: Path) -> None:
 
 
 def test_what_is_no_store_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no store at .*nowhere.*mscam-dask ingest"):
+    with pytest.raises(DataError, match=quotes(tmp_path / "nowhere", "mscam-dask ingest")):
         open_store(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=r"no Zarr v3 group.*zarr\.json"):
+    with pytest.raises(DataError, match=quotes(tmp_path, "zarr.json", "mscam-dask ingest")):
         open_store(tmp_path)
     write_store(example_data(), tmp_path / "run" / "data.zarr")
-    with pytest.raises(DataError, match=r"run is no Zarr v3 .* store of this run is .*data\.zarr"):
+    with pytest.raises(DataError, match=quotes(tmp_path / "run" / "data.zarr")):
         open_store(tmp_path / "run")
-    with pytest.raises(DataError, match="no Zarr v3 group"):  # whatever lies below it
+    with pytest.raises(DataError, match=quotes(tmp_path, "zarr.json")) as caught:
         open_store(tmp_path)
+    assert str(tmp_path / "run") not in str(caught.value)  # whatever lies below it
     zarr.open_group(tmp_path / "other.zarr", mode="w", zarr_format=3)
-    with pytest.raises(DataError, match=r"not a store of this package \(format=None\)"):
+    with pytest.raises(DataError, match=quotes(tmp_path / "other.zarr", "format=None")):
         open_store(tmp_path / "other.zarr")
-    with pytest.raises(ConfigurationError, match="names no store"):
+    with pytest.raises(
+        ConfigurationError, match=quotes("http://host/data.zarr", "s3://bucket/name.zarr")
+    ):
         open_store("http://host/data.zarr")
     assert not is_store(tmp_path)
 
 
 def test_a_newer_format_is_refused(store: Path) -> None:
-    edit(store / "zarr.json", lambda m: m["attributes"].update(format_version=3))
+    edit(store / "zarr.json", lambda m: m["attributes"].update(format_version=37))
     seal(zarr.open_group(store, mode="r+"), store)
-    with pytest.raises(DataError, match=r"has format version 3; this version reads 2\. Upgrade"):
+    with pytest.raises(DataError, match=quotes(store, 37, schema.FORMAT_VERSION)):
         open_store(store)
 
 

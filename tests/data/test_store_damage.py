@@ -16,11 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mscam_dask.data.seal import seal
+from mscam_dask.data.sources import view_digest
 from mscam_dask.data.store import is_store, open_store, verify_store
 from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import DataError, StoreCorruptError
 from tests.data.stores import N, edit, example_data
+from tests.messages import quotes
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,6 @@ def test_one_flipped_bit_in_any_chunk_is_caught_and_the_file_named(
     with damaged(file, bytes(raw)), pytest.raises(StoreCorruptError) as caught:
         read_everything(shared_store)
     assert str(file) in str(caught.value)
-    assert "ingest the original data again" in str(caught.value)
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "emptied", "replaced by another's"])
@@ -90,7 +91,7 @@ def test_a_missing_chunk_of_zeros_is_not_read_as_zeros(store: Path) -> None:
     view = open_store(store).views[1]
     assert not view.read(0, N).any()
     (store / "views/1/values/c/1/0").unlink()
-    with pytest.raises(StoreCorruptError, match="chunk with rows 4:8 is missing"):
+    with pytest.raises(StoreCorruptError, match=quotes(store / "views/1/values/c/1/0", "4:8")):
         view.read(0, N)
 
 
@@ -100,7 +101,7 @@ def test_a_store_that_was_moved_after_it_was_opened_is_gone(store: Path, opened:
     if opened == "view":
         views[1].read(0, 4)
     store.rename(store.with_name("moved.zarr"))
-    with pytest.raises(StoreCorruptError, match=r"views/1.* is gone, .*moved or removed"):
+    with pytest.raises(StoreCorruptError, match=quotes(store / "views/1")):
         views[1].read(0, N)
 
 
@@ -110,7 +111,8 @@ def test_chunks_that_changed_places_are_caught_by_the_digest(store: Path) -> Non
     first.write_bytes(second.read_bytes())
     second.write_bytes(content)
     read_everything(store)  # each chunk is intact in itself
-    with pytest.raises(StoreCorruptError, match=r"view 'colour' has digest .*, recorded is"):
+    recorded = view_digest(example_data().views[0])
+    with pytest.raises(StoreCorruptError, match=quotes("'colour'", recorded[:16])):
         verify_store(store)
 
 
@@ -137,7 +139,7 @@ def test_every_altered_byte_of_the_name_of_the_attributes_is_caught(shared_store
     for position in range(first, first + len('"attributes"')):
         for byte in b"x_ ":
             content = raw[:position] + bytes([byte]) + raw[position + 1 :]
-            with damaged(file, content), pytest.raises(StoreCorruptError, match=r"zarr\.json"):
+            with damaged(file, content), pytest.raises(StoreCorruptError, match=quotes(file)):
                 open_store(shared_store)
 
 
@@ -145,13 +147,13 @@ def test_a_field_of_a_group_that_need_not_be_understood_is_passed_over(store: Pa
     file = store / "zarr.json"
     metadata = json.loads(file.read_bytes())
     file.write_text(json.dumps(metadata | {"colour": {"must_understand": True}}))
-    with pytest.raises(StoreCorruptError, match=r"no Zarr v3 group has: \['colour'\]"):
+    with pytest.raises(StoreCorruptError, match=quotes(file, ["colour"])):
         open_store(store)
     group = store.parent / "another.zarr"
     group.mkdir()
     content = {"zarr_format": 3, "node_type": "group", "colour": {"must_understand": False}}
     (group / "zarr.json").write_text(json.dumps(content))
-    with pytest.raises(DataError, match="not a store of this package"):
+    with pytest.raises(DataError, match=quotes(group, "format=None")):
         open_store(group)
 
 
@@ -165,53 +167,57 @@ def _says_the_same(first: bytes, second: bytes) -> bool:
 def test_metadata_that_change_while_a_store_is_open_are_noticed(store: Path) -> None:
     view = open_store(store).views[0]
     edit(store / "views/0/values/zarr.json", lambda m: m["codecs"].pop())
-    with pytest.raises(StoreCorruptError, match=r"views/0/values/zarr\.json.*not what it was"):
+    with pytest.raises(StoreCorruptError, match=quotes(store / "views/0/values/zarr.json")):
         view.read(0, 1)
 
 
 def test_a_seal_that_was_taken_away_is_noticed(store: Path) -> None:
     edit(store / "zarr.json", lambda m: m["attributes"].pop("seal"))
-    with pytest.raises(StoreCorruptError, match="its seal is missing"):
+    with pytest.raises(StoreCorruptError, match=quotes(store / "zarr.json")):
         open_store(store)
 
 
 def test_a_store_without_its_root_is_damaged_and_not_none(store: Path) -> None:
     (store / "zarr.json").unlink()
     assert is_store(store)
-    with pytest.raises(StoreCorruptError, match=r"zarr\.json is damaged: it is missing"):
+    with pytest.raises(StoreCorruptError, match=quotes(store / "zarr.json")):
         open_store(store)
 
 
 def test_a_damaged_store_is_not_replaced(store: Path) -> None:
     (store / "zarr.json").write_bytes(b"{")
-    with pytest.raises(DataError, match="never replaced"):
+    with pytest.raises(DataError, match=quotes(store)):
         write_store(example_data(), store, overwrite=True)
 
 
 @pytest.mark.parametrize(
-    ("key", "change", "message"),
+    ("key", "change", "quoted"),
     [
-        ("views/0/values", lambda m: m["attributes"].pop("name"), "name, metric"),
-        ("views/0/values", lambda m: m["attributes"].update(metric="cosine"), "name, metric"),
-        ("views/0/values", lambda m: m["attributes"].update(source_dtype="O8?"), "source_dtype"),
-        ("views/0/values", lambda m: m.update(data_type="int64"), "dtype int64 where float64"),
-        ("views/0/values", lambda m: m["codecs"].pop(), r"no checksum \(crc32c\)"),
-        ("views/0/values", lambda m: m.update(shape=[N - 1, 3]), rf"is not \({N}, d\)"),
-        ("labels", lambda m: m.update(shape=[N - 1]), f"{N - 1} entries, {N} expected"),
-        ("labels", lambda m: m["codecs"].pop(), "no checksum"),
-        ("sample_ids/bytes", lambda m: m.update(data_type="int8"), "where a vector was written"),
-        ("", lambda m: m["attributes"].pop("n_samples"), "attribute missing or unusable"),
-        ("", lambda m: m["attributes"].update(n_views="many"), "attribute missing or unusable"),
-        ("", lambda m: m["attributes"].update(n_views=4), "it is missing"),
+        ("views/0/values", lambda m: m["attributes"].pop("name"), ["{'metric': 'features'"]),
+        (
+            "views/0/values",
+            lambda m: m["attributes"].update(metric="cosine"),
+            ["'colour'", "'cosine'"],
+        ),
+        ("views/0/values", lambda m: m["attributes"].update(source_dtype="O8?"), ["'O8?'"]),
+        ("views/0/values", lambda m: m.update(data_type="int64"), ["int64", "float64"]),
+        ("views/0/values", lambda m: m["codecs"].pop(), ["crc32c"]),
+        ("views/0/values", lambda m: m.update(shape=[N - 1, 3]), [(N - 1, 3), N]),
+        ("labels", lambda m: m.update(shape=[N - 1]), [N - 1, N]),
+        ("labels", lambda m: m["codecs"].pop(), ["crc32c"]),
+        ("sample_ids/bytes", lambda m: m.update(data_type="int8"), ["int8"]),
+        ("", lambda m: m["attributes"].pop("n_samples"), ["n_samples"]),
+        ("", lambda m: m["attributes"].update(n_views="many"), ["'many'"]),
+        ("", lambda m: m["attributes"].update(n_views=4), ["views/3/values/zarr.json"]),
     ],
     ids=str.split("no-name metric dtype type crc shape labels labels-crc ids n views more-views"),
 )
 def test_altered_metadata_are_named(
-    store: Path, key: str, change: Callable[[dict[str, Any]], object], message: str
+    store: Path, key: str, change: Callable[[dict[str, Any]], object], quoted: list[object]
 ) -> None:
     edit(store / key / "zarr.json", change)
     seal(zarr.open_group(store, mode="r+"), store)  # what is sealed is not believed either
-    with pytest.raises(StoreCorruptError, match=message):
+    with pytest.raises(StoreCorruptError, match=quotes(store, *quoted)):
         open_store(store)
 
 
@@ -220,12 +226,12 @@ def test_ids_that_are_cut_wrong_are_caught(tmp_path: Path) -> None:
     offsets = zarr.open_array(path / "sample_ids/offsets", mode="r+")
     original = np.asarray(offsets[:])
     offsets[:] = original[::-1]
-    with pytest.raises(StoreCorruptError, match="offsets do not cut"):
+    with pytest.raises(StoreCorruptError, match=quotes("sample_ids/offsets", original[-1])):
         open_store(path)
     moved = original.copy()
     moved[1] -= 1  # inside the two bytes of é
     offsets[:] = moved
-    with pytest.raises(StoreCorruptError, match="not UTF-8"):
+    with pytest.raises(StoreCorruptError, match=quotes("sample_ids/offsets", "UTF-8")):
         open_store(path)
 
 
@@ -233,5 +239,5 @@ def test_a_store_replaced_after_opening_is_noticed(store: Path) -> None:
     view = open_store(store).views[0]
     shutil.rmtree(store)
     write_store(as_multi_view([np.ones((N, 7))]), store)
-    with pytest.raises(StoreCorruptError, match=r"now \(11, 7\).*open the store again"):
+    with pytest.raises(StoreCorruptError, match=quotes("'colour'", store, (N, 7), (N, 3))):
         view.read(0, 1)

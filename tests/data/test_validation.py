@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from mscam_dask.data.validation import ValidationReport, check_sizes, validate, 
 from mscam_dask.data.views import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.benchmark_sets import BenchmarkData
+from tests.messages import quotes
 from tests.synthetic import distances_between
 
 N = 12
@@ -59,27 +61,28 @@ def test_sizes_pass_exactly_when_one_to_n_clusters_and_one_to_n_minus_one_neighb
     if 1 <= c <= n and 1 <= k <= n - 1:
         check_sizes(n, n_clusters=c, n_neighbors=k)
     else:
-        with pytest.raises(ConfigurationError, match=r"allowed are 1 to \d+"):
+        wrong = [f"n_neighbors={k}", n - 1] if 1 <= c <= n else [f"n_clusters={c}", n]
+        with pytest.raises(ConfigurationError, match=quotes(*wrong)):
             check_sizes(n, n_clusters=c, n_neighbors=k)
 
 
 @pytest.mark.parametrize(
-    ("sizes", "message"),
+    ("sizes", "quoted"),
     [
-        ({"n_clusters": 13}, r"n_clusters=13 with 12 sample.*Set n_clusters to at most 12"),
-        ({"n_clusters": 0}, r"n_clusters=0 .*Set n_clusters to at least 1"),
-        ({"n_neighbors": 12}, r"n_neighbors=12 .*no neighbour of itself.*at most 11"),
-        ({"n_neighbors": 0}, r"n_neighbors=0 .*at least 1"),
-        ({"n_clusters": 2.0}, r"n_clusters=2\.0 is a float; allowed are integers from 1 to 12"),
-        ({"n_neighbors": True}, r"n_neighbors=True is a bool"),
-        ({"n_neighbors": "auto"}, r"n_neighbors='auto' is a str"),
+        ({"n_clusters": 13}, ["n_clusters=13", 12]),
+        ({"n_clusters": 0}, ["n_clusters=0", 1, 12]),
+        ({"n_neighbors": 12}, ["n_neighbors=12", 11]),
+        ({"n_neighbors": 0}, ["n_neighbors=0", 1, 11]),
+        ({"n_clusters": 2.0}, ["n_clusters=2.0", "float", 1, 12]),
+        ({"n_neighbors": True}, ["n_neighbors=True", "bool", 11]),
+        ({"n_neighbors": "auto"}, ["n_neighbors='auto'", "str", 11]),
     ],
     ids=["c > n", "c < 1", "k >= n", "k < 1", "float", "bool", "text"],
 )
 def test_sizes_say_what_to_set(
-    rng: np.random.Generator, sizes: dict[str, Any], message: str
+    rng: np.random.Generator, sizes: dict[str, Any], quoted: list[object]
 ) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ConfigurationError, match=quotes(*quoted)):
         check([rng.standard_normal((N, 2))], **sizes)
 
 
@@ -88,7 +91,7 @@ def test_numpy_integers_are_sizes() -> None:
 
 
 def test_one_sample_cannot_be_clustered() -> None:
-    with pytest.raises(ConfigurationError, match="Give at least 2 samples"):
+    with pytest.raises(ConfigurationError, match=quotes("n_neighbors=1", 2)):
         check([np.ones((1, 2))], n_clusters=1, n_neighbors=1)
 
 
@@ -100,8 +103,7 @@ def test_values_that_are_not_finite_are_counted_and_placed(rng: np.random.Genera
     bad = rng.standard_normal((N, 12))
     bad[[1, 4, 4, 7, 8, 9, 11], [0, 1, 2, 3, 4, 5, 6]] = np.nan
     bad[4, 5], bad[10, 0] = np.inf, -np.inf
-    message = r"'b' has 7 NaN and 2 infinite .*in 7 of 12 rows \(first rows: \[1, 4, 7, 8, 9\]\)"
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=quotes("'b'", "NaN", 7, 2, 12, [1, 4, 7, 8, 9])):
         check({"a": rng.standard_normal((N, 2)), "b": bad})
 
 
@@ -113,7 +115,8 @@ def test_values_that_are_not_finite_are_counted_and_placed(rng: np.random.Genera
 def test_finite_views_pass_and_others_name_their_first_row(values: NDArray[np.float64]) -> None:
     bad_rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if bad_rows.size:
-        with pytest.raises(DataError, match=rf"in {bad_rows.size} of .*\[{bad_rows[0]}[,\]]"):
+        first = bad_rows[:5].tolist()
+        with pytest.raises(DataError, match=quotes("'view_0'", bad_rows.size, first)):
             check([values])
     else:
         assume(np.ptp(values, axis=0).any())
@@ -122,7 +125,7 @@ def test_finite_views_pass_and_others_name_their_first_row(values: NDArray[np.fl
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)], ids=["no samples", "no columns"])
 def test_empty_views_are_refused(shape: tuple[int, int]) -> None:
-    with pytest.raises(DataError, match=r"'view_0' is empty: shape .*at least one sample and one"):
+    with pytest.raises(DataError, match=quotes("'view_0'", shape)):
         check([np.ones(shape)], n_clusters=1, n_neighbors=1)
 
 
@@ -130,18 +133,14 @@ def test_empty_views_are_refused(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("row", [[0.0] * 12, list(range(12))], ids=["zero", "equal rows"])
 def test_constant_views_are_refused(rng: np.random.Generator, row: list[float]) -> None:
     views = {"a": rng.standard_normal((N, 2)), "flat": np.tile(row, (N, 1))}
-    with pytest.raises(
-        DataError, match=r"'flat' is constant: all 12 rows are equal.*Drop the view"
-    ):
+    with pytest.raises(DataError, match=quotes("'flat'", 12)):
         check(views)
 
 
 def test_repeated_ids_are_refused() -> None:
     data = as_multi_view([np.eye(4)])
     object.__setattr__(data, "sample_ids", ("a", "b", "a", "c"))
-    with pytest.raises(
-        DataError, match=r"1 sample id.*the data; the first is 'a', in rows \[0, 2\]"
-    ):
+    with pytest.raises(DataError, match=quotes(1, "'a'", [0, 2])):
         validate(data, n_clusters=2, n_neighbors=2)
 
 
@@ -161,9 +160,8 @@ def test_zero_rows_and_constant_columns_are_reported_not_refused(
     assert (columns.kind, rows.kind) == ("constant columns", "zero rows")
     assert (columns.view, columns.count, columns.first, columns.total) == ("colour", 2, (2, 7), 12)
     assert (rows.view, rows.count, rows.first, rows.total) == ("shape", 7, (0, 3, 4, 5, 9), 12)
-    assert "'colour': 2 of 12 columns have one value only (columns 2, 7)" in columns.message
-    assert "'shape': 7 of 12 samples are all zero (rows 0, 3, 4, 5, 9, ...)" in rows.message
-    assert "drop these samples" in rows.message
+    assert re.match(quotes("'colour'", 2, 12, "2, 7"), columns.message)
+    assert re.match(quotes("'shape'", 7, 12, "0, 3, 4, 5, 9, ..."), rows.message)
 
 
 @given(
@@ -215,9 +213,7 @@ def test_repeated_samples_are_reported_where_clusters_outnumber_the_others(
     views: dict[str, Any] = {"colour": table, "apart": pairs}
     assert check(views, metric={"apart": "distance"}, n_clusters=3).findings == ()
     (finding,) = check(views, metric={"apart": "distance"}, n_clusters=4).findings
-    assert f"Only 3 of {N} samples differ" in finding.message
-    assert "(rows 3, 4, 5, 6, 7, ...)" in finding.message
-    assert "n_clusters to at most 3" in finding.message
+    assert re.match(quotes(3, N, "3, 4, 5, 6, 7, ...", "n_clusters"), finding.message)
 
 
 def test_clean_data_have_no_findings(rng: np.random.Generator) -> None:
@@ -254,8 +250,8 @@ def test_distances_and_kernels_pass(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("metric", ["distance", "kernel"])
 def test_pairwise_views_are_square(rng: np.random.Generator, metric: str) -> None:
-    message = rf"'v' has metric='{metric}' and shape \(12, 11\).*square.*metric='features'"
-    with pytest.raises(DataError, match=message):
+    quoted = ["'v'", f"metric='{metric}'", (12, 11), "metric='features'"]
+    with pytest.raises(DataError, match=quotes(*quoted)):
         check({"v": distances(rng)[:, :-1]}, metric=metric)
 
 
@@ -267,16 +263,15 @@ def test_one_asymmetric_pair_is_found_wherever_it_is(
 ) -> None:
     values = distances(rng)
     values[place] += 0.25
-    row, column = max(place), min(place)
-    message = rf"'v' is not symmetric: 1 pair.*at \(({row}, {column}|{column}, {row})\) by 0\.25"
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=quotes("'v'", 1, 0.25)) as caught:
         check({"v": values}, metric=metric)
+    assert any(str(pair) in str(caught.value) for pair in (place, place[::-1]))
 
 
 @pytest.mark.usefixtures("block_size")
 def test_asymmetric_pairs_are_counted_once_each(rng: np.random.Generator) -> None:
     values = distances(rng) + np.triu(np.ones((N, N)), 1)
-    with pytest.raises(DataError, match=rf"not symmetric: {N * (N - 1) // 2} pair"):
+    with pytest.raises(DataError, match=quotes("'v'", N * (N - 1) // 2)):
         check({"v": values}, metric="distance")
 
 
@@ -290,7 +285,7 @@ def test_rounding_to_float32_is_no_asymmetry(rng: np.random.Generator) -> None:
 def test_negative_distances_are_refused(rng: np.random.Generator) -> None:
     values = distances(rng)
     values[3, 8] = values[8, 3] = -0.5
-    with pytest.raises(DataError, match=r"'v' has negative values, down to -0\.5.*metric='kernel'"):
+    with pytest.raises(DataError, match=quotes("'v'", -0.5, "metric='kernel'")):
         check({"v": values}, metric="distance")
 
 
@@ -298,7 +293,7 @@ def test_negative_distances_are_refused(rng: np.random.Generator) -> None:
 def test_distances_to_oneself_are_zero(rng: np.random.Generator) -> None:
     values = distances(rng)
     values[9, 9] = 0.125
-    with pytest.raises(DataError, match=r"'v' has 0\.125 on the diagonal, in row 9"):
+    with pytest.raises(DataError, match=quotes("'v'", 0.125, 9)):
         check({"v": values}, metric="distance")
     check({"v": values}, metric="kernel")
 
@@ -307,23 +302,23 @@ def test_distances_to_oneself_are_zero(rng: np.random.Generator) -> None:
 def test_kernels_have_a_nonnegative_diagonal(rng: np.random.Generator) -> None:
     values = distances(rng)
     values[9, 9] = -2
-    with pytest.raises(DataError, match=r"Kernel view 'v' has -2 on the diagonal"):
+    with pytest.raises(DataError, match=quotes("'v'", -2, "metric='distance'")):
         check({"v": values}, metric="kernel")
 
 
 @pytest.mark.parametrize("metric", ["distance", "kernel"])
 def test_constant_pairwise_views_are_refused(metric: str) -> None:
-    with pytest.raises(DataError, match="'v' is constant"):
+    with pytest.raises(DataError, match=quotes("'v'", N)):
         check({"v": np.zeros((N, N))}, metric=metric)
 
 
 def test_largest_floats_do_not_overflow_into_a_warning() -> None:
     values = np.full((N, N), 1e304) - np.diag(np.full(N, 1e304))
     check({"v": values}, metric="distance")
-    with pytest.raises(DataError, match=r"'v' has values of magnitude 1e\+305"):
+    with pytest.raises(DataError, match=quotes("'v'", "1e+305")):
         check({"v": 10 * values}, metric="distance")
     values[0, 1] = -1e304
-    with pytest.raises(DataError, match="not symmetric"):
+    with pytest.raises(DataError, match=quotes("'v'", (0, 1), "2e+304")):
         check({"v": values}, metric="kernel")
 
 
@@ -335,7 +330,7 @@ def test_only_a_view_that_is_refused_is_read_twice(rng: np.random.Generator, odd
     assert validate_view(view) == ()
     assert view.n_read == [N]
     values[5, 3] = odd
-    with pytest.raises(DataError, match="'a' has"):
+    with pytest.raises(DataError, match=quotes("'a'")):
         validate_view(view)
     assert view.n_read == [3 * N]
 

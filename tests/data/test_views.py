@@ -22,6 +22,7 @@ from mscam_dask.data.store_writer import write_store
 from mscam_dask.data.views import ArrayRows, MultiViewData, as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.conftest import dask_array, finite_tables
+from tests.messages import quotes
 from tests.synthetic import values_of
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +117,9 @@ def test_dataset_views_ids_and_labels() -> None:
 
 def test_dataset_with_all_dimensions_shared_needs_one_called_sample() -> None:
     variables = {"a": (("u", "v"), COLOUR), "b": (("u", "v"), COLOUR)}
-    with pytest.raises(DataError, match=r"share the dimensions \['u', 'v'\].*Rename it"):
+    with pytest.raises(
+        DataError, match=quotes("{'a': ('u', 'v'), 'b': ('u', 'v')}", "['u', 'v']", "'sample'")
+    ):
         as_multi_view(xr.Dataset(variables))
     data = as_multi_view(xr.Dataset(variables).rename({"u": "sample"}))
     assert_holds(data, a=COLOUR, b=COLOUR)
@@ -124,20 +127,20 @@ def test_dataset_with_all_dimensions_shared_needs_one_called_sample() -> None:
 
 def test_dataset_without_a_shared_dimension_is_refused() -> None:
     dataset = xr.Dataset({"a": (("p", "q"), COLOUR), "b": (("r", "s"), SHAPE)})
-    with pytest.raises(DataError, match="share no dimension"):
+    with pytest.raises(DataError, match=quotes("{'a': ('p', 'q'), 'b': ('r', 's')}", "'sample'")):
         as_multi_view(dataset)
 
 
 def test_dataset_variable_that_is_no_view_is_refused_with_its_name() -> None:
     dataset = xr.Dataset({"a": (("sample", "q"), COLOUR), "weight": ("sample", np.ones(4))})
-    with pytest.raises(DataError, match=r"'weight' has dimensions \('sample',\).*drop_vars"):
+    with pytest.raises(DataError, match=quotes("'weight'", "('sample',)", "drop_vars")):
         as_multi_view(dataset)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate dimension names")
 def test_dataset_variable_with_a_dimension_twice_is_refused() -> None:
     dataset = xr.Dataset({"d": (("sample", "sample"), np.eye(4)), "a": (("sample", "q"), COLOUR)})
-    with pytest.raises(DataError, match=r"'d' has dimension 'sample' twice.*'other_sample'"):
+    with pytest.raises(DataError, match=quotes("'d'", "'sample'", "'other_sample'")):
         as_multi_view(dataset)
 
 
@@ -177,22 +180,22 @@ def test_metric_attribute_of_a_dataset_variable_stands() -> None:
     dataset = xr.Dataset({"a": (("sample", "other"), np.eye(3), {"metric": "kernel"})})
     assert as_multi_view(dataset).views[0].metric == "kernel"
     dataset["a"].attrs["metric"] = "cosine"
-    with pytest.raises(ConfigurationError, match="metric='cosine' for view 'a'"):
+    with pytest.raises(ConfigurationError, match=quotes("metric='cosine'", "'a'")):
         as_multi_view(dataset)
 
 
 @pytest.mark.parametrize(
-    ("metric", "message"),
+    ("metric", "quoted"),
     [
-        ("cosine", r"metric='cosine' for view 'a'; allowed are \['features'"),
-        ({"c": "kernel"}, r"view\(s\) \['c'\] that do not exist; the views are \['a', 'b'\]"),
-        (["kernel"], "metric has 1 entries for 2 views"),
-        ({"b": "euclid"}, "metric='euclid' for view 'b'"),
+        ("cosine", ["metric='cosine'", "'a'", "'features'"]),
+        ({"c": "kernel"}, ["['c']", "['a', 'b']"]),
+        (["kernel"], [1, 2, "['a', 'b']"]),
+        ({"b": "euclid"}, ["metric='euclid'", "'b'"]),
     ],
     ids=["unknown", "unknown view", "too few", "unknown for one"],
 )
-def test_wrong_metrics_are_refused(metric: Any, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+def test_wrong_metrics_are_refused(metric: Any, quoted: list[object]) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(*quoted)):
         as_multi_view({"a": np.eye(3), "b": np.eye(3)}, metric=metric)
 
 
@@ -211,30 +214,27 @@ _DASK_FRAME = type(
 
 
 @pytest.mark.parametrize(
-    ("views", "message"),
+    ("views", "quoted"),
     [
-        ([], "No views were given"),
-        ({}, "No views were given"),
-        ([COLOUR, SHAPE[:3]], r"'view_0': 4, 'view_1': 3.*Keep the samples all views share"),
-        ([COLOUR, SHAPE.T, SHAPE], r"\['view_1'\] look like \(features, samples\): transpose"),
-        ([COLOUR.T, SHAPE], r"\['view_0'\] look like \(features, samples\): transpose"),
-        ({"a": COLOUR, "b": [1.0, 2.0, 3.0, 4.0]}, r"'b' has 1 dimension.*\(n, 1\)"),
-        ({"a": [[1.0], [2.0, 3.0]]}, "'a' cannot be made an array.*equal length"),
-        ({"a": np.array([["x"]])}, "'a' holds text"),
-        ({"a": sparse.csr_array([[1j]])}, "'a' holds complex numbers"),
-        ({"a": da.ones((2, 2), dtype=complex)}, "'a' holds complex numbers"),
-        ({"a": object()}, r"'a' is a builtins\.object; allowed are NumPy"),
-        ({"a": "x.csv"}, r"'a' is the path 'x\.csv'.*mscam-dask ingest FILE"),
-        ([Path("x.csv"), COLOUR], r"'view_0' is the path 'x\.csv'"),
-        ({"a": _OnADevice()}, r"'a' is a .*_OnADevice that gives no array: use cpu\(\)\. Make"),
-        (
-            {"a": _DASK_FRAME},
-            r"'a' is a Dask frame.*to_dask_array\(lengths=True\), or frame.compute",
-        ),
-        (_DASK_FRAME, "'view_0' is a Dask frame"),
-        (np.zeros((2, 3, 4)), r"type numpy\.ndarray.*shape \(2, 3, 4\).*pass list\(array\)"),
-        (7, r"type builtins\.int; allowed are a list or dict"),
-        ({"a": np.ma.masked_equal(COLOUR, 0)}, r"'a' has 5 masked .*Impute"),
+        ([], []),
+        ({}, []),
+        ([COLOUR, SHAPE[:3]], ["'view_0': 4, 'view_1': 3"]),
+        ([COLOUR, SHAPE.T, SHAPE], ["'view_0': 4, 'view_1': 2, 'view_2': 4", "['view_1']"]),
+        ([COLOUR.T, SHAPE], ["'view_0': 3, 'view_1': 4", "['view_0']"]),
+        ({"a": COLOUR, "b": [1.0, 2.0, 3.0, 4.0]}, ["'b'", 1, (4,), "(n, 1)"]),
+        ({"a": [[1.0], [2.0, 3.0]]}, ["'a'"]),
+        ({"a": np.array([["x"]])}, ["'a'", "<U1"]),
+        ({"a": sparse.csr_array([[1j]])}, ["'a'", "complex128"]),
+        ({"a": da.ones((2, 2), dtype=complex)}, ["'a'", "complex128"]),
+        ({"a": object()}, ["'a'", "builtins.object"]),
+        ({"a": "x.csv"}, ["'a'", "'x.csv'", "mscam-dask ingest"]),
+        ([Path("x.csv"), COLOUR], ["'view_0'", "'x.csv'"]),
+        ({"a": _OnADevice()}, ["'a'", "_OnADevice", "use cpu()"]),
+        ({"a": _DASK_FRAME}, ["'a'", "to_dask_array(lengths=True)", "frame.compute()"]),
+        (_DASK_FRAME, ["'view_0'", "to_dask_array(lengths=True)"]),
+        (np.zeros((2, 3, 4)), ["numpy.ndarray", (2, 3, 4), "list(array)"]),
+        (7, ["builtins.int"]),
+        ({"a": np.ma.masked_equal(COLOUR, 0)}, ["'a'", 5]),
     ],
     ids=[
         "empty list",
@@ -258,14 +258,14 @@ _DASK_FRAME = type(
         "masked",
     ],
 )
-def test_what_is_no_collection_of_views_is_refused(views: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_what_is_no_collection_of_views_is_refused(views: Any, quoted: list[object]) -> None:
+    with pytest.raises(DataError, match=quotes(*quoted)):
         as_multi_view(views)
 
 
 def test_frame_with_columns_that_are_not_numbers_names_them() -> None:
     frame = pd.DataFrame({"x": [1.0, 2.0], "city": ["a", "b"], "day": pd.to_datetime(["2020"] * 2)})
-    with pytest.raises(DataError, match=r"'v' is a frame with 2 column.*'city' .*'day'"):
+    with pytest.raises(DataError, match=quotes("'v'", 2, "'city'", "'day'")):
         as_multi_view({"v": frame})
 
 
@@ -288,44 +288,46 @@ def test_bool_columns_beside_numbers_count_as_zero_and_one(numbers: list[str]) -
 
 @pytest.mark.parametrize("sizes", [(3,), (3, 3), (5, 0), (6, -1), ()])
 def test_view_sizes_must_sum_to_the_columns(sizes: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigurationError, match=r"view_sizes=.* the table has 5 columns"):
+    with pytest.raises(ConfigurationError, match=quotes(f"view_sizes={sizes}", 5)):
         as_multi_view(np.zeros((4, 5)), view_sizes=sizes)
 
 
 def test_view_sizes_are_whole_numbers() -> None:
-    with pytest.raises(ConfigurationError, match=r"view_sizes=\(3\.9, 4\.1\) are not whole"):
+    with pytest.raises(ConfigurationError, match=quotes("view_sizes=(3.9, 4.1)")):
         as_multi_view(np.ones((5, 7)), view_sizes=cast("Any", (3.9, 4.1)))
     sizes = [np.int32(3), np.int64(4)]
     assert len(as_multi_view(np.ones((5, 7)), view_sizes=cast("Any", sizes)).views) == 2
 
 
 def test_view_sizes_are_for_one_table_only() -> None:
-    with pytest.raises(ConfigurationError, match=r"given with a dict.*Leave it out"):
+    with pytest.raises(ConfigurationError, match=quotes("view_sizes=(3,)", "dict")):
         as_multi_view({"a": COLOUR}, view_sizes=(3,))
 
 
 def test_view_names_must_match_and_be_unique() -> None:
-    with pytest.raises(ConfigurationError, match="not one name for each of the 2 views"):
+    with pytest.raises(
+        ConfigurationError, match=quotes("view_names=['a']", 2, "['view_0', 'view_1']")
+    ):
         as_multi_view([COLOUR, SHAPE], view_names=["a"])
-    with pytest.raises(ConfigurationError, match="not one name for each"):
+    with pytest.raises(ConfigurationError, match=quotes("view_names='ab'", 2)):
         as_multi_view([COLOUR, SHAPE], view_names="ab")
-    with pytest.raises(DataError, match=r"View names \['a'\] are used more than once"):
+    with pytest.raises(DataError, match=quotes("['a']", "['a', 'a']")):
         as_multi_view([COLOUR, SHAPE], view_names=["a", "a"])
-    with pytest.raises(DataError, match=r"View names \['a'\] are used more than once"):
+    with pytest.raises(DataError, match=quotes("['a']", "['a', 'a']")):
         as_multi_view([ArrayRows(COLOUR, "a"), ArrayRows(SHAPE, "a")])
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "quoted"),
     [
-        ({"sample_ids": ("a",)}, "Got 1 sample ids for 4 samples"),
-        ({"labels": np.zeros(3, dtype=np.int64)}, "Got 3 labels for 4 samples"),
-        ({"labels": np.zeros(4)}, "Labels have dtype float64.*numpy.unique"),
+        ({"sample_ids": ("a",)}, [1, 4, "['a']"]),
+        ({"labels": np.zeros(3, dtype=np.int64)}, [3, 4, "['a']"]),
+        ({"labels": np.zeros(4)}, ["float64", "numpy.unique"]),
     ],
     ids=["ids", "labels", "label dtype"],
 )
-def test_ids_and_labels_are_one_per_sample(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_ids_and_labels_are_one_per_sample(changes: dict[str, Any], quoted: list[object]) -> None:
+    with pytest.raises(DataError, match=quotes(*quoted)):
         MultiViewData(views=(ArrayRows(COLOUR, "a"),), **changes)
 
 
@@ -344,28 +346,24 @@ def test_frames_give_ids_and_other_views_follow() -> None:
 
 def test_permuted_ids_are_refused_never_reordered() -> None:
     views = {"a": frame(COLOUR, list("pqrs")), "b": frame(SHAPE, list("prqs"))}
-    with pytest.raises(
-        DataError, match=r"'a' and 'b' hold the same sample ids in a different order: 2 row.*row 1"
-    ):
+    with pytest.raises(DataError, match=quotes("'a'", "'b'", 2, 1, "'q'", "'r'")):
         as_multi_view(views)
 
 
 def test_shuffled_default_index_is_refused_beside_a_default_index() -> None:
     views = {"a": pd.DataFrame(COLOUR), "b": pd.DataFrame(SHAPE).iloc[[2, 0, 1, 3]]}
-    with pytest.raises(DataError, match=r"same sample ids in a different order: 3 row"):
+    with pytest.raises(DataError, match=quotes("'a'", "'b'", 3, 0, "'0'", "'2'")):
         as_multi_view(views)
 
 
 def test_different_ids_are_refused_with_what_is_missing() -> None:
     views = {"a": frame(COLOUR, list("pqrs")), "b": frame(SHAPE, list("pqrt"))}
-    with pytest.raises(DataError, match=r"1 id.*missing from 'b' \(first: \['s'\]\).*\['t'\]"):
+    with pytest.raises(DataError, match=quotes("'a'", "'b'", 1, "['s']", "['t']")):
         as_multi_view(views)
 
 
 def test_repeated_ids_are_refused_with_their_rows() -> None:
-    with pytest.raises(
-        DataError, match=r"1 sample id.*in view 'a'; the first is 'p', in rows \[0, 3\]"
-    ):
+    with pytest.raises(DataError, match=quotes(1, "'a'", "'p'", [0, 3])):
         as_multi_view({"a": frame(COLOUR, list("pqrp"))})
 
 
@@ -373,7 +371,7 @@ def test_data_arrays_with_samples_on_columns_are_refused_by_their_names() -> Non
     turned = xr.DataArray(COLOUR.T, dims=("channel", "sample"))
     for views in (turned, [turned], {"a": turned}):
         with pytest.raises(
-            DataError, match=r"'sample' is on its columns.*transpose\('sample', 'chan"
+            DataError, match=quotes("('channel', 'sample')", "transpose('sample', 'channel')")
         ):
             as_multi_view(views)
     assert_holds(as_multi_view([turned.T]), view_0=COLOUR)

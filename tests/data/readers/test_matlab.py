@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from mscam_dask.data.readers import Loaded, Selection, Source, read_source
 from mscam_dask.data.store import open_store
 from mscam_dask.errors import DataError
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
+from tests.messages import quotes
 
 pytest.importorskip("h5py")
 
@@ -53,7 +55,7 @@ def test_matrices_sparse_matrices_and_labels(save: Any, stack: ExitStack, tmp_pa
     assert [view.dtype.name for view in loaded.views] == ["float64", "uint8", "float64"]
     assert loaded.labels is not None
     assert loaded.labels.tolist() == LABELS.ravel().tolist()
-    assert any("'Y' taken as labels" in note for note in loaded.notes)
+    assert any("'Y'" in note for note in loaded.notes)
 
 
 def test_cell_arrays_of_matrices_are_views_in_order(
@@ -96,7 +98,7 @@ def test_a_cell_array_beside_others_of_its_name(save: Any, tmp_path: Path) -> No
     np.save(tmp_path / "X.npy", WORDS.toarray())
     report = ingest([tmp_path / "X.npy", path], tmp_path / "s.zarr", views=["X"])
     assert [(view.name, view.shape) for view in report.views] == [("X", WORDS.shape)]
-    with pytest.raises(DataError, match=r"\['X', 'X_1'\] names a view twice"):
+    with pytest.raises(DataError, match=quotes("views=['X', 'X_1']")):
         ingest(path, tmp_path / "t.zarr", views=["X", "X_1"])
     report = ingest(path, tmp_path / "t.zarr", views=["X"], labels="gt")
     assert [view.name for view in report.views] == ["X_0", "X_1"]
@@ -148,7 +150,7 @@ def test_text_scalars_and_mixed_cells_are_left_out_and_told(
     assert list(values(loaded)) == ["colour"]
     (note,) = loaded.notes
     for name in ("note", "k", "mixed", "nested"):
-        assert f"{name} (" in note
+        assert re.search(rf"\b{name}\b", note)
 
 
 def test_what_can_be_no_view_is_not_named_as_one(
@@ -163,19 +165,19 @@ def test_objects_asked_for_as_views_are_refused(
     save: Any, stack: ExitStack, tmp_path: Path, name: str
 ) -> None:
     path = save(tmp_path / "a.mat", colour=COLOUR, note="hello", mixed=cells(COLOUR, "text"))
-    with pytest.raises(DataError, match=rf"'{name}' is .*; allowed are numeric matrices"):
+    with pytest.raises(DataError, match=quotes(path, repr(name))):
         read(path, stack, views=("colour", name))
 
 
 def test_structs_are_no_views(stack: ExitStack, tmp_path: Path) -> None:
     path = save_version_5(tmp_path / "a.mat", data={"colour": COLOUR})
-    with pytest.raises(DataError, match=r"has no view: data \(struct, shape \(1, 1\)\)"):
+    with pytest.raises(DataError, match=quotes(path, "data", (1, 1))):
         read(path, stack)
 
 
 def test_complex_matrices_are_refused(stack: ExitStack, tmp_path: Path) -> None:
     path = save_version_5(tmp_path / "a.mat", z=COLOUR + 1j)
-    with pytest.raises(DataError, match="'z' holds complex numbers"):
+    with pytest.raises(DataError, match=quotes("'z'", "complex128")):
         read(path, stack)
 
 
@@ -193,7 +195,7 @@ def test_matrices_of_version_73_are_read_by_rows_only_when_asked(
 def test_truncated_files_are_named(save: Any, stack: ExitStack, tmp_path: Path, keep: int) -> None:
     path = save(tmp_path / "a.mat", colour=np.tile(COLOUR, (50, 1)))
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(DataError, match=r"a\.mat (cannot be read as a MATLAB file|has no view)"):
+    with pytest.raises(DataError, match=quotes(path)):
         read(path, stack)
 
 
@@ -202,5 +204,5 @@ def test_without_h5py_version_73_says_what_to_install(
 ) -> None:
     path = save_version_73(tmp_path / "a.mat", colour=COLOUR)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(DataError, match=r"v7\.3 .*needs h5py.*mscam-dask\[mat\].*-v7"):
+    with pytest.raises(DataError, match=quotes(path, "v7.3", "h5py", "mscam-dask[mat]", "-v7")):
         read(path, stack)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ from scipy import sparse
 from mscam_dask.data.readers import Loaded, Selection, Source, read_source
 from mscam_dask.errors import DataError
 from tests.data.conftest import finite_tables
+from tests.messages import quotes
 
 
 class Bomb:
@@ -70,8 +72,8 @@ def test_archive_under_other_names(tmp_path: Path) -> None:
     assert list(values(loaded)) == ["colour"]
     assert loaded.labels is not None
     assert loaded.labels.ravel().tolist() == [0, 1, 1]
-    assert "'y' taken as labels" in loaded.notes[0]
-    assert "scale (2,)" in loaded.notes[1]
+    assert "'y'" in loaded.notes[0]
+    assert re.match(quotes("scale", (2,)), loaded.notes[1])
 
 
 @pytest.mark.parametrize("key", ["view_0", "colour"])
@@ -92,7 +94,8 @@ def test_sample_ids_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, view_0=np.eye(3), sample_ids=np.eye(3))
     assert read(path).sample_ids is None
-    assert read(path).notes == (f"{path}: left out ['sample_ids'].",)
+    (note,) = read(path).notes
+    assert re.match(quotes(path, ["sample_ids"]), note)
     np.savez(path, colour=np.eye(3), sample_ids=np.eye(3))
     assert list(values(read(path))) == ["colour", "sample_ids"]
     np.savez(path, colour=np.eye(3), sample_ids=np.arange(3)[:, None])
@@ -114,7 +117,7 @@ def test_a_view_asked_for_is_no_label(tmp_path: Path) -> None:
     assert loaded.labels is not None
     assert loaded.labels.tolist() == [0, 1, 2, 3]
     assert read(path, views=("x",)).labels is not None
-    with pytest.raises(DataError, match=r"'flat' has 1 dimension.*\(n, 1\)"):
+    with pytest.raises(DataError, match=quotes("'flat'", 1, (4,), "(n, 1)")):
         read(path, views=("x", "flat"))
     np.savez(path, allow_pickle=False, view_0=column, y=np.arange(4), view_names=np.array(["y"]))
     numbered = read(path, views=("y",))
@@ -125,7 +128,8 @@ def test_a_view_asked_for_is_no_label(tmp_path: Path) -> None:
 def test_keys_left_out_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, view_0=np.eye(3), extra=np.eye(2))
-    assert read(path).notes == (f"{path}: left out ['extra'].",)
+    (note,) = read(path).notes
+    assert re.match(quotes(path, ["extra"]), note)
 
 
 def test_sparse_archive(tmp_path: Path) -> None:
@@ -143,11 +147,11 @@ def test_pickled_objects_are_refused_and_not_loaded(tmp_path: Path, key: str) ->
     path = tmp_path / "a.npz"
     arrays: dict[str, Any] = {} if key == "colour" else {"view_0": np.eye(2)}
     np.savez(path, allow_pickle=True, **{**arrays, key: np.array([[Bomb(trace)]], dtype=object)})
-    with pytest.raises(DataError, match=rf"a\.npz holds Python objects under '{key}'.*refused"):
+    with pytest.raises(DataError, match=quotes(path, repr(key))):
         read(path)
     npy = tmp_path / "a.npy"
     np.save(npy, np.array([[Bomb(trace)]], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match=r"a\.npy cannot be read as a NumPy array .*of numbers"):
+    with pytest.raises(DataError, match=quotes(npy)):
         read(npy)
     assert not trace.exists()
 
@@ -168,7 +172,7 @@ def test_truncated_files_are_named(tmp_path: Path, suffix: str, keep: int) -> No
     else:
         np.save(path, np.eye(9))
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(DataError, match=rf"a\{suffix} cannot be read as a NumPy"):
+    with pytest.raises(DataError, match=quotes(path)):
         read(path)
 
 
@@ -178,24 +182,25 @@ def test_flipped_bytes_of_an_archive_are_noticed(tmp_path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(DataError, match=r"cannot be read as a NumPy archive.*CRC"):
+    with pytest.raises(DataError, match=quotes(path, "CRC")):
         read(path)
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
+    ("arrays", "quoted"),
     [
-        ({"view_0": np.eye(2), "kind": np.array(["cosine"])}, "says 'cosine' for view 'view_0'"),
-        ({"view_0": np.eye(2), "view_names": np.array(["a", "b"])}, "2 entries .* for 1 views"),
-        ({"view_0": np.eye(2), "kind": np.array([], dtype=str)}, "0 entries .* for 1 views"),
-        ({"view_0": np.ones(3)}, r"'view_0' has 1 dimension"),
-        ({"weights": np.ones(3)}, "has no view"),
+        ({"view_0": np.eye(2), "kind": np.array(["cosine"])}, ["'cosine'", "'view_0'"]),
+        ({"view_0": np.eye(2), "view_names": np.array(["a", "b"])}, [2, "'view_names'", 1]),
+        ({"view_0": np.eye(2), "kind": np.array([], dtype=str)}, [0, "'kind'", 1]),
+        ({"view_0": np.ones(3)}, ["'view_0'", 1, (3,)]),
+        ({"weights": np.ones(3)}, [["weights"]]),
     ],
     ids=["kind", "names", "kinds", "vector", "no view"],
 )
 def test_archives_that_contradict_themselves(
-    tmp_path: Path, arrays: dict[str, Any], message: str
+    tmp_path: Path, arrays: dict[str, Any], quoted: list[object]
 ) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError) as caught:
         read(tmp_path / "a.npz")
+    assert re.match(quotes(*quoted), str(caught.value).replace(str(tmp_path), ""))

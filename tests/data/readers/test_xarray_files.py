@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +20,7 @@ from mscam_dask.data.readers import Loaded, Selection, Source, read_source
 from mscam_dask.data.store import open_store
 from mscam_dask.errors import DataError
 from tests.data.readers.test_numpy_files import Bomb
+from tests.messages import quotes
 
 COLOUR = np.arange(15.0).reshape(5, 3)
 GAPS = np.abs(np.arange(5.0)[:, None] - np.arange(5.0))
@@ -107,7 +109,7 @@ def test_chosen_labels_stand_beside_those_by_convention(save: Any, tmp_path: Pat
     assert set(data.view_names) == {"colour", "gaps"}
     assert data.labels is not None
     assert data.labels.tolist() == [5, 6, 7, 8, 9]
-    assert any("left out 'labels': 'grade' are the labels" in note for note in report.notes)
+    assert any(re.match(quotes("'labels'", "'grade'"), note) for note in report.notes)
 
 
 def test_samples_on_columns_is_refused_where_dimensions_say_otherwise(
@@ -115,7 +117,7 @@ def test_samples_on_columns_is_refused_where_dimensions_say_otherwise(
 ) -> None:
     both = dataset().drop_vars("grade")
     path = save(tmp_path / "a", both)
-    with pytest.raises(DataError, match=r"'sample' are the samples, on the rows of 'gaps'"):
+    with pytest.raises(DataError, match=quotes("--samples-on columns", "'sample'", "'gaps'")):
         read_source(Source(path, samples_on="columns"), Selection(), stack)
     path = save(tmp_path / "b", both.drop_vars("gaps"))
     (view,) = read_source(Source(path, samples_on="columns"), Selection(), stack).views
@@ -125,12 +127,12 @@ def test_samples_on_columns_is_refused_where_dimensions_say_otherwise(
 def test_samples_on_columns_is_refused_of_our_stores(stack: ExitStack, tmp_path: Path) -> None:
     data = xr.Dataset({"colour": (("sample", "part"), COLOUR)})
     path = ingest(save_zarr_3(tmp_path / "a", data), tmp_path / "s.zarr").output
-    with pytest.raises(DataError, match="which has samples on rows"):
+    with pytest.raises(DataError, match=quotes("--samples-on columns", path)):
         read_source(Source(path, samples_on="columns"), Selection(), stack)
 
 
 def test_other_vectors_are_refused(save: Any, stack: ExitStack, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"'grade' has dimensions \('sample',\)"):
+    with pytest.raises(DataError, match=quotes("'grade'", ("sample",))):
         read(save(tmp_path / "a", dataset()), stack)
 
 
@@ -150,14 +152,14 @@ def test_views_that_are_not_asked_for_are_passed_over(
 def test_unknown_metrics_are_refused(save: Any, stack: ExitStack, tmp_path: Path) -> None:
     data = dataset().drop_vars(["grade", "labels"])
     data["gaps"].attrs["metric"] = "cosine"
-    with pytest.raises(DataError, match=r"says 'cosine' for view 'gaps'; allowed are"):
+    with pytest.raises(DataError, match=quotes("'cosine'", "'gaps'", "'kernel'")):
         read(save(tmp_path / "b", data), stack)
 
 
 def test_dates_are_refused(stack: ExitStack, tmp_path: Path) -> None:
     days = np.array([["2020-01-01"], ["2020-01-02"]], dtype="M8[ns]")
     data = xr.Dataset({"day": (("sample", "one"), days)})
-    with pytest.raises(DataError, match="'day' holds dates"):
+    with pytest.raises(DataError, match=quotes("'day'", "datetime64[ns]")):
         read(save_zarr_3(tmp_path / "a", data), stack)
 
 
@@ -198,7 +200,7 @@ def test_pickled_zarr_chunks_are_refused_and_not_loaded(stack: ExitStack, tmp_pa
     trace = tmp_path / "executed"
     path = pickled_zarr_2(tmp_path / "a.zarr", trace)
     for store in (path, path / "colour"):
-        with pytest.raises(DataError, match=r"\.zarray declares pickled Python objects"):
+        with pytest.raises(DataError, match=quotes(path / "colour" / ".zarray")):
             read(store, stack)
     assert not trace.exists()
 
@@ -206,11 +208,11 @@ def test_pickled_zarr_chunks_are_refused_and_not_loaded(stack: ExitStack, tmp_pa
 def test_damaged_foreign_stores_are_named(stack: ExitStack, tmp_path: Path) -> None:
     path = save_zarr_3(tmp_path / "a.zarr", dataset().drop_vars("grade"))
     (path / "colour" / "zarr.json").write_text("{")
-    with pytest.raises(DataError, match=r"colour/zarr\.json is no usable Zarr metadata"):
+    with pytest.raises(DataError, match=quotes(path / "colour" / "zarr.json")):
         read(path, stack)
     netcdf = tmp_path / "b.nc"
     netcdf.write_bytes(b"CDF\x01 not really")
-    with pytest.raises(DataError, match=r"b\.nc cannot be read as a NetCDF file"):
+    with pytest.raises(DataError, match=quotes(netcdf)):
         read(netcdf, stack)
 
 
@@ -221,5 +223,5 @@ def test_metadata_that_nest_too_deeply_are_named(
 ) -> None:
     path = save_zarr_3(tmp_path / "a.zarr", dataset().drop_vars("grade"))
     (path / node / "zarr.json").write_text('{"codecs": ' + "[" * depth + "]" * depth + "}")
-    with pytest.raises(DataError, match=r"zarr\.json (is no usable Zarr metadata|is damaged)"):
+    with pytest.raises(DataError, match=quotes(path / node / "zarr.json")):
         read(path, stack)
