@@ -25,13 +25,13 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.schedules import Cron, Interval
 
 from mscam_dask.errors import MscamError
-from mscam_dask.pipeline.again import find_place
-from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.document import parse_override
-from mscam_dask.pipeline.environment import environment_overrides
-from mscam_dask.pipeline.record import RunRecord
-from mscam_dask.pipeline.redaction import without_credentials
-from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.config.environment import environment_overrides
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.redaction import without_credentials
+from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.run_or_resume import resolve_target
+from mscam_dask.pipeline.run.run_record import RunRecord
 
 NOT_CONVERGED = 5
 TRY_AGAIN = 75
@@ -94,7 +94,7 @@ def summary(pipeline: str, assignments: list[str], planned: str) -> dict[str, An
     create_markdown_artifact(
         key="mscam-dask-run",
         markdown="\n".join(["| | |", "|---|---|", *lines]),
-        description=f"Run of {record.pipeline}, ended {record.ended}",
+        description=f"Run of {record.pipeline}, ended {record.finalize}",
     )
     return numbers
 
@@ -172,7 +172,7 @@ def _options(assignments: Sequence[str]) -> list[str]:
 def _place(pipeline: str, assignments: Sequence[str]) -> Path:
     overrides = environment_overrides(os.environ)
     overrides += [parse_override(text) for text in assignments]
-    return find_place(read_config(Path(pipeline), overrides)).directory
+    return resolve_target(read_config(Path(pipeline), overrides)).directory
 
 
 def _finished(places: Sequence[Path]) -> Iterator[tuple[Path, RunRecord]]:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from mscam_dask import MSCAM
 from tests.benchmark_sets import BenchmarkData
 
-__all__ = ["default_fit", "fit_views", "metrics_of"]
+__all__ = ["default_fit", "fit_views", "view_types_of"]
 
 _FITS: dict[str, MSCAM] = {}
 
 
-def metrics_of(data: BenchmarkData) -> dict[str, str]:
+def view_types_of(data: BenchmarkData) -> dict[str, str]:
     """What each view holds, by name."""
     return dict(zip(data.names, data.kinds, strict=True))
 
@@ -44,4 +44,4 @@ def fit_views(
             view = view[samples]
         views[name] = view if factors is None else view * factors[position]
     n_clusters = len(np.unique(data.labels))
-    return MSCAM(n_clusters, metric=metrics_of(data), n_jobs=1, **parameters).fit(views)
+    return MSCAM(n_clusters, view_type=view_types_of(data), n_jobs=1, **parameters).fit(views)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.types.checkpoint import Checkpoint
 
 __all__ = ["Memory"]
 
@@ -10,12 +10,12 @@ __all__ = ["Memory"]
 class Memory:
     """Keeps every state, and hands out the one it is told to."""
 
-    def __init__(self, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, snapshot: Checkpoint | None = None) -> None:
         self.start = snapshot
-        self.saved: list[Snapshot] = []
+        self.saved: list[Checkpoint] = []
 
-    def load(self) -> Snapshot | None:
+    def load(self) -> Checkpoint | None:
         return self.start
 
-    def save(self, snapshot: Snapshot) -> None:
+    def save(self, snapshot: Checkpoint) -> None:
         self.saved.append(snapshot)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.data.multiview import MultiViewData
-from mscam_dask.model.solution import Solution
-from mscam_dask.solvers.partition import canonical_labels
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.solvers.spectral_cut import canonical_labels
+from mscam_dask.types.result import Solution
 
 __all__ = [
     "assert_partition_and_graph_agree",

@@ -42,7 +42,7 @@ def test_defaults_end_with_exactly_c_components(name: str, benchmark_data: Loade
     # what was found odd in the data is counted right
     zero_rows = {
         finding.view: finding.count
-        for finding in model.data_findings_
+        for finding in model.data_warnings_
         if finding.kind == "zero rows"
     }
     expected = {

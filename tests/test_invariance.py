@@ -42,9 +42,7 @@ def synthetic_views() -> dict[str, Array]:
 
 
 def labels_of(estimator: Any, views: dict[str, Array], **parameters: Any) -> NDArray[np.int64]:
-    labels: NDArray[np.int64] = (
-        estimator(4, n_jobs=1, max_outer_iter=4, **parameters).fit(views).labels_
-    )
+    labels: NDArray[np.int64] = estimator(4, n_jobs=1, max_iter=4, **parameters).fit(views).labels_
     return labels
 
 

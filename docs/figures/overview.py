@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import digits_views
-from mscam_dask.solvers.neutral import neutral_graphs
-from mscam_dask.solvers.view_rows import ViewShape
+from mscam_dask.solvers.reference_graphs import reference_graphs
+from mscam_dask.solvers.row_blocks import ViewShape
 
 SIZE, GAP, TOP = 225, 18, 46
 INK, PAPER, TEXT, SOFT = (0, 63, 122), (255, 255, 255), (20, 20, 20), (110, 110, 110)
@@ -42,9 +42,9 @@ def main() -> None:
     data = digits_views()
     model = MSCAM(n_clusters=10).fit(data)
     order = np.argsort(model.labels_, kind="stable")
-    shapes = [ViewShape(*view.shape, view.metric) for view in data.views]
+    shapes = [ViewShape(*view.shape, view.view_type) for view in data.views]
     graphs = [
-        neutral_graphs(view.read, shape, 9).graphs[1]
+        reference_graphs(view.read, shape, 9).graphs[1]
         for view, shape in zip(data.views, shapes, strict=True)
     ]
     columns = len(graphs) + 1

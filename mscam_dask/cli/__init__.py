@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from mscam_dask import __version__
-from mscam_dask.cli.errors import guarded
+from mscam_dask.cli.errors import handle_errors
 from mscam_dask.cli.extensions import installed_extensions
 from mscam_dask.cli.options import execution_options, no_url, with_options
 
@@ -74,7 +74,7 @@ def main() -> None:
     help="Take this view, or those of this cell array; repeat.",
 )
 @click.option(
-    "--metric",
+    "--view-type",
     "metrics",
     multiple=True,
     metavar="[VIEW=]KIND",
@@ -82,7 +82,7 @@ def main() -> None:
 )
 @click.option("--labels", metavar="NAME|FILE", help="Ground truth: a variable, a column or a file.")
 @click.option(
-    "--samples-on",
+    "--samples-in",
     type=click.Choice(["rows", "columns"]),
     default="rows",
     show_default=True,
@@ -96,14 +96,14 @@ def main() -> None:
 @click.option(
     "--append", "append_samples", is_flag=True, help="Add the samples to a store that is there."
 )
-@guarded
+@handle_errors
 def ingest(**options: Any) -> int:
     """Turn files of several views into one store.
 
     SRC are .npz, .npy, .mat, .csv, .tsv, text, NetCDF or Zarr, or a directory with the UCI mfeat
     files; row i is sample i in every view.
     """
-    from mscam_dask.cli.ingest_files import ingest_files
+    from mscam_dask.cli.ingest import ingest_files
 
     return ingest_files(**options)
 
@@ -127,7 +127,7 @@ def ingest(**options: Any) -> int:
 @click.option("--overwrite", is_flag=True, help="Run in any case, replacing what is there.")
 @click.option("--dry-run", is_flag=True, help="Show bytes, memory and time; start nothing.")
 @_execution_options
-@guarded
+@handle_errors
 def run(**options: Any) -> int:
     """Run a pipeline file.
 
@@ -137,11 +137,11 @@ def run(**options: Any) -> int:
     result is the same. Interrupt with Ctrl-C; `mscam-dask resume` continues. The file of an
     experiment does what `mscam-dask compare` or `sweep` would.
     """
-    from mscam_dask.pipeline.lock import refuse_held
+    from mscam_dask.pipeline.run.lock import raise_if_locked
 
     if options["output"] is not None:
-        refuse_held(options["output"].absolute())
-    from mscam_dask.cli.run_file import run_file
+        raise_if_locked(options["output"].absolute())
+    from mscam_dask.cli.run import run_file
 
     return run_file(**options)
 
@@ -149,7 +149,7 @@ def run(**options: Any) -> int:
 @main.command()
 @click.argument("run_directory", metavar="RUN_DIR", type=click.Path(path_type=Path))
 @_execution_options
-@guarded
+@handle_errors
 def resume(**options: Any) -> int:
     """Continue a run that was interrupted, failed or killed.
 
@@ -157,20 +157,20 @@ def resume(**options: Any) -> int:
     result that the run would have had undisturbed. Options replace what ran the tasks. A run that
     has finished is left as it is.
     """
-    from mscam_dask.pipeline.lock import refuse_held
+    from mscam_dask.pipeline.run.lock import raise_if_locked
 
-    refuse_held(options["run_directory"].absolute())
-    from mscam_dask.cli.run_file import resume_directory
+    raise_if_locked(options["run_directory"].absolute())
+    from mscam_dask.cli.run import resume_directory
 
     return resume_directory(**options)
 
 
 @main.command()
 @click.argument("path", metavar="STORE_OR_DIR")
-@guarded
+@handle_errors
 def describe(path: str) -> int:
     """Show what a store or the directory of a run or an experiment holds."""
-    from mscam_dask.cli.describe_path import describe_path
+    from mscam_dask.cli.describe import describe_path
 
     return describe_path(path)
 
@@ -184,26 +184,26 @@ def describe(path: str) -> int:
     help="File to write; by default report.html in the directory.",
 )
 @click.option("--open", "show_in_browser", is_flag=True, help="Open it in the browser.")
-@guarded
+@handle_errors
 def report(**options: Any) -> int:
     """Write the report of a run or an experiment: one HTML file that needs no network.
 
     `mscam-dask run` writes one at its end; this makes it again, or for a run of an older version.
     """
-    from mscam_dask.cli.report_run import report_run
+    from mscam_dask.cli.report import report_run
 
     return report_run(**options)
 
 
 @main.command()
-@guarded
+@handle_errors
 def doctor() -> int:
     """Check that pipelines can run here.
 
     Each check says what it found and, where something is wrong, what to do. The exit code is 1
     when a check failed.
     """
-    from mscam_dask.cli.examine import examine
+    from mscam_dask.cli.doctor import examine
 
     return examine()
 
@@ -219,13 +219,13 @@ def doctor() -> int:
     is_flag=True,
     help="New certificates of the authority that is in DIR; none outlives it.",
 )
-@guarded
+@handle_errors
 def tls(directory: Path, **options: Any) -> int:
     """Make certificates for a cluster that encrypts.
 
     Writes an authority and the certificates and keys of scheduler, workers and client into DIR,
     readable by you alone, and shows the commands that use them.
     """
-    from mscam_dask.cli.make_certificates import make_tls_directory
+    from mscam_dask.cli.tls import make_tls_directory
 
     return make_tls_directory(directory, **options)

@@ -20,9 +20,9 @@ from typing import Any
 import click
 
 from mscam_dask.errors import ConfigurationError, MscamError, TemporaryFailure
-from mscam_dask.pipeline.redaction import without_credentials
+from mscam_dask.pipeline.config.redaction import without_credentials
 
-__all__ = ["guarded"]
+__all__ = ["handle_errors"]
 
 _INTERRUPTED = 130
 
@@ -37,7 +37,7 @@ _OF_A_PATH = (
 )
 
 
-def guarded(command: Callable[..., int]) -> Callable[..., None]:
+def handle_errors(command: Callable[..., int]) -> Callable[..., None]:
     """Give a command the option --debug, and its errors a message instead of a traceback.
 
     What this package raises on purpose, and what the operating system refuses, is a message on

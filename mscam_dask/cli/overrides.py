@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from mscam_dask.pipeline.document import Override, parse_override
-from mscam_dask.pipeline.environment import environment_overrides
+from mscam_dask.pipeline.config.environment import environment_overrides
+from mscam_dask.pipeline.config.toml_document import Override, parse_override
 
 __all__ = ["execution_overrides", "option_overrides"]
 

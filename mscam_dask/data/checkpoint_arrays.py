@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.store_writer import CHUNK_BYTES, create_array
+from mscam_dask.data.store.write import CHUNK_BYTES, create_array
 
 __all__ = ["decode_arrays", "encode_array", "encode_group"]
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from mscam_dask.data.checkpoint_arrays import decode_arrays, encode_array, encode_group
 from mscam_dask.data.checkpoint_record import decode_record, encode_record
-from mscam_dask.data.manifest import MANIFEST, Manifest, digest_of
+from mscam_dask.data.store.manifest import MANIFEST, Manifest, digest_of
 from mscam_dask.errors import StoreCorruptError
-from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.types.checkpoint import Checkpoint
 
 __all__ = ["CURRENT", "Pointer", "newest_whole", "put_all", "read_checkpoint"]
 
@@ -68,7 +68,7 @@ class Pointer:
         return pointer
 
 
-def put_all(snapshot: Snapshot, put: Callable[[str, bytes], Any]) -> None:
+def put_all(snapshot: Checkpoint, put: Callable[[str, bytes], Any]) -> None:
     """Encode a state file by file: the record, then one array at a time; no manifest."""
     put(_STATE, encode_record(snapshot.record))
     for path, content in encode_group(list(snapshot.arrays)).items():
@@ -78,7 +78,7 @@ def put_all(snapshot: Snapshot, put: Callable[[str, bytes], Any]) -> None:
             put(f"{_ARRAYS}/{path}", content)
 
 
-def read_checkpoint(root: object, content_of: Callable[[str], bytes | None]) -> Snapshot:
+def read_checkpoint(root: object, content_of: Callable[[str], bytes | None]) -> Checkpoint:
     """Read one checkpoint, every file compared with the manifest.
 
     Parameters
@@ -118,16 +118,16 @@ def read_checkpoint(root: object, content_of: Callable[[str], bytes | None]) -> 
         raise StoreCorruptError(
             f"{root} is no checkpoint of this version of mscam_dask: {error}."
         ) from error
-    return Snapshot(arrays, record)
+    return Checkpoint(arrays, record)
 
 
 def newest_whole(
     names: Iterable[str],
-    read: Callable[[str], Snapshot],
+    read: Callable[[str], Checkpoint],
     problems: Iterable[str],
     *,
     where: object,
-) -> tuple[Snapshot | None, tuple[str, ...]]:
+) -> tuple[Checkpoint | None, tuple[str, ...]]:
     """The first checkpoint that is whole, and what was found wrong before it.
 
     Parameters

@@ -29,13 +29,13 @@ from mscam_dask.data.checkpoint_content import (
     put_all,
     read_checkpoint,
 )
-from mscam_dask.data.files import failures_are_typed
-from mscam_dask.data.manifest import MANIFEST, Manifest, digest_of, entry_of
-from mscam_dask.data.objects import ObjectPath
+from mscam_dask.data.store.filesystem import failures_are_typed
+from mscam_dask.data.store.manifest import MANIFEST, Manifest, digest_of, entry_of
+from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
-from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.types.checkpoint import Checkpoint
 
-__all__ = ["ObjectCheckpoints", "Objects", "RemoteObjects"]
+__all__ = ["ObjectCheckpointStore", "Objects", "RemoteObjects"]
 
 _NAME = re.compile(r"([0-9]{8})-[0-9a-f]{8}")
 _REMEDY = "continue the run: what was saved before is untouched."
@@ -85,8 +85,8 @@ class RemoteObjects:
         self._prefix.remove([self._prefix / name for name in names])
 
 
-class ObjectCheckpoints:
-    """Keeps the state of one fit below a prefix; see `mscam_dask.data.checkpoint.CheckpointStore`.
+class ObjectCheckpointStore:
+    """Keeps the state of one fit below a prefix; see `mscam_dask.data.checkpoints.FileCheckpointStore`.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class ObjectCheckpoints:
         self._objects = RemoteObjects(prefix) if objects is None else objects
         self._own: set[bytes | None] | None = None  # what CURRENT can be when nobody else writes
 
-    def save(self, snapshot: Snapshot) -> None:
+    def save(self, snapshot: Checkpoint) -> None:
         """Keep a state; when this returns it is on the object store.
 
         Raises
@@ -142,7 +142,7 @@ class ObjectCheckpoints:
             with suppress(TemporaryFailure, OSError):  # removed with the next one
                 self._remove(kept.keys() - {name, last}, kept)
 
-    def load(self) -> Snapshot | None:
+    def load(self) -> Checkpoint | None:
         """The newest state that is whole; `damage` says what was passed over.
 
         Raises
@@ -150,7 +150,7 @@ class ObjectCheckpoints:
         StoreCorruptError
             When there are checkpoints and every one is damaged; names the objects.
         ConfigurationError, TemporaryFailure
-            When the store cannot be read; see `mscam_dask.data.objects.reaching`.
+            When the store cannot be read; see `mscam_dask.data.store.object_store.translate_errors`.
         """
         content = self._get(CURRENT)
         self._own = {content}
@@ -185,7 +185,7 @@ class ObjectCheckpoints:
     def _content(self, name: str, path: str) -> bytes | None:
         return self._get(f"{name}/{path}")
 
-    def _read(self, name: str) -> Snapshot:
+    def _read(self, name: str) -> Checkpoint:
         return read_checkpoint(self.prefix / name, partial(self._content, name))
 
     def _alone(self) -> bytes | None:
@@ -247,7 +247,7 @@ class ObjectCheckpoints:
                 return name
         return None
 
-    def _write(self, name: str, snapshot: Snapshot) -> str:
+    def _write(self, name: str, snapshot: Checkpoint) -> str:
         """Write a whole checkpoint; the digest of its manifest."""
         entries = {}
 

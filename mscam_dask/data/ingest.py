@@ -11,26 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.append import joined_samples
-from mscam_dask.data.gathering import Sources, gather
-from mscam_dask.data.objects import Location, size_of
-from mscam_dask.data.publication import current
 from mscam_dask.data.readers import Source
-from mscam_dask.data.sources import Metric
-from mscam_dask.data.store import open_store
-from mscam_dask.data.store_writer import check_output, write_store
-from mscam_dask.data.validation import check_not_empty, validate_view
-from mscam_dask.data.views import MetricSpec, with_metrics
+from mscam_dask.data.readers.combine import Sources, gather
+from mscam_dask.data.store.append import joined_samples
+from mscam_dask.data.store.current_pointer import resolve_current
+from mscam_dask.data.store.object_store import Location, size_of
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.write import check_output, write_store
+from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
+from mscam_dask.data.views.sources import ViewType
+from mscam_dask.data.views.validation import check_not_empty, validate_view
 
-__all__ = ["IngestReport", "Source", "ViewRecord", "append", "ingest"]
+__all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]
 
 
 @dataclass(frozen=True)
-class ViewRecord:
+class IngestedView:
     """What was stored of one view."""
 
     name: str
-    metric: Metric
+    view_type: ViewType
     shape: tuple[int, int]
     dtype: str
 
@@ -59,7 +59,7 @@ class IngestReport:
 
     output: Location
     n_samples: int
-    views: tuple[ViewRecord, ...]
+    views: tuple[IngestedView, ...]
     n_classes: int | None
     has_sample_ids: bool
     notes: tuple[str, ...]
@@ -72,9 +72,9 @@ def ingest(
     output: str | Location,
     *,
     views: Sequence[str] | Mapping[str, str] | None = None,
-    metric: MetricSpec | None = None,
+    view_type: ViewTypeSpec | None = None,
     labels: str | Path | Sequence[Any] | NDArray[Any] | None = None,
-    chunk_rows: int | None = None,
+    chunk_size: int | None = None,
     overwrite: bool = False,
 ) -> IngestReport:
     """Turn files of several views of the same samples into one chunked, checksummed store.
@@ -100,7 +100,7 @@ def ingest(
         Ground truth for evaluation: name of a variable or column of the sources, a file with
         one label per line or with sample ids and labels in two columns (matched by id), or the labels
         themselves (in the order of the store). By default what the sources call labels.
-    chunk_rows
+    chunk_size
         Samples per chunk; by default as many as make 8 MiB in each view.
     overwrite
         Replace a store that is there.
@@ -114,19 +114,19 @@ def ingest(
     DataError
         When a source cannot be read, holds Python objects, or the views do not fit each
         other: numbers of samples, ids, names; when a value is NaN or infinite; when a distance or
-        kernel view is none (`mscam_dask.data.pairwise`); when `output` exists.
+        kernel view is none (`mscam_dask.data.views.pairwise`); when `output` exists.
     ConfigurationError
         When an option names something that does not exist.
     """
     check_output(output, overwrite=overwrite)
     with ExitStack() as stack:
         data, notes = gather(sources, views, labels, stack)
-        data = with_metrics(data, "features" if metric is None else metric)
+        data = with_view_types(data, "features" if view_type is None else view_type)
         for view in data.views:
-            if view.metric != "features":
+            if view.view_type != "features":
                 check_not_empty(view)
                 validate_view(view)
-        root = write_store(data, output, chunk_rows=chunk_rows, overwrite=overwrite)
+        root = write_store(data, output, chunk_size=chunk_size, overwrite=overwrite)
     return _report(root, notes)
 
 
@@ -135,19 +135,19 @@ def append(
     output: str | Location,
     *,
     views: Sequence[str] | Mapping[str, str] | None = None,
-    metric: MetricSpec | None = None,
+    view_type: ViewTypeSpec | None = None,
     labels: str | Path | Sequence[Any] | NDArray[Any] | None = None,
-    chunk_rows: int | None = None,
+    chunk_size: int | None = None,
 ) -> IngestReport:
     """Add the samples of files to a store, after those that are there.
 
     Parameters
     ----------
-    sources, views, metric, labels, chunk_rows
+    sources, views, metric, labels, chunk_size
         As for `ingest`.
     output
         The store. It has all of the new samples or none, also after a kill: a sibling directory
-        is written, read back, and takes its place (`mscam_dask.data.replacement`). A run that
+        is written, read back, and takes its place (`mscam_dask.data.store.atomic_replace`). A run that
         reads it meanwhile is told that it changed.
 
     Returns
@@ -168,9 +168,9 @@ def append(
     old = open_store(output)
     with ExitStack() as stack:
         data, notes = gather(sources, views, labels, stack)
-        data = with_metrics(data, "features" if metric is None else metric)
+        data = with_view_types(data, "features" if view_type is None else view_type)
         joined = joined_samples(old, data, where=str(output))
-        root = write_store(joined, output, chunk_rows=chunk_rows, overwrite=True)
+        root = write_store(joined, output, chunk_size=chunk_size, overwrite=True)
     return _report(root, (f"{data.n_samples} samples added to {old.n_samples}", *notes))
 
 
@@ -180,11 +180,12 @@ def _report(root: Location, notes: tuple[str, ...]) -> IngestReport:
         output=root,
         n_samples=stored.n_samples,
         views=tuple(
-            ViewRecord(view.name, view.metric, view.shape, view.dtype.name) for view in stored.views
+            IngestedView(view.name, view.view_type, view.shape, view.dtype.name)
+            for view in stored.views
         ),
         n_classes=None if stored.labels is None else len(np.unique(stored.labels)),
         has_sample_ids=stored.sample_ids is not None,
         notes=notes,
-        stored_bytes=size_of(current(root)),
+        stored_bytes=size_of(resolve_current(root)),
         digest=stored.digest(),
     )

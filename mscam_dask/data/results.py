@@ -5,7 +5,7 @@ Layout, version 2, one Zarr v3 group::
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
         |                           view_contributions, the names in the last two groups, and
-        |                           nodes and seal (see `mscam_dask.data.seal`)
+        |                           nodes and seal (see `mscam_dask.data.store.checksums`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
         consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
@@ -14,7 +14,7 @@ Layout, version 2, one Zarr v3 group::
         history/graph_weight        (outer_iteration,) or (outer_iteration, view); attribute:
         history/...                 long_name
 
-The rules are those of `mscam_dask.data.schema`: crc32c on every chunk, every chunk written,
+The rules are those of `mscam_dask.data.store.schema`: crc32c on every chunk, every chunk written,
 numbers only, names in attributes.
 """
 
@@ -27,27 +27,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.files import (
+from mscam_dask.data.history_dataset import history_dataset
+from mscam_dask.data.sparse import sparse_from_parts
+from mscam_dask.data.store.arrays import check_codecs, open_array, read_chunk
+from mscam_dask.data.store.atomic_replace import new_partial
+from mscam_dask.data.store.checksums import (
+    METADATA_ERRORS,
+    corrupt_store,
+    require_checksums,
+    root_attributes,
+    write_checksums,
+)
+from mscam_dask.data.store.filesystem import (
     LOCAL,
-    discard,
     full_disk_is_temporary,
     rename_durably,
     sync_tree,
+    unlink_quietly,
 )
-from mscam_dask.data.history import history_dataset
-from mscam_dask.data.replacement import new_partial
-from mscam_dask.data.seal import (
-    METADATA_ERRORS,
-    corrupt_store,
-    require_seal,
-    root_attributes,
-    seal,
-)
-from mscam_dask.data.sparse import sparse_from_parts
-from mscam_dask.data.store_arrays import check_codecs, open_array, read_chunk
-from mscam_dask.data.store_writer import create_array
+from mscam_dask.data.store.write import create_array
 from mscam_dask.errors import DataError
-from mscam_dask.model.solution import Solution
+from mscam_dask.types.result import Solution
 
 if TYPE_CHECKING:
     import xarray
@@ -73,7 +73,7 @@ class StoredResult:
         Rows on the simplex.
     n_connected_components : int
     status : str
-        Name of a `mscam_dask.model.status.Status`.
+        Name of a `mscam_dask.types.status.Status`.
     score : float
         Label-free score of the labels.
     n_neighbors : int
@@ -129,7 +129,7 @@ def write_result(solution: Solution, output: str | Path) -> Path:
             sync_tree(LOCAL, partial)
             rename_durably(LOCAL, partial, root)
     finally:
-        discard(LOCAL, partial)
+        unlink_quietly(LOCAL, partial)
     return root
 
 
@@ -172,7 +172,7 @@ def _write(solution: Solution, directory: Path) -> None:
         dims = tuple(str(dim) for dim in variable.dims)
         array = _put(group, f"history/{variable_name}", numbers, dims)
         array.attrs.update({key: str(prose) for key, prose in variable.attrs.items()})
-    seal(group, directory)
+    write_checksums(group, directory)
 
 
 def _put(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> Any:
@@ -207,7 +207,7 @@ def read_result(path: str | Path) -> StoredResult:
             f"{root} has format version {attributes.get('format_version')!r}; this version reads "
             f"{FORMAT_VERSION}. Upgrade mscam_dask, or run the pipeline again."
         )
-    require_seal(root, attributes)
+    require_checksums(root, attributes)
     try:
         n_samples = int(attributes["n_samples"])
         names = tuple(str(name) for name in attributes["view_names"])

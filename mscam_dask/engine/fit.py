@@ -11,26 +11,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views import MultiViewData
-from mscam_dask.engine.agreement import Agreement, agree, agreement_behind, with_preparations
-from mscam_dask.engine.checkpointing import Checkpointer, Journal, PathRecord
-from mscam_dask.engine.cluster_count import choose_count, with_count
-from mscam_dask.engine.ending import closed, collect, ended
-from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.foundation import Foundation, lay_foundation
-from mscam_dask.engine.learned_distances import learned_partition
-from mscam_dask.engine.path import Course, PathState, outer_iteration
-from mscam_dask.engine.selection import choose_setting
-from mscam_dask.engine.setup import prepare
-from mscam_dask.engine.starts import among_minima
-from mscam_dask.engine.warm import warm_start
+from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.finalize import build_solution, finalize, graph_from_partition
+from mscam_dask.engine.initial_graph import prepare_views
+from mscam_dask.engine.initialize import improve_by_restarts
+from mscam_dask.engine.n_clusters import choose_count, with_count
+from mscam_dask.engine.outer_loop import FitContext, LoopState, outer_iteration
+from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
+from mscam_dask.engine.preprocessing_selection import (
+    ViewSettingsChoice,
+    choice_for,
+    select_view_settings,
+    with_view_settings,
+)
+from mscam_dask.engine.refine import learned_partition
+from mscam_dask.engine.select import choose_settings
+from mscam_dask.engine.warm_start import warm_start
 from mscam_dask.errors import ConfigurationError, redacted
-from mscam_dask.model.candidates import Choices
-from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import FitEnded, FitEvent, FitFailed, FitStarted
-from mscam_dask.model.solution import Solution
-from mscam_dask.model.status import Status
 from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.types.events import FitEvent, FitFailed, FitFinished, FitStarted
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import Solution
+from mscam_dask.types.search_space import Choices
+from mscam_dask.types.status import Status
 
 __all__ = ["Observer", "run_fit"]
 
@@ -48,7 +53,7 @@ def run_fit(
     *,
     choices: Choices = _NOTHING,
     observers: Sequence[Observer] = (),
-    checkpointer: Checkpointer | None = None,
+    checkpoint_store: CheckpointStore | None = None,
     known: NDArray[np.int64] | None = None,
 ) -> Solution:
     """Cluster the samples of `data`.
@@ -59,29 +64,29 @@ def run_fit(
         Validated views.
     candidates : Parameters or sequence of Parameters
         With several, which differ in scale, alpha and n_neighbors only, the best is chosen
-        without labels; see `mscam_dask.engine.selection`.
+        without labels; see `mscam_dask.engine.select`.
     executor : Executor
         Entered and left here; the result does not depend on which one it is.
     choices : Choices
         What is chosen beside the candidates, whatever they say: with two preparations or more,
         and two views or more, scaling and α of each view by itself, and which views are left out
-        (see `mscam_dask.engine.agreement`); k and the first graph (see
-        `mscam_dask.engine.selection`), and with it whether distances are learned from the best
-        partition (see `mscam_dask.engine.learned_distances`); the number of clusters, from 2 to
-        that of the candidates (see `mscam_dask.engine.cluster_count`; a checkpoint has the number
+        (see `mscam_dask.engine.preprocessing_selection`); k and the first graph (see
+        `mscam_dask.engine.select`), and with it whether distances are learned from the best
+        partition (see `mscam_dask.engine.refine`); the number of clusters, from 2 to
+        that of the candidates (see `mscam_dask.engine.n_clusters`; a checkpoint has the number
         that was chosen).
     observers : sequence of callable
-        Called with `FitStarted`, `ClusterCountEnded` where the number of clusters was chosen,
-        `SelectionEnded`, one `OuterRecord` per outer iteration, `LearningEnded` where distances
-        were learned from the best partition, and `FitEnded` or `FitFailed`; after a restart with
+        Called with `FitStarted`, `NClustersSelected` where the number of clusters was chosen,
+        `SettingsSelected`, one `IterationFinished` per outer iteration, `RefinementFinished` where distances
+        were learned from the best partition, and `FitFinished` or `FitFailed`; after a restart with
         those of earlier iterations once more.
-    checkpointer : Checkpointer, optional
+    checkpoint_store : CheckpointStore, optional
         Gets the state after the selection and after each outer iteration. What it holds at the
         start is gone on from, to the same solution, bit for bit, that an undisturbed fit gives
         with the same versions, linear algebra library and processor.
     known : (n,) int64, optional
         Clusters of an earlier fit to start from, −1 for samples that it did not see; with one
-        candidate. See `mscam_dask.engine.warm`.
+        candidate. See `mscam_dask.engine.warm_start`.
 
     Returns
     -------
@@ -104,67 +109,71 @@ def run_fit(
             f"the most clusters to choose from are {candidates[0].n_clusters}; allowed are 2 to "
             f"{data.n_samples - 1}, one less than samples."
         )
-    journal = Journal(checkpointer if trivial is None else None, data, candidates, choices, known)
+    checkpoints = CheckpointManager(
+        checkpoint_store if trivial is None else None, data, candidates, choices, known
+    )
     started = time.perf_counter()
     with _failure_told(observers, started), contextlib.ExitStack() as stack:
         stack.enter_context(executor)
-        saved = journal.load()
-        agreed: tuple[Agreement, ...] = ()
+        saved = checkpoints.load()
+        agreed: tuple[ViewSettingsChoice, ...] = ()
         asked = candidates if saved is None else (saved.parameters,)
         if (
             saved is None
             and trivial is None
-            and len(choices.preparations) > 1
+            and len(choices.view_settings) > 1
             and len(data.views) > 1
         ):
-            agreed = agree(data, choices.preparations, candidates[0].seed, executor)
-            asked = with_preparations(candidates, agreed, leave_out=choices.leave_out)
+            agreed = select_view_settings(data, choices.view_settings, candidates[0].seed, executor)
+            asked = with_view_settings(
+                candidates, agreed, may_exclude_views=choices.may_exclude_views
+            )
         scales = [candidate.scales(len(data.views)) for candidate in asked]
-        foundation = lay_foundation(
+        precomputed = precompute_views(
             data, scales, executor, exact_samples=candidates[0].exact_samples
         )
         if saved is not None:
-            foundation = dataclasses.replace(foundation, records=saved.prepared)
+            precomputed = dataclasses.replace(precomputed, records=saved.prepared)
         counted = None if saved is None else saved.counted
         if saved is None and choices.n_clusters:
-            counted = choose_count(foundation, _usable(asked, foundation)[0], executor)
+            counted = choose_count(precomputed, _usable(asked, precomputed)[0], executor)
             asked = with_count(asked, counted)
         _notify(
             observers,
             FitStarted(
                 n_samples=data.n_samples,
                 n_clusters=asked[0].n_clusters,
-                max_outer_iter=candidates[0].max_outer_iter,
-                views=foundation.records,
+                max_iter=candidates[0].max_iter,
+                views=precomputed.records,
                 executor=executor.description,
             ),
         )
         if counted is not None:
             _notify(observers, counted)
         if trivial is not None:
-            course = _alone(foundation, asked, executor)
-            ending = closed(*trivial, course, executor)
+            context = _alone(precomputed, asked, executor)
+            final = graph_from_partition(*trivial, context, executor)
         else:
             if saved is None:
-                course, state = _begin(foundation, asked, agreed, executor, known, choices)
-                course = dataclasses.replace(course, counted=counted)
+                context, state = _begin(precomputed, asked, agreed, executor, known, choices)
+                context = dataclasses.replace(context, counted=counted)
                 decision = Decision.ACCEPT
-                journal.save(state, decision, course, executor)
-                assert course.selection is not None
-                _notify(observers, course.selection)
+                checkpoints.save(state, decision, context, executor)
+                assert context.selection is not None
+                _notify(observers, context.selection)
             else:
-                course = _continue(foundation, saved, executor, observers)
-                state, decision = journal.restore(saved, executor), Decision[saved.decision]
-            state, decision = _walk(state, decision, course, executor, observers, journal)
-            if choices.first_graph:
-                state, course = _learn(
-                    state, course, executor, observers, handed_down=known is not None
+                context = _continue(precomputed, saved, executor, observers)
+                state, decision = checkpoints.restore(saved, executor), Decision[saved.decision]
+            state, decision = _walk(state, decision, context, executor, observers, checkpoints)
+            if choices.initial_graph:
+                state, context = _learn(
+                    state, context, executor, observers, from_previous_fit=known is not None
                 )
-            ending = ended(state, decision, course, executor)
-        solution = collect(ending, course, executor)
+            final = finalize(state, decision, context, executor)
+        solution = build_solution(final, context, executor)
     _notify(
         observers,
-        FitEnded(
+        FitFinished(
             status=solution.status.name,
             n_connected_components=solution.n_connected_components,
             n_iterations=len(solution.history),
@@ -204,53 +213,58 @@ def _trivial(n_samples: int, n_clusters: int) -> tuple[Any, Status] | None:
     return None
 
 
-def _alone(foundation: Foundation, candidates: Sequence[Parameters], executor: Executor) -> Course:
+def _alone(
+    precomputed: PrecomputedViews, candidates: Sequence[Parameters], executor: Executor
+) -> FitContext:
     """The course of a partition that needs no path."""
-    parameters = _usable(candidates, foundation)[0]
-    prepared = prepare(foundation, parameters, executor, key="trivial")
-    n_neighbors = min(parameters.n_neighbors, foundation.n_samples - 1)
-    return Course(parameters, prepared, foundation.records, n_neighbors, None, [])
+    parameters = _usable(candidates, precomputed)[0]
+    prepared = prepare_views(precomputed, parameters, executor, key="trivial")
+    n_neighbors = min(parameters.n_neighbors, precomputed.n_samples - 1)
+    return FitContext(parameters, prepared, precomputed.records, n_neighbors, None, [])
 
 
-def _usable(candidates: Sequence[Parameters], foundation: Foundation) -> list[Parameters]:
+def _usable(candidates: Sequence[Parameters], precomputed: PrecomputedViews) -> list[Parameters]:
     """Candidates none of whose scalings makes all rows of a view equal."""
-    n_views = len(foundation.names)
-    return [one for one in candidates if one.scales(n_views) in foundation.factored]
+    n_views = len(precomputed.names)
+    return [one for one in candidates if one.scales(n_views) in precomputed.factored]
 
 
 def _begin(
-    foundation: Foundation,
+    precomputed: PrecomputedViews,
     candidates: Sequence[Parameters],
-    agreed: tuple[Agreement, ...],
+    agreed: tuple[ViewSettingsChoice, ...],
     executor: Executor,
     known: NDArray[np.int64] | None,
     choices: Choices,
-) -> tuple[Course, PathState]:
+) -> tuple[FitContext, LoopState]:
     """Choose the setting, or take an earlier fit's: the state before the first outer iteration."""
-    usable = _usable(candidates, foundation)
+    usable = _usable(candidates, precomputed)
     if known is None:
-        start, selection = choose_setting(foundation, usable, executor, choices)
-        start = among_minima(start, executor)
+        start, selection = choose_settings(precomputed, usable, executor, choices)
+        start = improve_by_restarts(start, executor)
     else:
-        start, selection = warm_start(foundation, usable[0], known, executor)
+        start, selection = warm_start(precomputed, usable[0], known, executor)
     parameters, k = start.parameters, start.first.n_neighbors
-    selection = dataclasses.replace(selection, preparations=agreement_behind(parameters, agreed))
+    selection = dataclasses.replace(selection, view_settings=choice_for(parameters, agreed))
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight
     )
-    course = Course(parameters, start.prepared, foundation.records, k, selection, [])
-    return course, PathState(0, start.first.graph, start.spectrum, control, start.best, k)
+    context = FitContext(parameters, start.prepared, precomputed.records, k, selection, [])
+    return context, LoopState(0, start.first.graph, start.spectrum, control, start.best, k)
 
 
 def _continue(
-    foundation: Foundation, saved: PathRecord, executor: Executor, observers: Sequence[Observer]
-) -> Course:
+    precomputed: PrecomputedViews,
+    saved: CheckpointMetadata,
+    executor: Executor,
+    observers: Sequence[Observer],
+) -> FitContext:
     """What an earlier process found, told again, with its views and candidates made again."""
     _notify(observers, saved.selection)
     for record in saved.history:
         _notify(observers, record)
-    prepared = prepare(foundation, saved.parameters, executor, key="restored")
-    return Course(
+    prepared = prepare_views(precomputed, saved.parameters, executor, key="restored")
+    return FitContext(
         saved.parameters,
         prepared,
         saved.prepared,
@@ -262,40 +276,40 @@ def _continue(
 
 
 def _walk(
-    state: PathState,
+    state: LoopState,
     decision: Decision,
-    course: Course,
+    context: FitContext,
     executor: Executor,
     observers: Sequence[Observer],
-    journal: Journal,
-) -> tuple[PathState, Decision]:
+    checkpoints: CheckpointManager,
+) -> tuple[LoopState, Decision]:
     """Outer iterations until c components, a stall, or the end of the budget."""
-    parameters, prepared = course.parameters, course.prepared
+    parameters, prepared = context.parameters, context.prepared
     while (
         state.spectrum is not None
         and decision is Decision.ACCEPT
-        and state.iteration < parameters.max_outer_iter
+        and state.iteration < parameters.max_iter
         and state.iteration - state.best.iteration <= parameters.patience_for(prepared.n_samples)
     ):
         state, record, decision = outer_iteration(state, prepared, parameters, executor)
-        course.history.append(record)
-        journal.save(state, decision, course, executor)
+        context.history.append(record)
+        checkpoints.save(state, decision, context, executor)
         _notify(observers, record)
     return state, decision
 
 
 def _learn(
-    state: PathState,
-    course: Course,
+    state: LoopState,
+    context: FitContext,
     executor: Executor,
     observers: Sequence[Observer],
     *,
-    handed_down: bool,
-) -> tuple[PathState, Course]:
+    from_previous_fit: bool,
+) -> tuple[LoopState, FitContext]:
     """The state with a partition by learned distances in the place of its best, if one is taken."""
     best, learned = learned_partition(
-        state, course.prepared, course.parameters, executor, handed_down=handed_down
+        state, context.prepared, context.parameters, executor, from_previous_fit=from_previous_fit
     )
     if learned is not None:
         _notify(observers, learned)
-    return dataclasses.replace(state, best=best), dataclasses.replace(course, learned=learned)
+    return dataclasses.replace(state, best=best), dataclasses.replace(context, learned=learned)

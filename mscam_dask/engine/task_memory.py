@@ -5,20 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from mscam_dask.data.passes import KEPT_CHUNK_BYTES
-from mscam_dask.data.sources import BLOCK_BYTES, ArrayRows
-from mscam_dask.data.views import MultiViewData
-from mscam_dask.engine.agreement import COMPARED
-from mscam_dask.engine.anchor_blocks import row_ranges
-from mscam_dask.engine.foundation import SAMPLE
-from mscam_dask.engine.judging import MOST_SCORE_TASKS
-from mscam_dask.engine.sizes import n_bytes
-from mscam_dask.engine.tasks.judge import MOST_TOLD
+from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.chunk_cache import KEPT_CHUNK_BYTES
+from mscam_dask.data.views.sources import BLOCK_BYTES, ArrayRows
+from mscam_dask.engine.candidate_neighbors import row_ranges
+from mscam_dask.engine.executors._sizeof import n_bytes
+from mscam_dask.engine.precompute import SAMPLE
+from mscam_dask.engine.preprocessing_selection import COMPARED
+from mscam_dask.engine.scoring import MAX_SCORE_TASKS
+from mscam_dask.engine.tasks.partition_scores import MAX_EVIDENCE_ENTRIES
 from mscam_dask.engine.view_graphs import have_view_graphs
-from mscam_dask.model.parameters import Parameters
-from mscam_dask.solvers.factoring import MOST_DECOMPOSED
-from mscam_dask.solvers.graph import MOST_TIES
-from mscam_dask.solvers.strongest import COUNTED, SPARE
+from mscam_dask.linalg.truncated_svd import N_OVERSAMPLES, RANK_SAMPLE
+from mscam_dask.solvers.graph_update import MAX_TIES
+from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
+from mscam_dask.types.parameters import Parameters
 
 __all__ = ["Held", "TaskMemory", "encoders", "graph_tasks", "held_during", "view_tasks"]
 
@@ -113,7 +113,7 @@ def held_during(
     view_graphs: bool,
     carried: bool,
 ) -> Held:
-    """What a fit holds; arguments as for `mscam_dask.engine.plan.plan_memory`."""
+    """What a fit holds; arguments as for `mscam_dask.engine.memory.plan_memory`."""
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     large = parameters.is_large(n)
     value = 4 if large else 8
@@ -170,17 +170,17 @@ def graph_tasks(
     spectrum = held.graph + held.vectors + 5 * held.laplacian // 2 + 15 * held.vectors // 2
     # every row's neighbours, those of a large cluster on their way into a graph, and its transpose
     limit = held.blocks + 48 * n * k + (0 if large else 4 * n * rank) + _SEARCH_BYTES
-    ended = held.always + held.graph + held.vectors
+    finalize = held.always + held.graph + held.vectors
     # what groups of views tell of each cut, and one sum
-    told = 4 * min(c * (SAMPLE if large else n), MOST_TOLD)
-    judging = (_CUTS * min(len(data.views), MOST_SCORE_TASKS) + 3) * told
+    told = 4 * min(c * (SAMPLE if large else n), MAX_EVIDENCE_ENTRIES)
+    judging = (_CUTS * min(len(data.views), MAX_SCORE_TASKS) + 3) * told
     of_view = []
     if held.joined and large:  # its candidates, beside the graphs of the views before it
         beside = held.choosing + held.blocks
         peak = search + of_column * max(ranks.values())
         of_view = [TaskMemory("candidates of one view", peak, beside)]
     elif held.joined:
-        ties = min(MOST_TIES * k, n - 1)
+        ties = min(MAX_TIES * k, n - 1)
         whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
         peak = whole + _SEARCH_BYTES + 60 * n * ties
         of_view = [TaskMemory("graph of one view", peak, held.choosing + held.start)]
@@ -198,14 +198,14 @@ def graph_tasks(
         TaskMemory(
             "graph", 40 * n * k + 32 * n, held.walking + held.laplacian + held.vectors + held.sums
         ),
-        TaskMemory("limit step", limit, ended),
+        TaskMemory("limit step", limit, finalize),
         TaskMemory("judging cuts", judging, held.choosing + held.start),
         TaskMemory("cuts", 3 * held.vectors + 8 * n * (2 * c + 28), held.choosing + held.start),
     ]
 
 
 def view_tasks(
-    shape: tuple[int, int], metric: str, rank: int, parameters: Parameters, held: Held
+    shape: tuple[int, int], view_type: str, rank: int, parameters: Parameters, held: Held
 ) -> list[TaskMemory]:
     """Factoring, judging and solving one view."""
     n, d = shape
@@ -214,40 +214,40 @@ def view_tasks(
     stream = min(_STREAM_BYTES, 4 * 8 * n * d) + min(KEPT_CHUNK_BYTES, 8 * n * d)
     basis = 4 * n * rank
     # on large data the sample of the rows is factored and judged as well, each begins with drawing it
-    drawn = 8 * judged * (d if metric == "features" else judged) if parameters.is_large(n) else 0
+    drawn = 8 * judged * (d if view_type == "features" else judged) if parameters.is_large(n) else 0
     factor = max(basis, drawn) + stream
-    if metric == "features" and parameters.is_large(n) and min(shape) > MOST_DECOMPOSED:
-        factor += 4 * 8 * d * (rank + SPARE)
-    elif metric == "features" and d <= n:
+    if view_type == "features" and parameters.is_large(n) and min(shape) > MAX_EXACT_GRAM:
+        factor += 4 * 8 * d * (rank + N_OVERSAMPLES)
+    elif view_type == "features" and d <= n:
         factor += 4 * 8 * d * d
-    elif metric != "features" and parameters.is_large(n) and n > MOST_DECOMPOSED:
-        directions = max(5 * 8 * n * rank, 3 * 8 * COUNTED**2)
+    elif view_type != "features" and parameters.is_large(n) and n > MAX_EXACT_GRAM:
+        directions = max(5 * 8 * n * rank, 3 * 8 * RANK_SAMPLE**2)
         factor = 8 * n * n + max(basis + directions, drawn) + stream
     else:
         factor += 3 * 8 * n * n + 8 * n * min(shape)
-        if metric == "features":
+        if view_type == "features":
             # loadings, once more times gains; the Gram matrix and its vectors are left of the above
             factor += 2 * 8 * n * (d - n)
-    rows = 4 * judged * d if metric == "features" else 3 * 8 * judged * judged
-    neutral = drawn + rows + 600 * judged + stream + _SEARCH_BYTES
+    rows = 4 * judged * d if view_type == "features" else 3 * 8 * judged * judged
+    reference_graphs = drawn + rows + 600 * judged + stream + _SEARCH_BYTES
     subspace = 4 * n * (rank + 2 * c)
     solve = subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + 6 * 8 * (rank + 2 * c) ** 2
-    blocks = 2 if metric == "features" else 4  # as read and looked at; another one, transposed
+    blocks = 2 if view_type == "features" else 4  # as read and looked at; another one, transposed
     return [
         TaskMemory("validate {view}", blocks * min(BLOCK_BYTES, 8 * n * d)),
         TaskMemory("prepare {view}", factor, held.always),
-        TaskMemory("comparing preparations of {view}", _comparison(shape, metric), held.always),
-        TaskMemory("neutral graphs of {view}", neutral, held.choosing + held.start),
+        TaskMemory("comparing preparations of {view}", _comparison(shape, view_type), held.always),
+        TaskMemory("neutral graphs of {view}", reference_graphs, held.choosing + held.start),
         TaskMemory("sub-solve {view}", held.laplacian + held.vectors + solve, held.walking),
     ]
 
 
-def _comparison(shape: tuple[int, int], metric: str) -> int:
+def _comparison(shape: tuple[int, int], view_type: str) -> int:
     """Trying preparations on some rows: these, a whole basis, its making or a search in it."""
     m = min(shape[0], COMPARED)
-    d = shape[1] if metric == "features" else m
+    d = shape[1] if view_type == "features" else m
     rank = min(m, d)
-    rows = 8 * m * d * (1 if metric == "features" else 2)
+    rows = 8 * m * d * (1 if view_type == "features" else 2)
     basis = 8 * rank * (m + d)
     decomposed = 5 * 8 * rank * rank
     search = 12 * m * rank + _SEARCH_BYTES

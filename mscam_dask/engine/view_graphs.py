@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from mscam_dask.engine.anchor_blocks import anchor_blocks
-from mscam_dask.engine.executor import Executor, Handle
-from mscam_dask.engine.setup import FirstGraph, Prepared, build_graph
-from mscam_dask.engine.tasks import anchors as anchor_tasks
+from mscam_dask.engine.candidate_neighbors import candidate_blocks
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
 from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.model.parameters import Parameters
-from mscam_dask.solvers.graph import mean_graph
+from mscam_dask.engine.tasks import neighbors as neighbor_tasks
+from mscam_dask.solvers.graph_update import mean_graph
+from mscam_dask.types.parameters import Parameters
 
 __all__ = ["have_view_graphs", "view_graphs", "with_view_graphs"]
 
@@ -36,7 +36,7 @@ def have_view_graphs(n_views: int, n_samples: int) -> bool:
 
 
 def view_graphs(
-    prepared: Prepared, parameters: Parameters, executor: Executor, *, key: str
+    prepared: PreparedHandles, parameters: Parameters, executor: Executor, *, key: str
 ) -> Handle:
     """The mean of the graphs that each view has by itself."""
     own_graph = _from_cells if parameters.is_large(prepared.n_samples) else _exact
@@ -49,7 +49,9 @@ def view_graphs(
     return mean
 
 
-def with_view_graphs(first: FirstGraph, own: Handle, executor: Executor, *, key: str) -> FirstGraph:
+def with_view_graphs(
+    first: InitialGraph, own: Handle, executor: Executor, *, key: str
+) -> InitialGraph:
     """A graph by distances with the mean of the views' own in it, for a third of a row.
 
     It has no more components than `first`. Neither of the two is released.
@@ -68,14 +70,14 @@ def _exact(
 ) -> Handle:
     """The graph of one view, with the neighbours that tie."""
     n_neighbors = min(parameters.n_neighbors, n_samples - 1)
-    return executor.submit(anchor_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}")
+    return executor.submit(neighbor_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}")
 
 
 def _from_cells(
     view: Handle, n_samples: int, parameters: Parameters, executor: Executor, *, key: str
 ) -> Handle:
     """The graph of one view of large data, from candidates as of all views together."""
-    blocks = anchor_blocks([view], n_samples, parameters, executor, key=key)
+    blocks = candidate_blocks([view], n_samples, parameters, executor, key=key)
     graph, _ = build_graph(
         executor,
         blocks,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mscam_dask.engine.checkpointing import Checkpointer
+from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import Observer
-from mscam_dask.estimators.base import ConsensusClustering
-from mscam_dask.model.parameters import Parameters, Scale
+from mscam_dask.estimators._base import BaseMultiViewClustering
+from mscam_dask.types.parameters import Parameters, Scale
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MSCAM"]
 
 
-class MSCAM(ConsensusClustering):
+class MSCAM(BaseMultiViewClustering):
     """Multi-view clustering with a learned metric per view and one consensus graph.
 
     Every view's self-representation and Mahalanobis metric are fitted to a shared sparse graph,
@@ -31,7 +31,7 @@ class MSCAM(ConsensusClustering):
     ----------
     n_clusters : int or "auto", default=8
         Number of clusters c. "auto": chosen without labels, from 2 to `max_clusters`; the
-        curves it follows from are in `cluster_counts_` and told to the callbacks.
+        curves it follows from are in `n_clusters_curves_` and told to the callbacks.
     alpha : float or mapping, optional
         Ridge of the self-representation, in units of a view's mean squared singular value; of
         all views, or by view name (`scale` then too); from 1e-6 to 1e6. None: chosen.
@@ -40,7 +40,7 @@ class MSCAM(ConsensusClustering):
     n_neighbors : int, optional
         Neighbours of a sample in the consensus graph. None: chosen; to begin with 20, or fewer where
         the average cluster has fewer samples.
-    metric_floor : float, default=1.0
+    identity_weight : float, default=1.0
         Weight of the data distances beside the learned metric (M = floor·I + PPᵀ), from 1e-6 to 1e6.
     metric_ridge : float, default=1.0
         Ridge on the metric factor P: 0, or from 1e-6 to 1e6.
@@ -56,19 +56,19 @@ class MSCAM(ConsensusClustering):
         distance and in each view, to begin with, and by distances learned from the best
         partition, at the end. No labels. None: "standard", 1 and 9 by the mean distance, as
         in the paper.
-    metric : {"features", "distance", "kernel"} or mapping or sequence, default="features"
+    view_type : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         What the numbers of a view are; one for all, by view name, or in order.
     max_clusters : int, optional
         Most clusters that "auto" may choose; at least 2, fewer than samples. None: a tenth of the
         samples, 30 at most.
-    view_sizes : sequence of int, optional
+    n_features_per_view : sequence of int, optional
         Columns of each view when `fit` gets one 2-D array.
-    max_outer_iter : int, default=30
+    max_iter : int, default=30
         Most outer iterations.
     tol : float, default=1e-3
         Partition scores closer than this (relative) are a tie, which the simpler one wins.
-    solver : {"reduced", "paper"}, default="reduced"
-        "paper" runs the corrected Algorithm 2 literally, with dense n×n matrices: slow, for
+    solver : {"reduced", "reference"}, default="reduced"
+        "reference" runs the corrected Algorithm 2 literally, with dense n×n matrices: slow, for
         comparison on small data. It chooses nothing (as ``selection=None``), has no use for `tol`
         and refuses another than the default, and runs in this process, with nothing random and
         nothing told to `callbacks`.
@@ -86,23 +86,23 @@ class MSCAM(ConsensusClustering):
         checkpointer. A pickle of the model holds no client, and callbacks and a checkpointer only
         where these can be pickled: once loaded it fits in its own process.
     callbacks : sequence of callable, optional
-        Called with each event of `mscam_dask.model.records` as it happens: `FitStarted`,
-        `ClusterCountEnded` (where the number of clusters was chosen), `SelectionEnded`, an
-        `OuterRecord` for each outer iteration, `LearningEnded` (where distances were
-        learned from the best partition), `FitEnded` or `FitFailed`.
+        Called with each event of `mscam_dask.types.events` as it happens: `FitStarted`,
+        `NClustersSelected` (where the number of clusters was chosen), `SettingsSelected`, an
+        `IterationFinished` for each outer iteration, `RefinementFinished` (where distances were
+        learned from the best partition), `FitFinished` or `FitFailed`.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
         `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
         page of the fit without any. What a callback raises ends the fit. Callbacks of
         scikit-learn (1.9 and later) go to `set_callbacks` instead.
-    checkpointer : Checkpointer, optional
+    checkpoint_store : CheckpointStore, optional
         Keeps the state after each outer iteration, and may have one to go on from, such as
-        ``mscam_dask.data.checkpoint.CheckpointStore(directory)``. It needs a fixed
-        `random_state`; ``solver="paper"`` has no use for it.
-    initial_labels : (n_samples,) array of int, optional
+        ``mscam_dask.data.checkpoints.FileCheckpointStore(directory)``. It needs a fixed
+        `random_state`; ``solver="reference"`` has no use for it.
+    init_labels : (n_samples,) array of int, optional
         Clusters of an earlier fit to start from, −1 for samples that it did not see; with its
-        `scale`, `alpha`, `n_neighbors` and `left_out_`. A matter of time only as far as the path allows: the
+        `scale`, `alpha`, `n_neighbors` and `excluded_views_`. A matter of time only as far as the path allows: the
         result is judged as ever, and may differ from that of a fit without.
-    left_out : sequence of str, optional
+    exclude_views : sequence of str, optional
         Names of views that do not count, as if they were not there. By default, where `scale` or `alpha` is chosen
         view by view, those whose neighbours no other view confirms, if the partition is better
         without; an empty list keeps all.
@@ -117,12 +117,12 @@ class MSCAM(ConsensusClustering):
         Of `consensus_graph_`.
     n_clusters_ : int
         Clusters asked for, or chosen.
-    cluster_counts_ : xarray.Dataset or None
+    n_clusters_curves_ : xarray.Dataset or None
         With ``n_clusters="auto"``: relative eigengap, modularity, reliable modularity, information (nats) and
         stability over n_clusters, and the number taken as an attribute.
     status_ : Status
         How the clusters were reached; ``status_.message`` is a sentence.
-    score_ : float
+    cross_view_information_ : float
         Cross-view information of the partition in nats, the label-free mark used throughout; where
         neighbours tell one partition clearly more reliably than another, that decides instead.
     n_iter_ : int
@@ -134,13 +134,13 @@ class MSCAM(ConsensusClustering):
         F_v given the final graph; empty where one cluster was asked for, or as many as samples.
     view_contributions_ : dict of str to float
         Each view's share in the score, summing to 1.
-    view_preparations_ : dict of str to Preparation
+    view_settings_ : dict of str to Preparation
         Scaling and α of each view.
-    left_out_ : tuple of str
+    excluded_views_ : tuple of str
         Views that did not count: they have no embedding, no history and no part in the score.
     history_ : xarray.Dataset
         Over (outer_iteration, view).
-    data_findings_ : tuple
+    data_warnings_ : tuple
         What was found odd in the data but accepted (all-zero rows, constant columns, fewer samples
         that differ than clusters).
     solution_ : Solution
@@ -169,53 +169,53 @@ class MSCAM(ConsensusClustering):
         alpha: float | Mapping[str, float] | None = None,
         graph_weight: float = 0.1,
         n_neighbors: int | None = None,
-        metric_floor: float = 1.0,
+        identity_weight: float = 1.0,
         metric_ridge: float = 1.0,
         scale: Scale | Mapping[str, Scale] | None = None,
         selection: Literal["auto"] | None = "auto",
-        metric: str | Mapping[str, str] | Sequence[str] = "features",
+        view_type: str | Mapping[str, str] | Sequence[str] = "features",
         max_clusters: int | None = None,
-        view_sizes: Sequence[int] | None = None,
-        max_outer_iter: int = 30,
+        n_features_per_view: Sequence[int] | None = None,
+        max_iter: int = 30,
         tol: float = 1e-3,
-        solver: Literal["reduced", "paper"] = "reduced",
+        solver: Literal["reduced", "reference"] = "reduced",
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
         client: Client | None = None,
         callbacks: Sequence[Observer] | None = None,
-        checkpointer: Checkpointer | None = None,
-        initial_labels: ArrayLike | None = None,
-        left_out: Sequence[str] | None = None,
+        checkpoint_store: CheckpointStore | None = None,
+        init_labels: ArrayLike | None = None,
+        exclude_views: Sequence[str] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
         self.graph_weight = graph_weight
         self.n_neighbors = n_neighbors
-        self.metric_floor = metric_floor
+        self.identity_weight = identity_weight
         self.metric_ridge = metric_ridge
         self.scale = scale
         self.selection = selection
-        self.metric = metric
+        self.view_type = view_type
         self.max_clusters = max_clusters
-        self.view_sizes = view_sizes
-        self.max_outer_iter = max_outer_iter
+        self.n_features_per_view = n_features_per_view
+        self.max_iter = max_iter
         self.tol = tol
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.client = client
         self.callbacks = callbacks
-        self.checkpointer = checkpointer
-        self.initial_labels = initial_labels
-        self.left_out = left_out
+        self.checkpoint_store = checkpoint_store
+        self.init_labels = init_labels
+        self.exclude_views = exclude_views
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(
             model="mscam",
             **setting,
             graph_weight=self.graph_weight,
-            metric_floor=self.metric_floor,
+            identity_weight=self.identity_weight,
             metric_ridge=self.metric_ridge,
-            max_outer_iter=self.max_outer_iter,
+            max_iter=self.max_iter,
             tol=self.tol,
         )

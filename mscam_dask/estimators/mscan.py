@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mscam_dask.engine.checkpointing import Checkpointer
+from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import Observer
-from mscam_dask.estimators.base import ConsensusClustering
-from mscam_dask.model.parameters import Parameters, Scale
+from mscam_dask.estimators._base import BaseMultiViewClustering
+from mscam_dask.types.parameters import Parameters, Scale
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MSCAN"]
 
 
-class MSCAN(ConsensusClustering):
+class MSCAN(BaseMultiViewClustering):
     """Multi-view clustering with adaptive neighbours of self-representations, no metric learned.
 
     The simpler model of the paper: the graph follows plain distances between the columns of
@@ -27,16 +27,16 @@ class MSCAN(ConsensusClustering):
 
     Parameters
     ----------
-    n_clusters, alpha, graph_weight, n_neighbors, scale, selection, metric, max_clusters, view_sizes, \
-max_outer_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpointer, initial_labels, \
-left_out
+    n_clusters, alpha, graph_weight, n_neighbors, scale, selection, metric, max_clusters, n_features_per_view, \
+max_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpointer, init_labels, \
+exclude_views
         As for `MSCAM`.
 
     Attributes
     ----------
-    labels_, consensus_graph_, n_connected_components_, n_clusters_, cluster_counts_, status_, score_, \
-n_iter_, n_neighbors_, view_names_, view_contributions_, view_preparations_, left_out_, history_, \
-data_findings_, solution_
+    labels_, consensus_graph_, n_connected_components_, n_clusters_, n_clusters_curves_, status_, score_, \
+n_iter_, n_neighbors_, view_names_, view_contributions_, view_settings_, excluded_views_, history_, \
+data_warnings_, solution_
         As for `MSCAM`.
     view_embeddings_ : dict of str to (n_samples, r_v)
         The smoothed self-representation of each view in its own basis.
@@ -56,19 +56,19 @@ data_findings_, solution_
         n_neighbors: int | None = None,
         scale: Scale | Mapping[str, Scale] | None = None,
         selection: Literal["auto"] | None = "auto",
-        metric: str | Mapping[str, str] | Sequence[str] = "features",
+        view_type: str | Mapping[str, str] | Sequence[str] = "features",
         max_clusters: int | None = None,
-        view_sizes: Sequence[int] | None = None,
-        max_outer_iter: int = 30,
+        n_features_per_view: Sequence[int] | None = None,
+        max_iter: int = 30,
         tol: float = 1e-3,
-        solver: Literal["reduced", "paper"] = "reduced",
+        solver: Literal["reduced", "reference"] = "reduced",
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
         client: Client | None = None,
         callbacks: Sequence[Observer] | None = None,
-        checkpointer: Checkpointer | None = None,
-        initial_labels: ArrayLike | None = None,
-        left_out: Sequence[str] | None = None,
+        checkpoint_store: CheckpointStore | None = None,
+        init_labels: ArrayLike | None = None,
+        exclude_views: Sequence[str] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -76,25 +76,25 @@ data_findings_, solution_
         self.n_neighbors = n_neighbors
         self.scale = scale
         self.selection = selection
-        self.metric = metric
+        self.view_type = view_type
         self.max_clusters = max_clusters
-        self.view_sizes = view_sizes
-        self.max_outer_iter = max_outer_iter
+        self.n_features_per_view = n_features_per_view
+        self.max_iter = max_iter
         self.tol = tol
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.client = client
         self.callbacks = callbacks
-        self.checkpointer = checkpointer
-        self.initial_labels = initial_labels
-        self.left_out = left_out
+        self.checkpoint_store = checkpoint_store
+        self.init_labels = init_labels
+        self.exclude_views = exclude_views
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(
             model="mscan",
             **setting,
             graph_weight=self.graph_weight,
-            max_outer_iter=self.max_outer_iter,
+            max_iter=self.max_iter,
             tol=self.tol,
         )

@@ -11,11 +11,11 @@ from scipy.optimize import linear_sum_assignment
 
 from mscam_dask.errors import DataError
 
-__all__ = ["Agreement", "agreement_of", "best_assignment", "integer_labels"]
+__all__ = ["ContingencyTable", "best_assignment", "contingency_table", "integer_labels"]
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ContingencyTable:
     """Two partitions of the same samples, renumbered from 0 in the order of their labels.
 
     Attributes
@@ -34,7 +34,7 @@ class Agreement:
     counts: NDArray[np.int64]
 
 
-def agreement_of(labels_true: ArrayLike, labels_pred: ArrayLike) -> Agreement:
+def contingency_table(labels_true: ArrayLike, labels_pred: ArrayLike) -> ContingencyTable:
     """Count the samples of every class in every cluster; `DataError` where that has no meaning."""
     true = _labels(labels_true, "the first label vector")
     pred = _labels(labels_pred, "the second label vector")
@@ -49,10 +49,10 @@ def agreement_of(labels_true: ArrayLike, labels_pred: ArrayLike) -> Agreement:
         true_codes * clusters.size + pred_codes, minlength=classes.size * clusters.size
     )
     counts = cells.reshape(classes.size, clusters.size).astype(np.int64)
-    return Agreement(true_codes, pred_codes, classes, clusters, counts)
+    return ContingencyTable(true_codes, pred_codes, classes, clusters, counts)
 
 
-def best_assignment(agreement: Agreement) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def best_assignment(agreement: ContingencyTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Classes and clusters, pairwise, that share the most samples in total."""
     class_codes, cluster_codes = linear_sum_assignment(agreement.counts, maximize=True)
     return class_codes.astype(np.int64), cluster_codes.astype(np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mscam_dask.errors import DataError
-from mscam_dask.metrics.contingency import agreement_of, best_assignment, integer_labels
+from mscam_dask.metrics.contingency import best_assignment, contingency_table, integer_labels
 
 __all__ = ["matched_labels"]
 
@@ -36,7 +36,7 @@ def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]
     >>> matched_labels([0, 0, 1, 1], [5, 5, 3, 4])
     array([0, 0, 1, 2])
     """
-    agreement = agreement_of(
+    agreement = contingency_table(
         integer_labels(reference, "the first label vector"),
         integer_labels(labels, "the second label vector"),
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from mscam_dask.metrics.contingency import Agreement, agreement_of, best_assignment
+from mscam_dask.metrics.contingency import ContingencyTable, best_assignment, contingency_table
 
 __all__ = [
     "PartitionScores",
@@ -79,7 +79,7 @@ def clustering_accuracy(labels_true: ArrayLike, labels_pred: ArrayLike) -> float
     >>> clustering_accuracy([0, 0, 1, 1], [5, 5, 5, 3])
     0.75
     """
-    return _accuracy(agreement_of(labels_true, labels_pred))
+    return _accuracy(contingency_table(labels_true, labels_pred))
 
 
 def normalized_mutual_information(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -115,7 +115,7 @@ def normalized_mutual_information(labels_true: ArrayLike, labels_pred: ArrayLike
     >>> normalized_mutual_information([0, 0, 1, 1], [1, 1, 0, 0])
     1.0
     """
-    return _normalized_mutual_information(agreement_of(labels_true, labels_pred))
+    return _normalized_mutual_information(contingency_table(labels_true, labels_pred))
 
 
 def adjusted_rand_index(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -146,7 +146,7 @@ def adjusted_rand_index(labels_true: ArrayLike, labels_pred: ArrayLike) -> float
     >>> adjusted_rand_index([0, 0, 1, 1], [0, 1, 0, 1])
     -0.5
     """
-    return _adjusted_rand_index(agreement_of(labels_true, labels_pred))
+    return _adjusted_rand_index(contingency_table(labels_true, labels_pred))
 
 
 def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -173,7 +173,7 @@ def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     >>> purity([0, 0, 1, 1], [0, 0, 0, 1])
     0.75
     """
-    return _purity(agreement_of(labels_true, labels_pred))
+    return _purity(contingency_table(labels_true, labels_pred))
 
 
 def pairwise_f_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -204,7 +204,7 @@ def pairwise_f_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     >>> pairwise_f_score([0, 0, 1, 1], [0, 0, 1, 2])
     0.6666666666666666
     """
-    return _pairwise_f_score(agreement_of(labels_true, labels_pred))
+    return _pairwise_f_score(contingency_table(labels_true, labels_pred))
 
 
 def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> PartitionScores:
@@ -230,7 +230,7 @@ def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> Partition
     >>> score_partition([0, 0, 1, 1], [0, 0, 0, 1]).accuracy
     0.75
     """
-    agreement = agreement_of(labels_true, labels_pred)
+    agreement = contingency_table(labels_true, labels_pred)
     return PartitionScores(
         accuracy=_accuracy(agreement),
         normalized_mutual_information=_normalized_mutual_information(agreement),
@@ -243,26 +243,26 @@ def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> Partition
     )
 
 
-def _accuracy(agreement: Agreement) -> float:
+def _accuracy(agreement: ContingencyTable) -> float:
     return float(agreement.counts[best_assignment(agreement)].sum() / agreement.true_codes.size)
 
 
-def _normalized_mutual_information(agreement: Agreement) -> float:
+def _normalized_mutual_information(agreement: ContingencyTable) -> float:
     score = normalized_mutual_info_score(
         agreement.true_codes, agreement.pred_codes, average_method="arithmetic"
     )
     return float(score)
 
 
-def _adjusted_rand_index(agreement: Agreement) -> float:
+def _adjusted_rand_index(agreement: ContingencyTable) -> float:
     return float(adjusted_rand_score(agreement.true_codes, agreement.pred_codes))
 
 
-def _purity(agreement: Agreement) -> float:
+def _purity(agreement: ContingencyTable) -> float:
     return float(agreement.counts.max(axis=0).sum() / agreement.true_codes.size)
 
 
-def _pairwise_f_score(agreement: Agreement) -> float:
+def _pairwise_f_score(agreement: ContingencyTable) -> float:
     together_in_both = _n_pairs(agreement.counts)
     together_in_either = _n_pairs(agreement.counts.sum(axis=1)) + _n_pairs(
         agreement.counts.sum(axis=0)

@@ -1,7 +1,7 @@
 """Watching a run: progress in the terminal or in logs, its events as JSON lines, the dashboard.
 
 Observers are callables that receive every event of a run in order: the steps of a pipeline
-(`events`) and the records of a fit (`mscam_dask.model.records`).
+(`events`) and the records of a fit (`mscam_dask.types.events`).
 
 The module is also a preload of Dask: ``dask scheduler --preload mscam_dask.monitor`` serves the
 page "mscam" from the start.

@@ -9,9 +9,9 @@ from typing import IO
 
 import msgspec
 
-from mscam_dask.model.records import FitEvent
+from mscam_dask.types.events import FitEvent
 
-__all__ = ["Event", "FitResumed", "JsonLines", "StepEnded", "StepStarted", "event_name"]
+__all__ = ["Event", "FitResumed", "JsonLines", "StepFinished", "StepStarted", "event_name"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +29,7 @@ class StepStarted:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class StepEnded:
+class StepFinished:
     """A step of a pipeline is done.
 
     Attributes
@@ -64,7 +64,7 @@ class FitResumed:
     notes: tuple[str, ...] = ()
 
 
-Event = StepStarted | StepEnded | FitResumed | FitEvent
+Event = StepStarted | StepFinished | FitResumed | FitEvent
 
 
 def event_name(kind: type) -> str:

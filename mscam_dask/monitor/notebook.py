@@ -8,18 +8,9 @@ from html import escape
 from types import TracebackType
 from typing import Any, Self
 
-from mscam_dask.model.records import (
-    ClusterCountEnded,
-    FitEnded,
-    FitFailed,
-    FitStarted,
-    LearningEnded,
-    OuterRecord,
-    SelectionEnded,
-)
-from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
-from mscam_dask.monitor.pace import (
-    Pace,
+from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
+from mscam_dask.monitor.messages import (
+    ProgressTracker,
     count_sentence,
     duration,
     end_sentence,
@@ -30,6 +21,15 @@ from mscam_dask.monitor.pace import (
     printable,
     resumed_sentence,
     setting_sentence,
+)
+from mscam_dask.types.events import (
+    FitFailed,
+    FitFinished,
+    FitStarted,
+    IterationFinished,
+    NClustersSelected,
+    RefinementFinished,
+    SettingsSelected,
 )
 
 __all__ = ["NotebookProgress"]
@@ -51,9 +51,9 @@ class NotebookProgress:
     def __init__(self) -> None:
         self._shown: Any = None
         self._lines: list[str] = []
-        self._pace = Pace()
+        self._pace = ProgressTracker()
         self._setting = ""
-        self._rows: deque[OuterRecord] = deque(maxlen=_ROWS)
+        self._rows: deque[IterationFinished] = deque(maxlen=_ROWS)
         self._since = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class NotebookProgress:
             case StepStarted():
                 self._since = time.monotonic()
                 self._lines.append(f"{event.step} ...")
-            case StepEnded():
+            case StepFinished():
                 self._lines[-1:] = [f"{event.step}: {event.summary} ({event.seconds:.1f} s)"]
                 self._lines += [f"note: {note}" for note in event.notes]
             case FitResumed():
@@ -85,17 +85,17 @@ class NotebookProgress:
                 self._rows.clear()
                 self._setting = ""
                 self._lines.append(f"{fit_sentence(event)}, {event.executor}")
-            case ClusterCountEnded():
+            case NClustersSelected():
                 self._lines.append(f"{count_sentence(event)} ({event.seconds:.1f} s)")
-            case SelectionEnded():
+            case SettingsSelected():
                 self._setting = printable(setting_sentence(event))
-            case OuterRecord():
+            case IterationFinished():
                 self._rows.append(event)
-            case LearningEnded():
+            case RefinementFinished():
                 self._lines.append(
                     f"{learning_sentence(event.scores, event.taken)} ({event.seconds:.1f} s)"
                 )
-            case FitEnded():
+            case FitFinished():
                 self._lines.append(f"{end_sentence(event)} ({event.seconds:.1f} s)")
                 self._pace.started = None
             case FitFailed():
@@ -133,15 +133,15 @@ class NotebookProgress:
         bar = ""
         if started is not None:
             bar = (
-                f'<div><progress max="{started.max_outer_iter}" value="{self._pace.n_done}">'
-                f"</progress> {self._pace.n_done} of at most {started.max_outer_iter}, at most "
+                f'<div><progress max="{started.max_iter}" value="{self._pace.n_done}">'
+                f"</progress> {self._pace.n_done} of at most {started.max_iter}, at most "
                 f"{self._pace.at_most} to go</div>"
             )
         setting = f"<div>{escape(self._setting)}</div>"
         return f"{setting}<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>{bar}"
 
 
-def _cells(record: OuterRecord) -> tuple[str, ...]:
+def _cells(record: IterationFinished) -> tuple[str, ...]:
     return (
         str(record.iteration + 1),
         f"{record.n_connected_components} of {record.n_clusters}",

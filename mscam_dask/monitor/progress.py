@@ -6,19 +6,9 @@ import datetime as dt
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Protocol, Self
 
-from mscam_dask.model.records import (
-    ClusterCountEnded,
-    FitEnded,
-    FitFailed,
-    FitStarted,
-    LearningEnded,
-    OuterRecord,
-    SelectionEnded,
-)
-from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
-from mscam_dask.monitor.notebook import NotebookProgress
-from mscam_dask.monitor.pace import (
-    Pace,
+from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
+from mscam_dask.monitor.messages import (
+    ProgressTracker,
     count_sentence,
     end_sentence,
     failure_sentence,
@@ -29,7 +19,17 @@ from mscam_dask.monitor.pace import (
     resumed_sentence,
     setting_sentence,
 )
+from mscam_dask.monitor.notebook import NotebookProgress
 from mscam_dask.monitor.terminal import TerminalProgress
+from mscam_dask.types.events import (
+    FitFailed,
+    FitFinished,
+    FitStarted,
+    IterationFinished,
+    NClustersSelected,
+    RefinementFinished,
+    SettingsSelected,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,7 +83,7 @@ class PlainProgress:
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
-        self._pace = Pace()
+        self._pace = ProgressTracker()
 
     def __enter__(self) -> Self:
         return self
@@ -102,7 +102,7 @@ class PlainProgress:
         match event:
             case StepStarted():
                 self._write(f"{event.step} ...")
-            case StepEnded():
+            case StepFinished():
                 self._write(f"{event.step}: {event.summary} ({event.seconds:.1f} s)")
                 for note in event.notes:
                     self._write(f"{event.step}: note: {note}")
@@ -112,18 +112,18 @@ class PlainProgress:
                     self._write(f"fit: note: {note}")
             case FitStarted():
                 self._write(f"fit: {fit_sentence(event)}, {event.executor}")
-            case ClusterCountEnded() | SelectionEnded() | LearningEnded():
+            case NClustersSelected() | SettingsSelected() | RefinementFinished():
                 self._write(f"fit: {_chosen_sentence(event)} ({event.seconds:.1f} s)")
-            case OuterRecord():
+            case IterationFinished():
                 assert self._pace.started is not None
                 self._write(
                     f"fit: outer iteration {event.iteration + 1} of at most "
-                    f"{self._pace.started.max_outer_iter}: {event.n_connected_components} of "
+                    f"{self._pace.started.max_iter}: {event.n_connected_components} of "
                     f"{event.n_clusters} components, graph weight {event.graph_weight:.4g}, score "
                     f"{event.score:.4f}, largest residual {largest_residual(event):.1e}, "
                     f"{event.seconds:.2f} s, at most {self._pace.at_most} to go"
                 )
-            case FitEnded():
+            case FitFinished():
                 self._write(f"fit: {end_sentence(event)} ({event.seconds:.1f} s)")
             case FitFailed():
                 self._write(f"fit: {failure_sentence(event)} ({event.seconds:.1f} s)")
@@ -133,11 +133,11 @@ class PlainProgress:
         self._stream.flush()
 
 
-def _chosen_sentence(event: ClusterCountEnded | SelectionEnded | LearningEnded) -> str:
+def _chosen_sentence(event: NClustersSelected | SettingsSelected | RefinementFinished) -> str:
     match event:
-        case ClusterCountEnded():
+        case NClustersSelected():
             return count_sentence(event)
-        case SelectionEnded():
+        case SettingsSelected():
             return setting_sentence(event)
-        case LearningEnded():
+        case RefinementFinished():
             return learning_sentence(event.scores, event.taken)

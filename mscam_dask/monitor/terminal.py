@@ -9,18 +9,9 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from mscam_dask.model.records import (
-    ClusterCountEnded,
-    FitEnded,
-    FitFailed,
-    FitStarted,
-    LearningEnded,
-    OuterRecord,
-    SelectionEnded,
-)
-from mscam_dask.monitor.events import Event, FitResumed, StepEnded, StepStarted
-from mscam_dask.monitor.pace import (
-    Pace,
+from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
+from mscam_dask.monitor.messages import (
+    ProgressTracker,
     count_sentence,
     duration,
     end_sentence,
@@ -30,6 +21,15 @@ from mscam_dask.monitor.pace import (
     printable,
     resumed_sentence,
     setting_sentence,
+)
+from mscam_dask.types.events import (
+    FitFailed,
+    FitFinished,
+    FitStarted,
+    IterationFinished,
+    NClustersSelected,
+    RefinementFinished,
+    SettingsSelected,
 )
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class TerminalProgress:
         self._live: Live | None = None
         self._entered = False
         self._step: tuple[str, float] | None = None
-        self._pace = Pace()
+        self._pace = ProgressTracker()
         self._setting: str | None = None
-        self._rows: deque[OuterRecord] = deque(maxlen=_ROWS)
+        self._rows: deque[IterationFinished] = deque(maxlen=_ROWS)
         self._mark = "*" if console.options.ascii_only else "✓"
 
     def __enter__(self) -> Self:
@@ -99,7 +99,7 @@ class TerminalProgress:
                 self._step = (event.step, time.monotonic())
                 self._rows.clear()
                 self._pace.started = None
-            case StepEnded():
+            case StepFinished():
                 self._step = None
                 self._done(event.step, event.summary, event.seconds, event.notes)
             case FitResumed():
@@ -109,24 +109,24 @@ class TerminalProgress:
                 self._setting = None
                 if self._step is None:
                     self._step = ("fit", time.monotonic())
-            case ClusterCountEnded():
+            case NClustersSelected():
                 self._done("clusters", count_sentence(event), event.seconds, ())
-            case SelectionEnded():
+            case SettingsSelected():
                 self._setting = printable(setting_sentence(event))
-            case OuterRecord():
+            case IterationFinished():
                 self._rows.append(event)
-            case LearningEnded():
+            case RefinementFinished():
                 self._done(
                     "learning", learning_sentence(event.scores, event.taken), event.seconds, ()
                 )
-            case FitEnded() | FitFailed():
+            case FitFinished() | FitFailed():
                 self._over(event)
 
-    def _over(self, event: FitEnded | FitFailed) -> None:
+    def _over(self, event: FitFinished | FitFailed) -> None:
         self._pace.started = None
         if self._entered:
             return
-        if isinstance(event, FitEnded):
+        if isinstance(event, FitFinished):
             self._done("fit", end_sentence(event), event.seconds, ())
             self._step = None
         self._stop()
@@ -222,9 +222,9 @@ class TerminalProgress:
         width = max(6, min(24, self._console.width - 70))
         foot = Table.grid(padding=(0, 2, 0, 0))
         foot.add_row(
-            ProgressBar(total=started.max_outer_iter, completed=self._pace.n_done, width=width),
+            ProgressBar(total=started.max_iter, completed=self._pace.n_done, width=width),
             Text(
-                f"{self._pace.n_done} of at most {started.max_outer_iter}, {elapsed} so far, "
+                f"{self._pace.n_done} of at most {started.max_iter}, {elapsed} so far, "
                 f"at most {self._pace.at_most} to go",
                 style="dim",
             ),

@@ -1,7 +1,7 @@
 """The sub-problem of one view, restricted to the space in which its iterates stay.
 
 H = orth[Q, V_m], Q the left singular vectors of the view and V_m the bottom eigenvectors of the
-graph's Laplacian; see `mscam_dask.solvers.view_admm` for the problem and how it is solved.
+graph's Laplacian; see `mscam_dask.solvers.admm` for the problem and how it is solved.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.kernels.orthonormal import inverse_root
-from mscam_dask.kernels.ridge import Basis
+from mscam_dask.linalg.orthonormal import inverse_root
+from mscam_dask.linalg.ridge import Basis
 
 __all__ = ["ReducedProblem", "reduced_problem"]
 
@@ -60,7 +60,7 @@ def reduced_problem(
     alpha: float,
     metric_ridge: float,
     graph_weight: float,
-    smallest_gain: float = 0.0,
+    min_shrinkage: float = 0.0,
 ) -> ReducedProblem:
     """Restrict the view's sub-problem to span[Q, V_m].
 
@@ -74,7 +74,7 @@ def reduced_problem(
         L of the current graph.
     alpha, metric_ridge, graph_weight : float
         α > 0, τ ≥ 0, λ > 0.
-    smallest_gain : float
+    min_shrinkage : float
         Directions of Q with a smaller gain s²/(s²+α) stay with their ridge solution: a metric
         factor along them costs more than it moves the embedding, and they are most directions
         of a noisy view. With 0 the restriction is exact.
@@ -82,7 +82,7 @@ def reduced_problem(
     Returns
     -------
     ReducedProblem
-        With h ≤ r + m, all r directions among them where `smallest_gain` is 0.
+        With h ≤ r + m, all r directions among them where `min_shrinkage` is 0.
 
     Notes
     -----
@@ -92,7 +92,7 @@ def reduced_problem(
     s2 = basis.singular_values_squared
     gains = s2 / (s2 + alpha)
     # gains descend with s²: the directions used come first
-    rank = int(np.count_nonzero(gains >= min(smallest_gain, 0.5 * float(gains[0]))))
+    rank = int(np.count_nonzero(gains >= min(min_shrinkage, 0.5 * float(gains[0]))))
     q = basis.vectors[:, :rank]
     added = _directions_outside(q, graph_vectors)
     subspace = np.concatenate([q, added], axis=1)

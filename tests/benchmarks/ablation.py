@@ -29,12 +29,12 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "defaults": {},
         "no learned distances": {"learns": False},
         "no learned metric": {"model": MSCAN},
-        "one iteration": {"max_outer_iter": 1},
+        "one iteration": {"max_iter": 1},
         "all views unit, alpha 10": {"scale": "unit", "alpha": 10.0},
         "all views standard, alpha 1": {"scale": "standard", "alpha": 1.0},
         "k 9": {"n_neighbors": 9},
         "k 40": {"n_neighbors": 40},
-        "floor 0.01": {"metric_floor": 0.01},
+        "floor 0.01": {"identity_weight": 0.01},
         "nothing chosen": {"selection": None},
     }
 )
@@ -48,7 +48,7 @@ def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScor
     learns = given.pop("learns", True)
     n_neighbors = min(given.pop("n_neighbors", 0), len(data.labels) - 1) or None
     model = estimator(
-        data.n_clusters, metric=data.kinds, n_neighbors=n_neighbors, n_jobs=1, **given
+        data.n_clusters, view_type=data.kinds, n_neighbors=n_neighbors, n_jobs=1, **given
     )
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
         if not learns:

@@ -44,7 +44,7 @@ from tornado.websocket import websocket_connect
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.fit import Observer
 from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page
 from mscam_dask.monitor.dashboard.metrics import RunMetrics
@@ -124,7 +124,7 @@ def count_watching() -> None:
 
 def fit(kind: type[MSCAM], client: Client, data: MultiViewData) -> tuple[float, float]:
     """Wall seconds of one fit, and those that went into watching."""
-    model = kind(n_clusters=8, selection=None, client=client, max_outer_iter=12)
+    model = kind(n_clusters=8, selection=None, client=client, max_iter=12)
     started, before = time.perf_counter(), Watching.seconds
     model.fit(data)
     return time.perf_counter() - started, Watching.seconds - before

@@ -20,10 +20,10 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from mscam_dask import MSCAM
-from mscam_dask.data.store import open_store
-from mscam_dask.data.store_writer import write_store
-from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine.plan import plan_memory
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.memory import plan_memory
 from mscam_dask.metrics import score_partition
 from tests.benchmarks.growth import DIMS
 from tests.benchmarks.measured import peak_bytes, subspace_views
@@ -92,7 +92,7 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
         workers = client.run(peak_bytes)
     data = open_store(store)
     solution = model.solution_
-    joined = any(one.first_graph != "distances" for one in solution.settings)
+    joined = any(one.initial_graph != "distances" for one in solution.settings)
     plan = plan_memory(data, solution.parameters, view_graphs=joined)
     planned = plan.worker_bytes(n_workers)
     size = sum(4 * data.n_samples * source.shape[1] for source in data.views)

@@ -22,14 +22,14 @@ from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silho
 from sklearn.preprocessing import StandardScaler
 
 from mscam_dask import MSCAM
-from mscam_dask.baselines.registry import method
-from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine.foundation import NEUTRAL_NEIGHBORS
-from mscam_dask.engine.tasks.judge import neutral_view
+from mscam_dask.benchmark.baselines.registry import method
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS
+from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.model.parameters import Scale
-from mscam_dask.solvers.neutral import view_modularity, view_score
+from mscam_dask.solvers.reference_graphs import view_modularity, view_score
+from mscam_dask.types.parameters import Scale
 from tests.benchmark_sets import NAMES, BenchmarkData, read_set
 
 Labels = NDArray[np.int64]
@@ -56,17 +56,17 @@ def pool_of(data: BenchmarkData) -> Pool:
     for scale, alpha, n_neighbors in GRID:
         model = MSCAM(
             data.n_clusters,
-            metric=data.kinds,
+            view_type=data.kinds,
             scale=scale,
             alpha=alpha,
             n_neighbors=min(n_neighbors, len(data.labels) - 1),
-            max_outer_iter=1,
+            max_iter=1,
             n_jobs=1,
         ).fit(data.views)
         partitions.append(model.labels_)
         eigengaps.append(float(model.history_["eigengap"].values[-1]))
     for name in OTHERS:
-        other = method(name).make(data.n_clusters, 0, {"metric": data.kinds})
+        other = method(name).make(data.n_clusters, 0, {"view_type": data.kinds})
         partitions.append(other.fit_predict(data.views))
         eigengaps.append(float("nan"))
     return Pool(partitions, eigengaps)
@@ -74,13 +74,17 @@ def pool_of(data: BenchmarkData) -> Pool:
 
 def indices_of(data: BenchmarkData) -> dict[str, Index]:
     """Every index that a partition alone is judged by; the higher the better."""
-    k = min(NEUTRAL_NEIGHBORS, len(data.labels) - 1)
-    sources = as_multi_view(data.views, metric=data.kinds).views
-    neutral = [neutral_view(source, k) for source in sources]
+    k = min(REFERENCE_NEIGHBORS, len(data.labels) - 1)
+    sources = as_multi_view(data.views, view_type=data.kinds).views
+    reference_graphs = [reference_graphs_of_view(source, k) for source in sources]
     rows = np.hstack([StandardScaler().fit_transform(view) for view in data.views])
     return {
-        "cross-view information": lambda y: float(np.mean([view_score(v, y) for v in neutral])),
-        "cross-view modularity": lambda y: float(np.mean([view_modularity(v, y) for v in neutral])),
+        "cross-view information": lambda y: float(
+            np.mean([view_score(v, y) for v in reference_graphs])
+        ),
+        "cross-view modularity": lambda y: float(
+            np.mean([view_modularity(v, y) for v in reference_graphs])
+        ),
         "silhouette": lambda y: float(silhouette_score(rows, y)),
         "Calinski-Harabasz": lambda y: float(calinski_harabasz_score(rows, y)),
         "Davies-Bouldin": lambda y: -float(davies_bouldin_score(rows, y)),

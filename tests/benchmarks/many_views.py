@@ -21,7 +21,7 @@ from distributed import Client
 from distributed.deploy.subprocess import SubprocessCluster
 
 from mscam_dask import MSCAM
-from mscam_dask.model.records import OuterRecord
+from mscam_dask.types.events import IterationFinished
 from tests.benchmarks.measured import subspace_views
 from tests.benchmarks.relay import CountingRelay
 
@@ -53,11 +53,11 @@ class _Watch:
         self._relay = relay
         self._last = 0
         self.bytes: list[int] = []
-        self.records: list[OuterRecord] = []
+        self.records: list[IterationFinished] = []
 
     def __call__(self, event: object) -> None:
         now = self._relay.n_bytes
-        if isinstance(event, OuterRecord):
+        if isinstance(event, IterationFinished):
             self.bytes.append(now - self._last)
             self.records.append(event)
         self._last = now
@@ -104,7 +104,7 @@ def fit_alone(views: list[Any], n_outer: int) -> float:
     """Seconds of one fit for each view, with at most `n_outer` outer iterations."""
     started = time.perf_counter()
     for view in views:
-        MSCAM(10, selection=None, max_outer_iter=n_outer, n_jobs=1).fit([view])
+        MSCAM(10, selection=None, max_iter=n_outer, n_jobs=1).fit([view])
     return time.perf_counter() - started
 
 

@@ -22,21 +22,21 @@ from tests.benchmark_sets import NAMES, read_set
 
 def prepared(model: MSCAM) -> str:
     """How many views were prepared in which way: 4 unit 10, 2 standard 1."""
-    counts = Counter((one.scale, one.alpha) for one in model.view_preparations_.values())
+    counts = Counter((one.scale, one.alpha) for one in model.view_settings_.values())
     return ", ".join(f"{count} {scale} {alpha:g}" for (scale, alpha), count in counts.most_common())
 
 
-def first_graph(model: MSCAM) -> str:
+def initial_graph(model: MSCAM) -> str:
     """What the path began with, where that is not the mean distance."""
     solution = model.solution_
-    both = solution.settings[solution.chosen].first_graph == "distances and views"
+    both = solution.settings[solution.chosen].initial_graph == "distances and views"
     return "and in each view " if both else ""
 
 
 def row(name: str) -> str:
     """One line of the table."""
     views, labels, kinds, _ = data = read_set(name)
-    model = MSCAM(data.n_clusters, metric=kinds)
+    model = MSCAM(data.n_clusters, view_type=kinds)
     started = time.perf_counter()
     model.fit(views)
     seconds = time.perf_counter() - started
@@ -45,7 +45,7 @@ def row(name: str) -> str:
         f"| {name} | {len(labels)} | {len(views)} | {data.n_clusters} | {model.n_connected_components_} "
         f"| {scores.accuracy:.4f} | {scores.normalized_mutual_information:.4f} "
         f"| {scores.adjusted_rand_index:.4f} | {scores.purity:.4f} | {seconds:.1f} "
-        f"| {prepared(model)}, {model.n_neighbors_} {first_graph(model)}"
+        f"| {prepared(model)}, {model.n_neighbors_} {initial_graph(model)}"
         f"| {model.status_.name.lower().replace('_', ' ')} |"
     )
 

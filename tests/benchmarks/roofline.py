@@ -19,14 +19,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mscam_dask import MSCAM
-from mscam_dask.data.store import open_store
-from mscam_dask.data.store_writer import write_store
-from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine.foundation import LARGE_RANK
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.precompute import LARGE_RANK
 from tests.benchmarks.growth import DIMS
 from tests.benchmarks.measured import subspace_views
 
-# Points that each point is compared with, and points of a cell: see kernels/cells.py.
+# Points that each point is compared with, and points of a cell: see linalg/ivf.py.
 _POOL, _CELL = 4000, 500
 
 

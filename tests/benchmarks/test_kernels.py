@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.kernels.adaptive_neighbors import select_neighbors
-from mscam_dask.kernels.cells import find_cells, neighbors_in_cells
-from mscam_dask.kernels.coordinates import as_coordinates
-from mscam_dask.kernels.distances import squared_distances_on_edges
-from mscam_dask.kernels.laplacian import graph_from_neighbors, laplacian
-from mscam_dask.kernels.neighbors import nearest_neighbors
-from mscam_dask.kernels.ridge import basis_from_rows
-from mscam_dask.kernels.spectrum import Spectrum, bottom_eigenpairs
-from mscam_dask.model.parameters import AdmmSettings
+from mscam_dask.linalg.adaptive_neighbors import select_neighbors
+from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
+from mscam_dask.linalg.ivf import build_ivf, ivf_search
+from mscam_dask.linalg.laplacian import graph_from_neighbors, laplacian
+from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.ridge import basis_from_rows
+from mscam_dask.linalg.weighted_blocks import as_weighted_blocks
+from mscam_dask.solvers.admm import solve_view
 from mscam_dask.solvers.reduced_problem import reduced_problem
-from mscam_dask.solvers.view_admm import solve_view
+from mscam_dask.types.parameters import AdmmSettings
 
 N = 1500
 
@@ -55,11 +55,11 @@ def test_exhaustive_search(benchmark: Any, points: Any) -> None:
 
 
 def test_search_in_cells(benchmark: Any, points: Any) -> None:
-    coordinates = as_coordinates(points)
+    coordinates = as_weighted_blocks(points)
 
     def search() -> Any:
-        cells = find_cells(coordinates, n_candidates=30, rng=np.random.default_rng(0))
-        return neighbors_in_cells(coordinates, cells, 30, first=0, last=len(cells))
+        cells = build_ivf(coordinates, n_candidates=30, rng=np.random.default_rng(0))
+        return ivf_search(coordinates, cells, 30, first=0, last=len(cells))
 
     samples, _, _ = benchmark.pedantic(search, rounds=2)
     assert len(samples) == N

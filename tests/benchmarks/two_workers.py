@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
-from mscam_dask.data.store_writer import write_store
-from mscam_dask.data.views import as_multi_view
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from tests.benchmarks.from_store import worker_processes
 from tests.benchmarks.measured import subspace_views
 

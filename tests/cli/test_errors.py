@@ -14,14 +14,14 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from mscam_dask.cli.errors import guarded
+from mscam_dask.cli.errors import handle_errors
 
 Call = Callable[..., Result]
 
 
 def failed(error: OSError) -> Result:
     @click.command()
-    @guarded
+    @handle_errors
     def command() -> int:
         raise error
 
@@ -90,7 +90,7 @@ def test_sigterm_in_the_first_seconds_is_exit_code_75(here: Path) -> None:
         "from importlib.abc import MetaPathFinder\n"
         "class Slow(MetaPathFinder):\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'mscam_dask.cli.run_file':\n"
+        "        if name == 'mscam_dask.cli.run':\n"
         "            print('importing', flush=True)\n"
         "            time.sleep(60)\n"
         "sys.meta_path.insert(0, Slow())\n"

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from mscam_dask.cli import terminal
-from mscam_dask.cli.terminal import results_console, show, table
-from mscam_dask.pipeline.experiments.course import Progress
-from mscam_dask.pipeline.experiments.printing import ProgressLines
-from mscam_dask.pipeline.experiments.results import CellEntry
-from mscam_dask.pipeline.lock import RunLock
+from mscam_dask.benchmark.experiment import Progress
+from mscam_dask.benchmark.printing import ProgressLines
+from mscam_dask.benchmark.results import TrialEntry
+from mscam_dask.cli import console as terminal
+from mscam_dask.cli.console import results_console, show, table
+from mscam_dask.pipeline.run.lock import RunLock
 
 Call = Callable[..., Result]
 
@@ -88,7 +88,7 @@ def test_without_anything_there_has_to_be_the_papers_pipeline(here: Path, call: 
 
 
 def test_a_line_of_progress_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    entry = CellEntry(
+    entry = TrialEntry(
         key="k",
         dataset="caltech101_nus31",
         method="ssc-concat",
@@ -204,7 +204,7 @@ def test_what_is_wrong_is_said_before_any_work(
 def test_sweep(here: Path, call: Call) -> None:
     Path("s.toml").write_text(
         "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1, 1]\ngraph_weight = [0.1, 1.0, 5.0]\n"
-        "max_outer_iter = 2\n"
+        "max_iter = 2\n"
     )
     result = call("sweep", "s.toml", "--in-process", "-o", "out")
     assert result.exit_code == 0, result.output

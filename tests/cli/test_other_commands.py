@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from mscam_dask.cli import examine
-from mscam_dask.data.store import open_store
-from mscam_dask.pipeline import doctor
-from mscam_dask.pipeline.doctor import CHECKS, Check
-from mscam_dask.pipeline.lock import RunLock
+from mscam_dask.cli import doctor as examine
+from mscam_dask.data.store.read import open_store
+from mscam_dask.pipeline.run import doctor
+from mscam_dask.pipeline.run.doctor import CHECKS, Check
+from mscam_dask.pipeline.run.lock import RunLock
 
 Call = Callable[..., Result]
 
@@ -43,16 +43,16 @@ def test_ingest_options(here: Path, call: Call) -> None:
         np.save("square.npy", square)
         np.savetxt("truth.txt", archive["labels"], fmt="%d")
     result = call(
-        *("ingest", "square.npy", "-o", "a.zarr", "--metric", "square=kernel"),
+        *("ingest", "square.npy", "-o", "a.zarr", "--view-type", "square=kernel"),
         *("--labels", "truth.txt", "--chunk-rows", "7"),
     )
     assert result.exit_code == 0, result.output
     (view,) = open_store("a.zarr").views
-    assert view.metric == "kernel"
-    assert getattr(view, "chunk_rows", None) == 7
+    assert view.view_type == "kernel"
+    assert getattr(view, "chunk_size", None) == 7
     assert open_store("a.zarr").labels is not None
     result = call(
-        *("ingest", "first.tsv", "-o", "b.zarr", "--samples-on", "columns"),
+        *("ingest", "first.tsv", "-o", "b.zarr", "--samples-in", "columns"),
         *("--no-header", "--delimiter", r"\t"),
     )
     assert result.exit_code == 0, result.output
@@ -65,9 +65,13 @@ def test_ingest_options(here: Path, call: Call) -> None:
     ("arguments", "code", "part"),
     [
         (["absent.npz", "-o", "x.zarr"], 3, "absent.npz"),
-        (["tiny.npz", "-o", "x.zarr", "--metric", "view_0=kernl"], 2, "kernl"),
-        (["tiny.npz", "-o", "x.zarr", "--metric", "view_9=kernel"], 2, "view_9"),
-        (["tiny.npz", "-o", "x.zarr", "--metric", "kernel", "--metric", "a=kernel"], 2, "one KIND"),
+        (["tiny.npz", "-o", "x.zarr", "--view-type", "view_0=kernl"], 2, "kernl"),
+        (["tiny.npz", "-o", "x.zarr", "--view-type", "view_9=kernel"], 2, "view_9"),
+        (
+            ["tiny.npz", "-o", "x.zarr", "--view-type", "kernel", "--view-type", "a=kernel"],
+            2,
+            "one KIND",
+        ),
         (["tiny.npz", "-o", "x.zarr", "--view", "view_9"], 3, "view_9"),
         (["tiny.npz"], 2, "--output"),
         (["-o", "x.zarr"], 2, "SRC"),

@@ -21,8 +21,8 @@ from click.testing import Result
 import mscam_dask
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import WorkerLostError
-from mscam_dask.model.status import Status
-from mscam_dask.pipeline import steps
+from mscam_dask.pipeline.run import steps
+from mscam_dask.types.status import Status
 
 Call = Callable[..., Result]
 
@@ -148,12 +148,12 @@ def test_a_lost_cluster_is_exit_code_4(
     here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(*args: Any, **options: Any) -> None:
-        raise WorkerLostError("task 'sub_solve' was given up")
+        raise WorkerLostError("task 'admm_view' was given up")
 
     monkeypatch.setattr(steps, "cluster", lost)
     result = call("run", "tiny.toml", "--in-process", "-o", "out")
     assert result.exit_code == 4
-    assert "Error: task 'sub_solve' was given up" in result.stderr
+    assert "Error: task 'admm_view' was given up" in result.stderr
 
 
 def test_components_not_reached_is_exit_code_5_after_the_results(

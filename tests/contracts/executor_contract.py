@@ -15,7 +15,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.engine.executor import Executor
+from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import DataError, MscamError
 
 

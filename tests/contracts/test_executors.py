@@ -15,10 +15,10 @@ from distributed import Client
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from mscam_dask.engine.dask import DaskExecutor
-from mscam_dask.engine.executor import Executor
-from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
-from mscam_dask.engine.pinned_blas import PinnedBlas
+from mscam_dask.engine.executors._threadpools import PinnedBlas
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.errors import NoWorkersError
 from tests.clusters import local_client
 from tests.contracts.executor_contract import (
@@ -203,7 +203,7 @@ def test_a_task_that_comes_after_its_fit_does_not_unpin_the_next(
 ) -> None:
     monkeypatch.setattr(PinnedBlas._blas, "_is_for_good", False)
     with threadpool_limits(limits=2, user_api="blas"):
-        PinnedBlas.pin_for_good()  # of a worker in this process
+        PinnedBlas.pin_permanently()  # of a worker in this process
         assert set(blas_threads(0.0)) == {1}
         with threadpool_limits(limits=2, user_api="blas"):
             with ThreadExecutor(1):

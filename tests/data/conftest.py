@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.store.write import write_store
 from tests.data.stores import example_data
 
 
@@ -38,7 +38,7 @@ def data_file() -> Callable[[str], Path]:
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """A store of `example_data`, in chunks of four rows."""
-    return write_store(example_data(), tmp_path / "data.zarr", chunk_rows=4)
+    return write_store(example_data(), tmp_path / "data.zarr", chunk_size=4)
 
 
 @pytest.fixture(scope="session")

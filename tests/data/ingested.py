@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import IngestReport
-from mscam_dask.data.store import verify_store
+from mscam_dask.data.store.read import verify_store
 from tests.synthetic import values_of
 
 __all__ = ["COLOUR", "LABELS", "SHAPE", "N", "save_npz", "stored"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mscam_dask.data.multiview import MultiViewData
-from mscam_dask.data.sources import ArrayRows
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import ArrayRows
 
 __all__ = ["N", "edit", "example_data", "names_of"]
 

@@ -16,9 +16,9 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.io import savemat
 
-from mscam_dask.data.ingest import Source, ViewRecord, ingest
-from mscam_dask.data.store import open_store
-from mscam_dask.data.views import as_multi_view
+from mscam_dask.data.ingest import IngestedView, Source, ingest
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
 from tests.data.stores import names_of
@@ -33,12 +33,12 @@ def test_report_says_what_is_in_the_store(tmp_path: Path) -> None:
         kind=np.array(["features", "features"]),
         sample_ids=np.array(list("abcdefg")),
     )
-    report = ingest(source, tmp_path / "a.zarr", chunk_rows=3)
+    report = ingest(source, tmp_path / "a.zarr", chunk_size=3)
     assert report.output == tmp_path / "a.zarr"
     assert report.n_samples == N
     assert report.views == (
-        ViewRecord("colour", "features", (N, 3), "float64"),
-        ViewRecord("shape", "features", (N, 2), "float32"),
+        IngestedView("colour", "features", (N, 3), "float64"),
+        IngestedView("shape", "features", (N, 2), "float32"),
     )
     assert report.n_classes == 3
     assert report.has_sample_ids
@@ -66,7 +66,7 @@ def test_benchmark_archives_come_back_exactly(
     data = open_store(report.output)
     with np.load(source, allow_pickle=False) as archive:
         assert data.view_names == tuple(archive["view_names"].tolist())
-        assert [view.metric for view in data.views] == archive["kind"].tolist()
+        assert [view.view_type for view in data.views] == archive["kind"].tolist()
         assert data.labels is not None
         np.testing.assert_array_equal(data.labels, archive["labels"])
         for index, view in enumerate(data.views):
@@ -147,8 +147,10 @@ def test_metric_of_the_source_stands_unless_told(tmp_path: Path) -> None:
     source = tmp_path / "a.npz"
     np.savez(source, view_0=1 - np.eye(4), view_1=np.eye(4), kind=np.array(["distance", "kernel"]))
 
-    def metrics(output: str, metric: Any = None) -> list[str]:
-        return [view.metric for view in ingest(source, tmp_path / output, metric=metric).views]
+    def metrics(output: str, view_type: Any = None) -> list[str]:
+        return [
+            view.view_type for view in ingest(source, tmp_path / output, view_type=view_type).views
+        ]
 
     assert metrics("a.zarr") == ["distance", "kernel"]
     assert metrics("b.zarr", {"view_1": "features"}) == ["distance", "features"]
@@ -186,7 +188,7 @@ def test_names_of_columns_follow_their_view(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "metric", "quoted"),
+    ("values", "view_type", "quoted"),
     [
         (COLOUR, "distance", ["metric='distance'", (7, 3)]),
         (COLOUR, "kernel", ["metric='kernel'", (7, 3)]),
@@ -196,11 +198,11 @@ def test_names_of_columns_follow_their_view(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_matrix_of_all_pairs_is_not_stored(
-    tmp_path: Path, values: NDArray[np.float64], metric: str, quoted: list[object]
+    tmp_path: Path, values: NDArray[np.float64], view_type: str, quoted: list[object]
 ) -> None:
     np.save(tmp_path / "t.npy", values)
     with pytest.raises(DataError, match=quotes("'t'", *quoted)):
-        ingest(tmp_path / "t.npy", tmp_path / "s.zarr", metric=metric)
+        ingest(tmp_path / "t.npy", tmp_path / "s.zarr", view_type=view_type)
     assert not (tmp_path / "s.zarr").exists()
 
 
@@ -216,12 +218,12 @@ def test_several_files_are_several_views_named_by_file(tmp_path: Path) -> None:
 
 def test_source_names_and_turns_a_view(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", COLOUR.T)
-    source = Source(tmp_path / "a.npy", name="colour", samples_on="columns")
+    source = Source(tmp_path / "a.npy", name="colour", samples_in="columns")
     np.testing.assert_array_equal(stored(ingest(source, tmp_path / "s.zarr"))["colour"], COLOUR)
     with pytest.raises(
-        ConfigurationError, match=quotes("samples_on='both'", "'rows'", "'columns'")
+        ConfigurationError, match=quotes("samples_in='both'", "'rows'", "'columns'")
     ):
-        Source("x", samples_on="both")  # type: ignore[arg-type]
+        Source("x", samples_in="both")  # type: ignore[arg-type]
 
 
 def test_the_same_name_twice_is_refused(tmp_path: Path) -> None:
@@ -243,13 +245,13 @@ def test_different_numbers_of_samples_are_listed(tmp_path: Path) -> None:
 
 
 def test_data_in_memory_and_stores_are_sources(tmp_path: Path) -> None:
-    data = as_multi_view({"colour": COLOUR, "d": 1 - np.eye(N)}, metric={"d": "distance"})
+    data = as_multi_view({"colour": COLOUR, "d": 1 - np.eye(N)}, view_type={"d": "distance"})
     data = replace(data, labels=LABELS, label_names=("x", "y", "z"), sample_ids=tuple("abcdefg"))
     first = ingest(data, tmp_path / "a.zarr")
     second = ingest(first.output, tmp_path / "b.zarr", views=["d"])
     copied = open_store(second.output)
     assert copied.view_names == ("d",)
-    assert copied.views[0].metric == "distance"
+    assert copied.views[0].view_type == "distance"
     assert copied.label_names == ("x", "y", "z")
     assert copied.sample_ids == tuple("abcdefg")
     assert first.digest == data.digest()
@@ -299,11 +301,11 @@ def test_a_source_that_may_not_be_read_is_data_that_cannot_be_used(
     else:
         source.touch()
 
-    def closed(path: Path, *args: Any, **options: Any) -> Any:
+    def graph_from_partition(path: Path, *args: Any, **options: Any) -> Any:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     for opening in ("pathlib.Path.open", "pathlib.Path.read_bytes", "builtins.open"):
-        monkeypatch.setattr(opening, closed)
+        monkeypatch.setattr(opening, graph_from_partition)
     with pytest.raises(DataError, match=quotes(source, "Permission denied", "chmod")):
         ingest(source, tmp_path / "s.zarr")
 

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from mscam_dask.data.ingest import IngestReport, Source, ingest
-from mscam_dask.data.matching import OrderedRows
-from mscam_dask.data.sources import ArrayRows
-from mscam_dask.data.store import open_store
+from mscam_dask.data.readers.align_samples import OrderedRows
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
 from tests.messages import quotes
@@ -126,9 +126,9 @@ def test_sources_must_agree_on_labels(tmp_path: Path) -> None:
 def test_features_on_rows_are_noticed_by_the_labels(tmp_path: Path) -> None:
     source = tmp_path / "a.npz"
     np.savez(source, view_0=COLOUR.T, view_1=np.ones((3, N)), labels=LABELS)
-    with pytest.raises(DataError, match=quotes(7, (3, 7), "samples_on='columns'")):
+    with pytest.raises(DataError, match=quotes(7, (3, 7), "samples_in='columns'")):
         ingest(source, tmp_path / "s.zarr")
-    report = ingest(Source(source, samples_on="columns"), tmp_path / "s.zarr")
+    report = ingest(Source(source, samples_in="columns"), tmp_path / "s.zarr")
     np.testing.assert_array_equal(stored(report)["view_0"], COLOUR)
     assert labels_of(report) == LABELS.tolist()
 
@@ -158,7 +158,7 @@ def test_samples_on_columns_are_matched_by_the_header(tmp_path: Path) -> None:
     pd.DataFrame(COLOUR, index=names).T.to_csv(tmp_path / "colour.csv")
     pd.DataFrame(SHAPE, index=names).iloc[order].T.to_csv(tmp_path / "shape.csv")
     sources = [
-        Source(tmp_path / f"{name}.csv", samples_on="columns") for name in ("colour", "shape")
+        Source(tmp_path / f"{name}.csv", samples_in="columns") for name in ("colour", "shape")
     ]
     report = ingest(sources, tmp_path / "s.zarr")
     assert open_store(report.output).sample_ids == tuple(names)
@@ -181,9 +181,9 @@ def test_a_matrix_of_all_pairs_is_matched_by_id_both_ways(tmp_path: Path, said: 
     report = ingest(
         [first, tmp_path / "b.npz"],
         tmp_path / "s.zarr",
-        metric=None if kind else {"gaps": "distance"},
+        view_type=None if kind else {"gaps": "distance"},
     )
-    assert report.views[2].metric == "distance"
+    assert report.views[2].view_type == "distance"
     np.testing.assert_array_equal(stored(report)["gaps"], gaps)
 
 

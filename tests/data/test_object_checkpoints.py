@@ -15,17 +15,17 @@ import pytest
 from click.testing import CliRunner
 
 from mscam_dask.cli import main
-from mscam_dask.data.checkpoint_objects import ObjectCheckpoints
+from mscam_dask.data.checkpoint_objects import ObjectCheckpointStore
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.data.objects import ObjectPath
+from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
-from mscam_dask.model.records import OuterRecord
-from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.monitor.events import Event
-from mscam_dask.pipeline.again import run_again
-from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.document import parse_override
-from mscam_dask.pipeline.settings import OutputTable, Settings
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.settings import OutputTable, Settings
+from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.pipeline.run.run_or_resume import run_or_resume
+from mscam_dask.types.checkpoint import Checkpoint
+from mscam_dask.types.events import IterationFinished
 from tests.data.conftest import keys
 from tests.faults.kill_driver import outcome_of
 from tests.messages import quotes
@@ -33,16 +33,16 @@ from tests.messages import quotes
 PLACE = ObjectPath("s3://bucket/checkpoints/one")
 
 
-def state(number: int) -> Snapshot:
-    return Snapshot({"best_labels": np.arange(9) + number}, {"iteration": number})
+def state(number: int) -> Checkpoint:
+    return Checkpoint({"best_labels": np.arange(9) + number}, {"iteration": number})
 
 
 def test_what_is_saved_is_loaded_and_cleared(bucket: Any) -> None:
-    store = ObjectCheckpoints(PLACE)
+    store = ObjectCheckpointStore(PLACE)
     assert store.load() is None
     for number in range(3):
         store.save(state(number))
-    found = ObjectCheckpoints(PLACE).load()
+    found = ObjectCheckpointStore(PLACE).load()
     assert found is not None
     assert found.record == {"iteration": 2}
     np.testing.assert_array_equal(found.arrays["best_labels"], np.arange(9) + 2)
@@ -77,7 +77,7 @@ class PreEmpted(BaseException):
 
 def pre_empted_after(iteration: int) -> Any:
     def observer(event: Event) -> None:
-        if isinstance(event, OuterRecord) and event.iteration == iteration:
+        if isinstance(event, IterationFinished) and event.iteration == iteration:
             raise PreEmpted
 
     return observer
@@ -87,12 +87,12 @@ def test_a_run_goes_on_in_another_directory(
     bucket: Any, settings: Settings, tmp_path: Path
 ) -> None:
     local = msgspec.structs.replace(settings, output=OutputTable())
-    run_again(local, tmp_path / "undisturbed")
+    run_or_resume(local, tmp_path / "undisturbed")
     assert keys(bucket) == []
     with pytest.raises(PreEmpted):
-        run_again(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
+        run_or_resume(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
     assert any(key.endswith("/CURRENT") for key in keys(bucket))
-    outcome = run_again(settings, tmp_path / "node 2")
+    outcome = run_or_resume(settings, tmp_path / "node 2")
     assert outcome_of(tmp_path / "node 2") == outcome_of(tmp_path / "undisturbed")
     (entry,) = outcome.record.resumes
     assert entry.after_iteration is not None
@@ -105,8 +105,8 @@ def test_overwrite_starts_the_clustering_again(
     bucket: Any, settings: Settings, tmp_path: Path
 ) -> None:
     with pytest.raises(PreEmpted):
-        run_again(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
-    outcome = run_again(settings, tmp_path / "node 2", overwrite=True)
+        run_or_resume(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    outcome = run_or_resume(settings, tmp_path / "node 2", overwrite=True)
     assert outcome.record.resumes == ()
     assert keys(bucket) == []
 
@@ -115,8 +115,8 @@ def test_the_same_in_a_directory(settings: Settings, tmp_path: Path) -> None:
     shared = f"output.checkpoints='{tmp_path / 'shared'}'"
     elsewhere = read_config(tmp_path / "tiny.toml", [parse_override(shared)])
     with pytest.raises(PreEmpted):
-        run_again(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
-    outcome = run_again(elsewhere, tmp_path / "node 2")
+        run_or_resume(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    outcome = run_or_resume(elsewhere, tmp_path / "node 2")
     assert outcome.record.resumes[0].after_iteration is not None
     assert list((tmp_path / "shared").iterdir()) == []
 
@@ -150,7 +150,7 @@ def test_wrong_credentials_are_said_and_not_shown(
     environment.setenv("AWS_ACCESS_KEY_ID", "AKIAWRONGWRONGWRONG1")
     environment.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-not-to-be-shown")
     with pytest.raises(ConfigurationError) as refused:
-        ObjectCheckpoints(PLACE).load()
+        ObjectCheckpointStore(PLACE).load()
     assert re.match(quotes("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), str(refused.value))
     arguments = ["run", str(tmp_path / "tiny.toml"), "-o", str(tmp_path / "run")]
     result = CliRunner().invoke(main, arguments)
@@ -172,11 +172,11 @@ def test_no_bucket_and_nobody_there(bucket: Any, environment: pytest.MonkeyPatch
     from s3fs import S3FileSystem
 
     with pytest.raises(DataError, match=quotes("'nowhere'", "s3://nowhere/x")):
-        ObjectCheckpoints(ObjectPath("s3://nowhere/x")).load()
+        ObjectCheckpointStore(ObjectPath("s3://nowhere/x")).load()
     environment.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     S3FileSystem.clear_instance_cache()
     with pytest.raises(TemporaryFailure, match=quotes(PLACE, "http://127.0.0.1:9")):
-        ObjectCheckpoints(PLACE).save(state(1))
+        ObjectCheckpointStore(PLACE).save(state(1))
 
 
 @pytest.mark.parametrize(

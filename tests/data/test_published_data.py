@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import io
 
-from mscam_dask.data.flowers17 import FLOWERS17_FILES, load_flowers17
+from mscam_dask.data.datasets.flowers17 import FLOWERS17_FILES, load_flowers17
+from mscam_dask.data.datasets.nus_wide import load_nus_wide
 from mscam_dask.data.ingest import Source, ingest
-from mscam_dask.data.nus_wide import load_nus_wide
-from mscam_dask.data.sampling import sample_per_class
-from mscam_dask.data.store import open_store
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.views.sampling import sample_per_class
 from mscam_dask.errors import DataError
 from tests.messages import quotes
 from tests.synthetic import distances_between
@@ -44,13 +44,13 @@ def flowers(tmp_path: Path) -> Path:
 def test_flowers17_one_file_or_both(flowers: Path, tmp_path: Path) -> None:
     both = load_flowers17(flowers)
     assert both.view_names == ("colourgc", "shapegc", "texturegc", "hog", "hsv")
-    assert {view.metric for view in both.views} == {"distance"}
+    assert {view.view_type for view in both.views} == {"distance"}
     assert both.labels is not None
     np.testing.assert_array_equal(np.bincount(both.labels), np.full(17, 2))
     assert (np.diff(both.labels) >= 0).all()
     one = flowers / FLOWERS17_FILES[0]
     report = ingest(one, tmp_path / "one.zarr", views=("colourgc", "texturegc"))
-    assert [view.metric for view in report.views] == ["distance", "distance"]
+    assert [view.view_type for view in report.views] == ["distance", "distance"]
     assert report.n_classes == 17
     stored = open_store(report.output)
     np.testing.assert_array_equal(stored.views[1].read(0, 34), io.loadmat(one)["D_texturegc"])
@@ -204,18 +204,18 @@ def test_nus_wide_without_an_image_of_one_concept(tmp_path: Path) -> None:
         load_nus_wide(tmp_path / "nus")
 
 
-@pytest.mark.parametrize("samples_on", ["rows", "columns"])
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
 def test_a_cell_array_and_labels_as_multi_view_sets_are_published(
-    tmp_path: Path, samples_on: str
+    tmp_path: Path, samples_in: str
 ) -> None:
     # Caltech101-7, -20, MSRC-v1: X a cell array of views, Y the classes from 1
     views = [RNG.standard_normal((12, width)) for width in (3, 5)]
     cells = np.empty((1, 2), dtype=object)
     for index, view in enumerate(views):
-        cells[0, index] = view if samples_on == "rows" else view.T
+        cells[0, index] = view if samples_in == "rows" else view.T
     labels = np.repeat([1.0, 2.0, 3.0], 4)[:, None]
     io.savemat(tmp_path / "MSRC.mat", {"X": cells, "Y": labels})
-    report = ingest(Source(tmp_path / "MSRC.mat", samples_on=samples_on), tmp_path / "m.zarr")  # type: ignore[arg-type]
+    report = ingest(Source(tmp_path / "MSRC.mat", samples_in=samples_in), tmp_path / "m.zarr")  # type: ignore[arg-type]
     stored = open_store(report.output)
     assert report.n_classes == 3
     for stored_view, rows in zip(stored.views, views, strict=True):

@@ -27,8 +27,8 @@ CLUSTERS = "clusters of the operator"
 class ApiServer:
     """Objects by path; a created job takes the given course, one word for each time it is asked."""
 
-    def __init__(self, course: list[str]) -> None:
-        self.course = course
+    def __init__(self, context: list[str]) -> None:
+        self.context = context
         self.objects: dict[str, Any] = {}
         self.calls: list[tuple[str, str]] = []
         self.failures = 0
@@ -61,7 +61,7 @@ class ApiServer:
         return 200, job
 
     def next_status(self) -> str:
-        return self.course.pop(0) if len(self.course) > 1 else self.course[0]
+        return self.context.pop(0) if len(self.context) > 1 else self.context[0]
 
     @property
     def changes(self) -> list[str]:

@@ -47,7 +47,7 @@ def test_the_job_is_created_and_its_end_is_ours(tmp_path: Path, end: str, code: 
 def test_a_job_that_has_ended_makes_room(tmp_path: Path) -> None:
     server = ApiServer(["Successful"])
     assert create(server, tmp_path).returncode == 0
-    server.course, server.pod = ["Running", "Failed"], ended_pod(2)
+    server.context, server.pod = ["Running", "Failed"], ended_pod(2)
     assert create(server, tmp_path).returncode == 2
     assert server.changes == ["POST", "DELETE", "POST"]
 
@@ -125,7 +125,7 @@ def test_an_earlier_job_whose_end_the_operator_missed_makes_room(tmp_path: Path)
 
     def succeeding(method: str, path: str, body: Any) -> tuple[int, Any]:
         if method == "POST":
-            server.course = ["Successful"]
+            server.context = ["Successful"]
         return answer(method, path, body)
 
     server.answer = succeeding  # type: ignore[method-assign]
@@ -156,7 +156,7 @@ def test_an_api_server_that_is_away_for_a_moment_does_not_end_the_night(tmp_path
 
     def away_once(method: str, path: str, body: Any) -> tuple[int, Any]:
         if method == "POST":
-            server.failures, server.course = 0, ["Running", "Successful"]
+            server.failures, server.context = 0, ["Running", "Successful"]
             created = answer(method, path, body)
             server.failures = 3
             return created

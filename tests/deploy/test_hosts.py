@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from mscam_dask.data.datasets import digits_views
-from mscam_dask.data.store_writer import write_store
-from mscam_dask.pipeline.certificates import make_certificates
+from mscam_dask.data.store.write import write_store
+from mscam_dask.pipeline.tls.certificates import make_certificates
 from tests.deploy.files import run, script_environment
 from tests.deploy.hosts import Host, hosts
 

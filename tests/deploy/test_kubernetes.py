@@ -14,9 +14,9 @@ import jsonschema
 import pytest
 import yaml
 
-from mscam_dask.pipeline.certificates import make_certificates
-from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.environment import environment_overrides
+from mscam_dask.pipeline.config.environment import environment_overrides
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.tls.certificates import make_certificates
 from tests.deploy.files import DEPLOY, documents, paths
 
 # Its validator still names a class that jsonschema has renamed.

@@ -169,7 +169,7 @@ def test_it_fires_on_its_schedule_and_tries_again_after_75(
     }
     log = tmp_path / "serve.log"
     serve = (sys.executable, FLOW, pipeline, "--every", "5", "--retry-seconds", "1")
-    with started(*serve, "--set", "cluster.max_outer_iter=3", log=log, env=env):
+    with started(*serve, "--set", "cluster.max_iter=3", log=log, env=env):
         server.wait_for(lambda: len(server.runs("every-night", "COMPLETED")) >= 2, 300, log)
         completed = server.runs("every-night", "COMPLETED")
     assert all(run["auto_scheduled"] for run in completed), "the schedule, not a person"
@@ -178,7 +178,7 @@ def test_it_fires_on_its_schedule_and_tries_again_after_75(
     (directory,) = (tmp_path / "runs").iterdir()
     record = json.loads((directory / "run.json").read_text())
     assert record["state"] == "finished"
-    assert record["settings"]["cluster"]["parameters"]["max_outer_iter"] == 3
+    assert record["settings"]["cluster"]["parameters"]["max_iter"] == 3
     artifacts = server.ask("/artifacts/filter", {})
     assert any(str(record["fit"]["cluster_sizes"]) in artifact["data"] for artifact in artifacts)
     logged = "\n".join(

@@ -15,7 +15,7 @@ import pytest
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 
-from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.engine.executors.dask import DaskExecutor
 from tests.deploy.files import DEPLOY, documents, run
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from mscam_dask.data.datasets import digits_views
-from mscam_dask.data.store_writer import write_store
-from mscam_dask.pipeline.certificates import make_certificates
+from mscam_dask.data.store.write import write_store
+from mscam_dask.pipeline.tls.certificates import make_certificates
 from tests.deploy.files import DEPLOY, imported, run, script_environment
 
 pytest.importorskip("dask_jobqueue")
@@ -119,7 +119,7 @@ def test_a_run_on_worker_jobs_that_slurm_started(
     result = run(
         sys.executable, DEPLOY / "slurm/run_on_slurm.py", pipeline,
         "--jobs", "2", "--cores", "1", "--memory", "2GiB", "--tls", tmp_path / "certs",
-        "--config", tmp_path / "slurm.dask.yaml", "--", "--set", "cluster.max_outer_iter=1",
+        "--config", tmp_path / "slurm.dask.yaml", "--", "--set", "cluster.max_iter=1",
         env=slurm, timeout=110,
     )  # fmt: skip
     assert result.returncode in (0, 5), result.stdout + result.stderr
@@ -163,10 +163,10 @@ def test_wrong_options_are_a_configuration_error(
     ("ending", "code", "requeued"), [("exit 0", 0, 0), ("exit 3", 3, 0), ("exit 75", 75, 1)]
 )
 def test_the_batch_script_ends_as_the_run_does_and_goes_back_into_the_queue_with_75(
-    tmp_path: Path, slurm: dict[str, str], ending: str, code: int, requeued: int
+    tmp_path: Path, slurm: dict[str, str], final: str, code: int, requeued: int
 ) -> None:
     fake = tmp_path / "python"
-    fake.write_text(f"#!/usr/bin/env bash\n{ending}\n")
+    fake.write_text(f"#!/usr/bin/env bash\n{final}\n")
     fake.chmod(0o755)
     environment = {
         **slurm,

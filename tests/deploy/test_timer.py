@@ -74,7 +74,7 @@ class Timer:
 
         def iterates() -> bool:
             events = list(self.directory.glob("runs/nightly-*/events.jsonl"))
-            return bool(events) and events[-1].read_text().count('"outer_record"') >= 2
+            return bool(events) and events[-1].read_text().count('"iteration_finished"') >= 2
 
         self.wait_for("outer iteration", iterates)
         os.kill(int((self.directory / "pid").read_text()), signal.SIGKILL)

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 from mscam_dask import MSCAM, MSCAN
-from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine import anchor_blocks, foundation, local
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import candidate_neighbors as candidate_blocks
+from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine.executors import local
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.tasks import anchors as anchor_tasks
-from mscam_dask.estimators import execution
-from mscam_dask.kernels.cells import find_cells
-from mscam_dask.model.parameters import Parameters
+from mscam_dask.engine.tasks import neighbors as neighbor_tasks
+from mscam_dask.estimators import _executors as execution
+from mscam_dask.linalg.ivf import build_ivf
+from mscam_dask.types.parameters import Parameters
 from tests.synthetic import distances_between, gaussian_views
 
 
@@ -63,7 +65,7 @@ class _Watching(local.SerialExecutor):
 def watching(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "SerialExecutor", _Watching)
     monkeypatch.setattr(_Watching, "n_tasks", 0)
-    monkeypatch.setattr(anchor_blocks, "_SMALLEST_BLOCK", 40)
+    monkeypatch.setattr(candidate_blocks, "_SMALLEST_BLOCK", 40)
 
 
 @pytest.mark.parametrize(
@@ -79,14 +81,14 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_task_changes_what_it_was_given(estimator: Any) -> None:
     views, _ = gaussian_views(1, spread=0.7)
     pairs = distances_between(views[2])
-    estimator.set_params(metric={"pairs": "distance"})
+    estimator.set_params(view_type={"pairs": "distance"})
     estimator.fit({"few": views[0], "more": views[1], "pairs": pairs})
     assert _Watching.n_tasks > 50
 
 
 def test_nor_on_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foundation, "SAMPLE", 250)
-    monkeypatch.setattr(anchor_tasks, "find_cells", partial(find_cells, cell_points=50))
+    monkeypatch.setattr(precomputed, "SAMPLE", 250)
+    monkeypatch.setattr(neighbor_tasks, "build_ivf", partial(build_ivf, cell_points=50))
     views, _ = gaussian_views(1, n_samples=600)
     parameters = [
         Parameters(n_clusters=3, scale="unit", alpha=10.0, exact_samples=400),

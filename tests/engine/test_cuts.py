@@ -9,12 +9,12 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.tasks.cuts import first_cuts, minima, next_cuts
 from mscam_dask.engine.tasks.graph import GraphSpectrum
-from mscam_dask.kernels.laplacian import laplacian
-from mscam_dask.kernels.spectrum import bottom_eigenpairs
-from mscam_dask.solvers.embedding import walk_embedding
-from mscam_dask.solvers.partition import canonical_labels, cut_embedding
+from mscam_dask.engine.tasks.spectral_cut import first_cuts, minima, next_cuts
+from mscam_dask.linalg.eigensolver import bottom_eigenpairs
+from mscam_dask.linalg.laplacian import laplacian
+from mscam_dask.solvers.spectral_cut import canonical_labels, spectral_cut
+from mscam_dask.solvers.spectral_embedding import walk_embedding
 
 SEED = 0
 
@@ -34,11 +34,11 @@ def by(given: GraphSpectrum, m: int) -> GraphSpectrum:
     return GraphSpectrum(given.laplacian, fewer)
 
 
-@pytest.mark.parametrize("n_cut", [0, 80])
-def test_cut_by_twice_the_clusters_and_by_all(n_cut: int) -> None:
+@pytest.mark.parametrize("n_samples_cut", [0, 80])
+def test_cut_by_twice_the_clusters_and_by_all(n_samples_cut: int) -> None:
     given = spectrum(20, mixing=0.25)
-    few, many = first_cuts(given, 4, SEED, n_cut)
-    (of_few,) = first_cuts(by(given, 8), 4, SEED, n_cut)
+    few, many = first_cuts(given, 4, SEED, n_samples_cut)
+    (of_few,) = first_cuts(by(given, 8), 4, SEED, n_samples_cut)
     assert_array_equal(few, of_few)
     assert not np.array_equal(few, many)
     for cut in (few, many):
@@ -58,7 +58,7 @@ def test_the_second_cut_is_that_of_all_pairs() -> None:
     rng = np.random.default_rng(SEED)
     rng.integers(2**31)  # the first cut's
     embedding = walk_embedding(given.spectrum.values, given.vectors, 4)
-    assert_array_equal(many, cut_embedding(embedding, rng=rng)[0])
+    assert_array_equal(many, spectral_cut(embedding, rng=rng)[0])
 
 
 @pytest.mark.parametrize("n_pairs", [3, 5, 8])
@@ -66,11 +66,11 @@ def test_no_more_than_twice_the_clusters_are_cut_once(n_pairs: int) -> None:
     assert len(first_cuts(spectrum(n_pairs), 4 if n_pairs > 4 else 2, SEED)) == 1
 
 
-@pytest.mark.parametrize("n_cut", [0, 80])
-def test_clear_clusters_are_found_by_any(n_cut: int) -> None:
+@pytest.mark.parametrize("n_samples_cut", [0, 80])
+def test_clear_clusters_are_found_by_any(n_samples_cut: int) -> None:
     given, group = spectrum(20), np.arange(200) % 4
-    cuts = [*first_cuts(given, 4, SEED, n_cut), *minima(given, 4, SEED, n_cut)]
-    cuts += next_cuts(given, 4, canonical_labels(group), n_cut)
+    cuts = [*first_cuts(given, 4, SEED, n_samples_cut), *minima(given, 4, SEED, n_samples_cut)]
+    cuts += next_cuts(given, 4, canonical_labels(group), n_samples_cut)
     assert len(cuts) >= 6
     for cut in cuts:
         assert_array_equal(cut, group)

@@ -16,18 +16,24 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask.data.views import MultiViewData, as_multi_view
-from mscam_dask.engine import anchor_blocks
-from mscam_dask.engine.dask import DaskExecutor
-from mscam_dask.engine.executor import Executor
+from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.engine import candidate_neighbors as candidate_blocks
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.errors import DataError
-from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.records import FitEnded, FitEvent, FitStarted, OuterRecord, SelectionEnded
-from mscam_dask.model.solution import Solution
-from mscam_dask.model.status import Status
-from mscam_dask.solvers.view_basis import Encoder
+from mscam_dask.solvers.ridge_view import Encoder
+from mscam_dask.types.events import (
+    FitEvent,
+    FitFinished,
+    FitStarted,
+    IterationFinished,
+    SettingsSelected,
+)
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import Solution
+from mscam_dask.types.status import Status
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.synthetic import assert_partition_and_graph_agree, distances_between, gaussian_views
@@ -50,12 +56,12 @@ MODELS = ("mscam", "mscan")
 @pytest.fixture(autouse=True)
 def several_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 40 rows, so that small data are split and summed as large ones."""
-    monkeypatch.setattr(anchor_blocks, "_SMALLEST_BLOCK", 40)
+    monkeypatch.setattr(candidate_blocks, "_SMALLEST_BLOCK", 40)
 
 
 def settings_of(model: str) -> list[Parameters]:
     return [
-        Parameters(n_clusters=3, model=model, scale=scale, alpha=alpha, max_outer_iter=2)  # type: ignore[arg-type]
+        Parameters(n_clusters=3, model=model, scale=scale, alpha=alpha, max_iter=2)  # type: ignore[arg-type]
         for scale, alpha in (("unit", 10.0), ("standard", 1.0))
     ]
 
@@ -64,7 +70,7 @@ def small_data() -> MultiViewData:
     views, _ = gaussian_views(1, spread=0.7)
     pairs = distances_between(views[2])
     return as_multi_view(
-        {"few": views[0], "more": views[1], "pairs": pairs}, metric={"pairs": "distance"}
+        {"few": views[0], "more": views[1], "pairs": pairs}, view_type={"pairs": "distance"}
     )
 
 
@@ -139,7 +145,7 @@ def test_worker_processes_give_the_same_bits(
 def test_above_800_samples_threads_give_the_same_bits() -> None:
     # the iterative eigensolver, with its random guard vectors, takes over there
     views, labels = gaussian_views(3, n_samples=900, dims=(4, 8), spread=1.5)
-    parameters = Parameters(n_clusters=3, max_outer_iter=2)
+    parameters = Parameters(n_clusters=3, max_iter=2)
     serial, threads = (
         run_fit(as_multi_view(views), parameters, executor)
         for executor in (SerialExecutor(), ThreadExecutor(2))
@@ -163,21 +169,21 @@ def test_observers_see_the_fit_in_order(model: str) -> None:
         observers=[seen[0].append, seen[1].append],
     )
     assert seen[0] == seen[1]
-    started, selected, *outer, ended = seen[0]
+    started, selected, *outer, finalize = seen[0]
     assert isinstance(started, FitStarted)
-    assert (started.n_samples, started.n_clusters, started.max_outer_iter) == (150, 3, 2)
+    assert (started.n_samples, started.n_clusters, started.max_iter) == (150, 3, 2)
     assert [view.view for view in started.views] == ["few", "more", "pairs"]
-    assert isinstance(selected, SelectionEnded)
+    assert isinstance(selected, SettingsSelected)
     assert selected.settings == solution.settings
     assert 0 <= selected.chosen < len(selected.settings) == 2
-    assert all(isinstance(record, OuterRecord) for record in outer)
+    assert all(isinstance(record, IterationFinished) for record in outer)
     assert tuple(outer) == solution.history
-    assert isinstance(ended, FitEnded)
-    assert ended.status == solution.status.name
-    assert ended.n_iterations == len(outer)
-    assert ended.n_connected_components == 3
-    assert ended.score == solution.score
-    assert ended.view_contributions == solution.view_contributions
+    assert isinstance(finalize, FitFinished)
+    assert finalize.status == solution.status.name
+    assert finalize.n_iterations == len(outer)
+    assert finalize.n_connected_components == 3
+    assert finalize.score == solution.score
+    assert finalize.view_contributions == solution.view_contributions
 
 
 def test_the_chosen_setting_is_the_one_that_scored_best() -> None:
@@ -195,7 +201,7 @@ def test_the_chosen_setting_is_the_one_that_scored_best() -> None:
 def test_no_partition_on_the_path_scores_better_than_the_one_returned() -> None:
     for seed in range(3):
         views, _ = gaussian_views(seed, spread=0.5, n_samples=90)
-        solution = fit(views, n_clusters=3, max_outer_iter=6)
+        solution = fit(views, n_clusters=3, max_iter=6)
         seen = [record.score for record in solution.history]
         assert solution.score >= max(seen) - 1e-3 * abs(max(seen)) - 1e-12
 
@@ -258,7 +264,7 @@ def test_all_others_as_neighbours(model: str, n_clusters: int) -> None:
 @pytest.mark.parametrize("n_clusters", [2, 7, 28, 29])
 def test_any_number_of_clusters_is_reached(n_clusters: int) -> None:
     views, _ = gaussian_views(4, n_samples=30)
-    solution = fit(views, n_clusters=n_clusters, n_neighbors=4, max_outer_iter=6)
+    solution = fit(views, n_clusters=n_clusters, n_neighbors=4, max_iter=6)
     assert_partition_and_graph_agree(solution, n_clusters=n_clusters)
 
 
@@ -293,7 +299,7 @@ def test_half_of_the_samples_identical(model: str, n_clusters: int) -> None:
     views, _ = gaussian_views(7, n_samples=80)
     for view in views:
         view[:40] = view[0]
-    solution = fit(views, n_clusters=n_clusters, model=model, max_outer_iter=5)
+    solution = fit(views, n_clusters=n_clusters, model=model, max_iter=5)
     assert_partition_and_graph_agree(solution, n_clusters=n_clusters)
 
 
@@ -315,7 +321,7 @@ def test_one_far_sample_does_not_break_the_fit() -> None:
 @pytest.mark.parametrize("dims", [(1,), (1, 1, 1), (400,), (1, 400), (7,) * 50])
 def test_shapes_of_views(dims: tuple[int, ...]) -> None:
     views, _ = gaussian_views(10, n_samples=45, dims=dims, spread=3.0)
-    solution = fit(views, n_clusters=3, max_outer_iter=4)
+    solution = fit(views, n_clusters=3, max_iter=4)
     assert_partition_and_graph_agree(solution, n_clusters=3)
     assert len(solution.view_contributions) == len(dims)
 
@@ -357,7 +363,7 @@ def test_any_small_data_end_with_exactly_c_components_or_a_reason(
             n_neighbors=n_neighbors,
             model=model,
             scale=scale,
-            max_outer_iter=3,
+            max_iter=3,
         )
     except DataError as error:
         assert f"scale={scale!r}" in str(error)  # noqa: PT017  # one reason is allowed

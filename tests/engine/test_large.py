@@ -14,39 +14,40 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask.data.sampling import SampledRows
-from mscam_dask.data.store_writer import write_store
-from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine import anchor_blocks, foundation
-from mscam_dask.engine.dask import DaskExecutor
-from mscam_dask.engine.executor import Executor
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.sampling import SampledRows
+from mscam_dask.engine import candidate_neighbors as candidate_blocks
+from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
-from mscam_dask.engine.tasks import anchors as anchor_tasks
-from mscam_dask.engine.tasks.judge import neutral_view
-from mscam_dask.engine.tasks.views import factor
-from mscam_dask.kernels.cells import find_cells
-from mscam_dask.model.candidates import Choices
-from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.solution import Solution
-from mscam_dask.model.status import Status
-from mscam_dask.solvers import limit_step
-from mscam_dask.solvers.graph import anchor_candidates
+from mscam_dask.engine.tasks import neighbors as neighbor_tasks
+from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
+from mscam_dask.engine.tasks.views import svd_view
+from mscam_dask.linalg.ivf import build_ivf
+from mscam_dask.solvers import partition_graph as partition_graph
+from mscam_dask.solvers.graph_update import candidate_neighbors
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import Solution
+from mscam_dask.types.search_space import Choices
+from mscam_dask.types.status import Status
 from tests.clusters import local_client
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 
 @pytest.fixture(autouse=True)
 def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foundation, "SAMPLE", 250)
-    monkeypatch.setattr(anchor_blocks, "_SMALLEST_BLOCK", 200)
+    monkeypatch.setattr(precomputed, "SAMPLE", 250)
+    monkeypatch.setattr(candidate_blocks, "_SMALLEST_BLOCK", 200)
 
 
 @pytest.fixture
 def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in worker processes, which would not see it."""
-    monkeypatch.setattr(anchor_tasks, "find_cells", partial(find_cells, cell_points=50))
-    monkeypatch.setattr(limit_step, "_EXACT_MEMBERS", 100)
+    monkeypatch.setattr(neighbor_tasks, "build_ivf", partial(build_ivf, cell_points=50))
+    monkeypatch.setattr(partition_graph, "_EXACT_MEMBERS", 100)
 
 
 def fit(
@@ -88,21 +89,21 @@ def test_partition_is_that_of_the_exhaustive_path(spread: float) -> None:
 
 def test_threads_and_workers_give_the_same_bits() -> None:
     views, _ = data(0.9)
-    expected = bits(fit(views, max_outer_iter=2))
-    assert bits(fit(views, ThreadExecutor(3), max_outer_iter=2)) == expected
+    expected = bits(fit(views, max_iter=2))
+    assert bits(fit(views, ThreadExecutor(3), max_iter=2)) == expected
     with local_client(2) as client:
-        assert bits(fit(views, DaskExecutor(client), max_outer_iter=2)) == expected
+        assert bits(fit(views, DaskExecutor(client), max_iter=2)) == expected
 
 
 @pytest.mark.usefixtures("small_cells")
 def test_arrays_dask_collections_and_stores_give_the_same_bits(tmp_path: Path) -> None:
     views, _ = data(1.5)
-    expected = bits(fit(views, max_outer_iter=1))
+    expected = bits(fit(views, max_iter=1))
     chunked = [da.from_array(view, chunks=(137, -1)) for view in views]
-    assert bits(fit(chunked, max_outer_iter=1)) == expected
+    assert bits(fit(chunked, max_iter=1)) == expected
     store = tmp_path / "data.zarr"
     write_store(as_multi_view(views), store)
-    assert bits(fit(str(store), max_outer_iter=1)) == expected
+    assert bits(fit(str(store), max_iter=1)) == expected
 
 
 @pytest.mark.usefixtures("small_cells")
@@ -112,8 +113,8 @@ def test_clusters_that_candidates_do_not_connect_are_closed() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 4, 1200)
     points = np.hstack(views)
-    blocks = [anchor_candidates(points, 12, start, start + 300) for start in range(0, 1200, 300)]
-    graph = limit_step.limit_step(points, labels, 9, candidates=blocks)
+    blocks = [candidate_neighbors(points, 12, start, start + 300) for start in range(0, 1200, 300)]
+    graph = partition_graph.partition_graph(points, labels, 9, candidates=blocks)
     assert graph.n_components == 4
     assert all(len(np.unique(graph.components[labels == c])) == 1 for c in range(4))
     assert np.allclose(graph.affinity.sum(axis=1), 1.0)
@@ -126,10 +127,10 @@ def test_a_cluster_is_closed_with_any_number_of_neighbours(n_neighbors: int) -> 
     points = np.hstack(views)
     labels = np.arange(1200) % 4
     blocks = [
-        anchor_candidates(points, n_neighbors + 1, start, start + 300)
+        candidate_neighbors(points, n_neighbors + 1, start, start + 300)
         for start in range(0, 1200, 300)
     ]
-    graph = limit_step.limit_step(points, labels, n_neighbors, candidates=blocks)
+    graph = partition_graph.partition_graph(points, labels, n_neighbors, candidates=blocks)
     assert_array_equal(graph.components, labels)
     assert np.allclose(graph.affinity.sum(axis=1), 1.0)
 
@@ -149,12 +150,12 @@ def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_
     def settings_of(spread: float) -> list[tuple[str, float, str]]:
         views, _ = data(spread)
         candidates = [
-            Parameters(n_clusters=4, exact_samples=400, scale=scale, max_outer_iter=1)
+            Parameters(n_clusters=4, exact_samples=400, scale=scale, max_iter=1)
             for scale in ("unit", "standard")
         ]
-        multi_view, choices = as_multi_view(views), Choices(first_graph=True)
+        multi_view, choices = as_multi_view(views), Choices(initial_graph=True)
         solution = run_fit(multi_view, candidates, SerialExecutor(), choices=choices)
-        return [(one.scale, one.score, one.first_graph) for one in solution.settings]
+        return [(one.scale, one.score, one.initial_graph) for one in solution.settings]
 
     unit, standard, joined = settings_of(0.7)
     assert joined[2] == "distances and views"
@@ -165,21 +166,21 @@ def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_
 @pytest.mark.usefixtures("small_cells")
 def test_views_graphs_from_cells_lead_to_the_same_partition_as_exact_ones() -> None:
     views, _ = data(0.9)
-    choices = Choices(first_graph=True)
+    choices = Choices(initial_graph=True)
 
     def joined(exact_samples: int) -> Solution:
-        parameters = Parameters(n_clusters=4, exact_samples=exact_samples, max_outer_iter=1)
+        parameters = Parameters(n_clusters=4, exact_samples=exact_samples, max_iter=1)
         return run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=choices)
 
     from_cells, exact = joined(400), joined(10_000)
-    assert from_cells.settings[1].first_graph == exact.settings[1].first_graph
+    assert from_cells.settings[1].initial_graph == exact.settings[1].initial_graph
     assert adjusted_rand_score(from_cells.labels, exact.labels) > 0.9
 
 
 @pytest.mark.parametrize(
     "task",
-    [lambda view: factor(view, "unit"), lambda view: neutral_view(view, 2)],
-    ids=["factor", "neutral_view"],
+    [lambda view: svd_view(view, "unit"), lambda view: reference_graphs_of_view(view, 2)],
+    ids=["factor", "reference_graphs_of_view"],
 )
 def test_a_task_leaves_no_rows_in_the_sample_that_it_reads(task: Callable[[Any], object]) -> None:
     # a worker keeps the arguments of a task for as long as its result

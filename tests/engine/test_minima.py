@@ -10,16 +10,17 @@ import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine import fit, selection
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import fit
+from mscam_dask.engine import select as selection
+from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.local import SerialExecutor
-from mscam_dask.engine.starts import Start, among_minima
-from mscam_dask.engine.tasks import cuts as cut_tasks
-from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.solution import Solution
+from mscam_dask.engine.initialize import Initialization, improve_by_restarts
+from mscam_dask.engine.tasks import spectral_cut as cut_tasks
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import Solution
 
-SETTINGS = Parameters(n_clusters=6, n_neighbors=10, max_outer_iter=2)
+SETTINGS = Parameters(n_clusters=6, n_neighbors=10, max_iter=2)
 
 
 def overlapping(seed: int = 0, *, apart: float = 1.8) -> list[NDArray[np.float64]]:
@@ -35,10 +36,10 @@ class Watch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.scores: list[tuple[float, float]] = []
         self.labels: list[Any] = []
-        monkeypatch.setattr(fit, "among_minima", self._among)
+        monkeypatch.setattr(fit, "improve_by_restarts", self._among)
 
-    def _among(self, start: Start, executor: Any) -> Start:
-        after = among_minima(start, executor)
+    def _among(self, start: Initialization, executor: Any) -> Initialization:
+        after = improve_by_restarts(start, executor)
         self.scores.append((start.best.score, after.best.score))
         self.labels.append(executor.gather([after.best.labels])[0])
         return after
@@ -79,13 +80,13 @@ def test_clear_clusters_are_not_cut_again(monkeypatch: pytest.MonkeyPatch) -> No
 def test_settings_are_compared_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     views = as_multi_view(overlapping(2))
     compared = run_fit(views, SETTINGS, SerialExecutor()).settings
-    monkeypatch.setattr(fit, "among_minima", lambda start, _: start)
+    monkeypatch.setattr(fit, "improve_by_restarts", lambda start, _: start)
     assert run_fit(views, SETTINGS, SerialExecutor()).settings == compared
-    assert not hasattr(selection, "among_minima")
+    assert not hasattr(selection, "improve_by_restarts")
 
 
 def test_large_data_are_cut_on_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.judging._CUT_SAMPLES", 200)
+    monkeypatch.setattr("mscam_dask.engine.scoring._CUT_SAMPLES", 200)
     watch = Watch(monkeypatch)
     solution = solve(overlapping(), exact_samples=100)
     assert len(watch.labels[0]) == len(solution.labels) == 300

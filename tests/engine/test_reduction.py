@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from mscam_dask.engine.tasks.graph import added
 from mscam_dask.engine.tasks.views import ViewResult, projected
-from mscam_dask.kernels.distances import mean_squared_distance
-from mscam_dask.model.records import ViewRecord
-from mscam_dask.solvers.graph import Candidates
+from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.solvers.graph_update import CandidateEdges
+from mscam_dask.types.events import ViewIteration
 
 
 def pairwise(terms: list[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -47,8 +47,8 @@ def test_views_taken_side_by_side_have_the_sum_of_their_distances(
     embeddings = [rng.standard_normal((n, c)) for _ in range(5)]
     together_bytes = n_together * embeddings[0].nbytes
     indices = rng.integers(-1, n, (8, 6))
-    block = Candidates(start, indices, np.zeros(indices.shape))
-    record = ViewRecord(
+    block = CandidateEdges(start, indices, np.zeros(indices.shape))
+    record = ViewIteration(
         view="v",
         primal_residual=0.0,
         dual_residual=0.0,

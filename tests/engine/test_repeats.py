@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask.data.views import as_multi_view
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.local import SerialExecutor
-from mscam_dask.model.parameters import Parameters
+from mscam_dask.types.parameters import Parameters
 from tests.synthetic import assert_partition_and_graph_agree
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ def with_repeats(seed: int) -> tuple[list[Array], Any]:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_repeats_do_not_take_the_place_of_clusters(seed: int) -> None:
     views, labels = with_repeats(seed)
-    given = Parameters(n_clusters=3, alpha=10.0, n_neighbors=20, max_outer_iter=3)
+    given = Parameters(n_clusters=3, alpha=10.0, n_neighbors=20, max_iter=3)
     solution = run_fit(as_multi_view(views), given, SerialExecutor())
     assert adjusted_rand_score(labels, solution.labels) > 0.8
     assert_partition_and_graph_agree(solution, n_clusters=3)

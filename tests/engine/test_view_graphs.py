@@ -13,24 +13,24 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
-from mscam_dask.data.views import as_multi_view
-from mscam_dask.engine import selection
-from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import select as selection
+from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.model.candidates import Choices
-from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.snapshot import Snapshot
-from mscam_dask.model.solution import Solution
+from mscam_dask.types.checkpoint import Checkpoint
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import Solution
+from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 Array = NDArray[np.float64]
-EITHER = Choices(first_graph=True)
+EITHER = Choices(initial_graph=True)
 
 
 def moons(n_views: int = 2, *, seed: int = 0, n_samples: int = 240) -> tuple[list[Array], Any]:
@@ -58,7 +58,7 @@ def have_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings() -> list[Parameters]:
     return [
-        Parameters(n_clusters=2, scale=scale, alpha=10.0, n_neighbors=20, max_outer_iter=3)
+        Parameters(n_clusters=2, scale=scale, alpha=10.0, n_neighbors=20, max_iter=3)
         for scale in ("unit", "standard")
     ]
 
@@ -87,7 +87,7 @@ def test_views_that_are_right_one_by_one_are_found_from_their_own_graphs(
 def test_the_setting_tells_which_graph_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     views, _ = moons()
     solution = solve(views)
-    assert [one.first_graph for one in solution.settings] == [
+    assert [one.initial_graph for one in solution.settings] == [
         "distances",
         "distances",
         "distances and views",
@@ -100,7 +100,7 @@ def test_the_setting_tells_which_graph_was_taken(monkeypatch: pytest.MonkeyPatch
 
 
 def test_it_has_to_be_ahead_by_more_than_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.solvers.verdict._CLEARLY", np.inf)  # information alone
+    monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEARLY", np.inf)  # information alone
     solution = solve(moons()[0])
     by_distances = max(one.score for one in solution.settings[:2])
     ahead = solution.settings[2].score / by_distances - 1.0
@@ -115,19 +115,19 @@ def test_what_is_clear_already_is_left_alone() -> None:
     rng = np.random.default_rng(0)
     labels = np.arange(120) % 3
     views = [20 * np.eye(3, 6)[labels] + rng.standard_normal((120, 6)) for _ in range(2)]
-    parameters = Parameters(n_clusters=3, n_neighbors=45, max_outer_iter=1)
+    parameters = Parameters(n_clusters=3, n_neighbors=45, max_iter=1)
     solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=EITHER)
     assert solution.settings[0].n_connected_components == 1
-    assert [one.first_graph for one in solution.settings] == ["distances"]
+    assert [one.initial_graph for one in solution.settings] == ["distances"]
     assert adjusted_rand_score(labels, solution.labels) == 1.0
 
 
 @pytest.mark.parametrize("n_views", [1, 17])
 def test_one_view_and_many_views_have_no_second_graph(n_views: int) -> None:
     views, _ = moons(n_views)
-    parameters = Parameters(n_clusters=2, max_outer_iter=1)
+    parameters = Parameters(n_clusters=2, max_iter=1)
     solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=EITHER)
-    assert {one.first_graph for one in solution.settings} == {"distances"}
+    assert {one.initial_graph for one in solution.settings} == {"distances"}
 
 
 def test_millions_of_samples_have_no_second_graph() -> None:
@@ -139,7 +139,7 @@ def test_millions_of_samples_have_no_second_graph() -> None:
 
 def test_nothing_chosen_tries_none() -> None:
     model = MSCAM(2, selection=None, random_state=0, n_jobs=1).fit(moons()[0])
-    assert "distances and views" not in {one.first_graph for one in model.solution_.settings}
+    assert "distances and views" not in {one.initial_graph for one in model.solution_.settings}
 
 
 def signature(solution: Solution) -> Any:
@@ -151,25 +151,25 @@ def signature(solution: Solution) -> Any:
 def test_a_checkpoint_of_the_other_selection_is_refused() -> None:
     views = as_multi_view(moons()[0])
     memory = Memory()
-    run_fit(views, settings(), SerialExecutor(), checkpointer=memory, choices=EITHER)
+    run_fit(views, settings(), SerialExecutor(), checkpoint_store=memory, choices=EITHER)
     state = memory.saved[-1]
     with pytest.raises(ConfigurationError, match=quotes("selection")):
-        run_fit(views, settings(), SerialExecutor(), checkpointer=Memory(state))
+        run_fit(views, settings(), SerialExecutor(), checkpoint_store=Memory(state))
     older = {key: value for key, value in state.record.items() if key != "either_graph"}
-    before = Memory(Snapshot(state.arrays, older))  # of a version that did not say
-    run_fit(views, settings(), SerialExecutor(), checkpointer=before, choices=EITHER)
+    before = Memory(Checkpoint(state.arrays, older))  # of a version that did not say
+    run_fit(views, settings(), SerialExecutor(), checkpoint_store=before, choices=EITHER)
 
 
 def test_every_executor_and_a_restart_give_the_same_bits() -> None:
     views, _ = moons(3)
     memory = Memory()
-    reference = solve(views, checkpointer=memory)
-    assert reference.settings[reference.chosen].first_graph == "distances and views"
+    reference = solve(views, checkpoint_store=memory)
+    assert reference.settings[reference.chosen].initial_graph == "distances and views"
     assert signature(solve(views, ThreadExecutor(2))) == signature(reference)
     with local_client(2) as client:
         assert signature(solve(views, DaskExecutor(client))) == signature(reference)
     for state in memory.saved:
-        assert signature(solve(views, checkpointer=Memory(state))) == signature(reference)
+        assert signature(solve(views, checkpoint_store=Memory(state))) == signature(reference)
 
 
 def test_the_order_of_the_samples_does_not_matter() -> None:
@@ -185,6 +185,6 @@ def test_an_uninformative_view_of_ties_does_not_take_over() -> None:
     """Two values only: each sample has hundreds of neighbours at distance zero."""
     views, labels = gaussian_views(4, n_samples=150, spread=0.6)
     coin = np.random.default_rng(0).integers(0, 2, (150, 1)).astype(float)
-    found = MSCAM(3, random_state=0, n_jobs=1, left_out=[]).fit([*views, coin]).labels_
+    found = MSCAM(3, random_state=0, n_jobs=1, exclude_views=[]).fit([*views, coin]).labels_
     assert adjusted_rand_score(labels, found) > 0.9
     assert_array_equal(np.unique(found), np.arange(3))

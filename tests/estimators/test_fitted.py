@@ -14,8 +14,8 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM, MSCAN, Status
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.errors import ConvergenceWarning, DataError
-from mscam_dask.kernels.spectrum import bottom_eigenpairs
-from mscam_dask.model.records import FitEnded, FitStarted
+from mscam_dask.linalg.eigensolver import bottom_eigenpairs
+from mscam_dask.types.events import FitFinished, FitStarted
 from tests.estimators.small import integer_views, quick
 from tests.messages import quotes
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -25,7 +25,7 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 def test_attributes_by_definition(estimator: Any) -> None:
     views, _ = gaussian_views(4, n_samples=100, spread=0.8)
     events: list[Any] = []
-    model = estimator(3, n_jobs=1, max_outer_iter=4, callbacks=[events.append]).fit(views)
+    model = estimator(3, n_jobs=1, max_iter=4, callbacks=[events.append]).fit(views)
     assert_partition_and_graph_agree(model.solution_, n_clusters=3)
     assert_array_equal(model.labels_, model.solution_.labels)
     assert model.n_connected_components_ == 3
@@ -36,7 +36,7 @@ def test_attributes_by_definition(estimator: Any) -> None:
     assert model.history_.sizes["view"] == 3
     assert set(model.history_["n_connected_components"].to_numpy()) <= set(range(1, 101))
     assert isinstance(events[0], FitStarted)
-    assert isinstance(events[-1], FitEnded)
+    assert isinstance(events[-1], FitFinished)
     columns = {name: embedding.shape[1] for name, embedding in model.view_embeddings_.items()}
     if estimator is MSCAM:
         assert set(columns.values()) == {3}
@@ -53,7 +53,7 @@ def test_history_of_a_fit_without_a_path() -> None:
 def test_views_have_equal_shares_in_a_score_that_is_rounding() -> None:
     views, _ = gaussian_views(4, n_samples=90, dims=(6, 8))
     model = quick(1).fit({"a": views[0], "b": views[1]})
-    assert abs(model.score_) < 1e-7
+    assert abs(model.cross_view_information_) < 1e-7
     assert model.view_contributions_ == {"a": 0.5, "b": 0.5}
 
 
@@ -86,7 +86,7 @@ def test_findings_are_kept() -> None:
     views[0][:, 1] = 5.0
     views[1][[3, 9]] = 0.0
     model = quick().fit({"a": views[0], "b": views[1]})
-    found = {(finding.view, finding.kind, finding.count) for finding in model.data_findings_}
+    found = {(finding.view, finding.kind, finding.count) for finding in model.data_warnings_}
     assert found == {("a", "constant columns", 1), ("b", "zero rows", 2)}
 
 
@@ -100,7 +100,7 @@ def test_more_clusters_than_samples_that_differ_are_warned_of(
     with pytest.warns(ConvergenceWarning, match=quotes(5, 4, 60)) as told:
         model = estimator(n_clusters=5, n_jobs=1).fit(repeated)
     assert told[0].filename == __file__
-    assert [finding.kind for finding in model.data_findings_] == ["repeated samples"]
+    assert [finding.kind for finding in model.data_warnings_] == ["repeated samples"]
     chosen = estimator(n_clusters="auto", max_clusters=6, n_jobs=1).fit(repeated)
     assert chosen.n_clusters_ <= 4
 
@@ -110,7 +110,7 @@ def test_a_view_whose_rows_have_one_direction_does_not_stop_the_choice_of_scalin
     (plain,), labels = gaussian_views(13, n_samples=60, spread=3.0, dims=(5,))
     model = MSCAM(3, n_jobs=1).fit({"age": 30.0 + 10.0 * labels[:, None], "rest": plain})
     assert adjusted_rand_score(labels, model.labels_) == 1.0
-    assert model.view_preparations_["age"].scale == "standard"
+    assert model.view_settings_["age"].scale == "standard"
     with pytest.raises(DataError, match=quotes("'age'", "scale='unit'")):
         quick(scale="unit").fit({"age": 30.0 + 10.0 * labels[:, None], "rest": plain})
 
@@ -122,7 +122,7 @@ def test_eigenvectors_that_did_not_converge_are_told(monkeypatch: pytest.MonkeyP
         return dataclasses.replace(real(*args, **options), converged=False)
 
     views, _ = gaussian_views(0, n_samples=60)
-    model = MSCAM(n_clusters=3, selection=None, max_outer_iter=2, n_jobs=1)
+    model = MSCAM(n_clusters=3, selection=None, max_iter=2, n_jobs=1)
     model.fit(views)  # a warning would be an error
     assert model.history_["spectrum_converged"].values.tolist() == [1] * model.n_iter_
     monkeypatch.setattr(graph_tasks, "bottom_eigenpairs", rough)
@@ -146,7 +146,7 @@ def test_neighbors_that_are_chosen_are_no_more_than_a_cluster_has(
     parameters: dict[str, Any], expected: int
 ) -> None:
     views, _ = gaussian_views(0, n_samples=72)
-    (first,) = MSCAM(**parameters).settings_tried(views)
+    (first,) = MSCAM(**parameters).candidate_settings(views)
     assert first.n_neighbors == expected
 
 
@@ -155,10 +155,10 @@ def test_asking_for_settings_leaves_the_model_as_it_was() -> None:
     table = pd.DataFrame(view, columns=list("abcdef"))
     model = quick().fit(table)
     before = {**vars(model)}
-    assert model.settings_tried(view[:, :4]) == quick().settings_tried(view)
+    assert model.candidate_settings(view[:, :4]) == quick().candidate_settings(view)
     assert vars(model) == before
     assert model.n_features_in_ == 6
     assert_array_equal(model.predict(table), model.labels_)
     fresh = quick()
-    fresh.settings_tried(view)
+    fresh.candidate_settings(view)
     assert not hasattr(fresh, "n_features_in_")

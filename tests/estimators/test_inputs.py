@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.views import as_multi_view
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from tests.estimators.small import integer_views, pair_views, quick
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ def same_in_another_form(
 ) -> tuple[Any, dict[str, Any]]:
     """(X, parameters) that mean `views`."""
     table = np.hstack(views)
-    sizes = {"view_sizes": tuple(view.shape[1] for view in views)}
+    sizes = {"n_features_per_view": tuple(view.shape[1] for view in views)}
     index = [f"sample {i}" for i in range(len(table))]
     strided = np.zeros((2 * len(table), 2 * table.shape[1]))
     strided[::2, ::2] = table
@@ -140,9 +140,9 @@ def test_view_names_come_from_the_input() -> None:
 def test_metrics_by_name_by_position_and_for_all() -> None:
     a, distances, kernel, labels = pair_views()
     named = {"f": a, "d": distances, "k": kernel}
-    by_name = quick(metric={"d": "distance", "k": "kernel"}).fit(named)
-    by_position = quick(metric=("features", "distance", "kernel")).fit([a, distances, kernel])
+    by_name = quick(view_type={"d": "distance", "k": "kernel"}).fit(named)
+    by_position = quick(view_type=("features", "distance", "kernel")).fit([a, distances, kernel])
     assert_array_equal(by_name.labels_, by_position.labels_)
     assert adjusted_rand_score(labels, by_name.labels_) == 1.0
-    for_all = quick(metric="distance").fit([distances])
+    for_all = quick(view_type="distance").fit([distances])
     assert adjusted_rand_score(labels, for_all.labels_) == 1.0

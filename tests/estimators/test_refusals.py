@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from mscam_dask import MSCAM
 from mscam_dask.errors import ClusterError, ConfigurationError, DataError
-from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.types.checkpoint import Checkpoint
 from tests.clusters import local_client
 from tests.estimators.small import integer_views, pair_views, quick
 from tests.messages import quotes
@@ -26,10 +26,10 @@ Array = NDArray[np.float64]
 
 
 class KeepsNothing:
-    def load(self) -> Snapshot | None:
+    def load(self) -> Checkpoint | None:
         return None
 
-    def save(self, snapshot: Snapshot) -> None:
+    def save(self, snapshot: Checkpoint) -> None:
         pass
 
 
@@ -43,18 +43,18 @@ class KeepsNothing:
         ({"n_clusters": "three"}, ("n_clusters='three'",)),
         ({"n_neighbors": 72}, ("n_neighbors=72", 1, 71)),
         ({"n_neighbors": 0}, ("n_neighbors=0",)),
-        ({"solver": "fast"}, ("solver='fast'", "'reduced'", "'paper'")),
+        ({"solver": "fast"}, ("solver='fast'", "'reduced'", "'reference'")),
         ({"selection": "best"}, ("selection='best'", "'auto'")),
         ({"scale": "log"}, ("scale='log'",)),
-        ({"metric": "cosine"}, ("metric='cosine'",)),
-        ({"metric": ("features",)}, ("metric", 1, 2)),
-        ({"metric": {"no such view": "kernel"}}, ("metric", "'no such view'")),
+        ({"view_type": "cosine"}, ("metric='cosine'",)),
+        ({"view_type": ("features",)}, ("view_type", 1, 2)),
+        ({"view_type": {"no such view": "kernel"}}, ("view_type", "'no such view'")),
         ({"alpha": 0.0}, ("alpha=0.0",)),
         ({"alpha": float("nan")}, ("alpha=nan",)),
         ({"graph_weight": -1.0}, ("graph_weight=-1.0",)),
-        ({"metric_floor": 0.0}, ("metric_floor=0.0",)),
+        ({"identity_weight": 0.0}, ("identity_weight=0.0",)),
         ({"metric_ridge": -0.1}, ("metric_ridge=-0.1",)),
-        ({"max_outer_iter": 0}, ("max_outer_iter=0",)),
+        ({"max_iter": 0}, ("max_iter=0",)),
         ({"tol": -1.0}, ("tol=-1.0",)),
         ({"n_jobs": 0}, ("n_jobs=0",)),
         ({"n_jobs": 1.5}, ("n_jobs=1.5",)),
@@ -62,17 +62,17 @@ class KeepsNothing:
         ({"random_state": -1}, ("random_state=-1", 0)),
         ({"random_state": "a"}, ("random_state='a'", "RandomState", "None")),
         (
-            {"random_state": None, "checkpointer": KeepsNothing()},
-            ("random_state=None", "checkpointer"),
+            {"random_state": None, "checkpoint_store": KeepsNothing()},
+            ("random_state=None", "checkpoint_store"),
         ),
         ({"callbacks": print}, ("callbacks=", print)),
         ({"callbacks": [print, 3]}, ("callbacks=", [print, 3])),
-        ({"checkpointer": "folder"}, ("checkpointer='folder'", "CheckpointStore")),
+        ({"checkpoint_store": "folder"}, ("checkpointer='folder'", "FileCheckpointStore")),
         (
             {"client": "tcp://127.0.0.1:8786"},
             ("client='tcp://127.0.0.1:8786'", "distributed.Client"),
         ),
-        ({"view_sizes": (4, 7)}, ("view_sizes=(4, 7)",)),
+        ({"n_features_per_view": (4, 7)}, ("n_features_per_view=(4, 7)",)),
     ],
 )
 def test_parameters_out_of_range_are_refused_by_name(
@@ -89,10 +89,10 @@ def test_a_closed_client_is_refused() -> None:
         quick(client=client).fit(integer_views())
 
 
-@pytest.mark.parametrize("view_sizes", [(5, 7), (11, 0), (), (-1, 12), 11, "47"])
-def test_view_sizes_must_cut_the_table(view_sizes: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigurationError, match=quotes("view_sizes")):
-        quick(view_sizes=view_sizes).fit(np.hstack(integer_views()))
+@pytest.mark.parametrize("n_features_per_view", [(5, 7), (11, 0), (), (-1, 12), 11, "47"])
+def test_view_sizes_must_cut_the_table(n_features_per_view: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigurationError, match=quotes("n_features_per_view")):
+        quick(n_features_per_view=n_features_per_view).fit(np.hstack(integer_views()))
 
 
 def broken(value: float) -> list[Array]:
@@ -136,10 +136,10 @@ def test_data_that_cannot_be_clustered_are_refused_by_name(
 @pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, csr_array])
 def test_missing_values_of_one_table_are_refused_with_their_rows(form: Callable[..., Any]) -> None:
     table = np.hstack(integer_views())
-    model = quick(view_sizes=(4, 7)).fit(form(table))
+    model = quick(n_features_per_view=(4, 7)).fit(form(table))
     table[[5, 40], 6] = np.nan
     with pytest.raises(DataError, match=quotes("'view_1'", "2 NaN", [5, 40])):
-        quick(view_sizes=(4, 7)).fit(form(table))
+        quick(n_features_per_view=(4, 7)).fit(form(table))
     with pytest.raises(DataError, match=quotes("'view_1'", "1 NaN", [2])):
         model.predict(form(table[3:6]))
 
@@ -162,14 +162,14 @@ def test_prediction_with_other_views_is_refused() -> None:
 
 def test_prediction_from_the_wrong_number_of_distances_is_refused() -> None:
     _, distances, _, _ = pair_views()
-    model = quick(metric="distance").fit([distances])
+    model = quick(view_type="distance").fit([distances])
     with pytest.raises(DataError, match=quotes({"view_0": 75}, {"view_0": 74})):
         model.predict([distances[:, :-1]])
 
 
 def test_prediction_from_negative_distances_is_refused() -> None:
     a, distances, kernel, _ = pair_views()
-    model = quick(metric={"d": "distance", "k": "kernel"}).fit(
+    model = quick(view_type={"d": "distance", "k": "kernel"}).fit(
         {"f": a, "d": distances, "k": kernel}
     )
     rounded = np.where(distances[:9] == 0.0, -1e-9, distances[:9])

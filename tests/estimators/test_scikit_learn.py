@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mscam_dask import MSCAM, MSCAN
-from mscam_dask.data.checkpoint import CheckpointStore
+from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.monitor.dashboard.client import ClusterEvents
 from tests.clusters import local_client
 from tests.estimators.small import quick
@@ -37,11 +37,11 @@ class TwoViewsMSCAM(MSCAM):
     def _halved(self, X: Any, call: Callable[[Any], Any]) -> Any:
         shape = getattr(X, "shape", None) or np.shape(X)
         if len(shape) == 2 and shape[1] > 1:
-            self.view_sizes = (shape[1] // 2, shape[1] - shape[1] // 2)
+            self.n_features_per_view = (shape[1] // 2, shape[1] - shape[1] // 2)
         try:
             return call(X)
         finally:
-            self.view_sizes = None
+            self.n_features_per_view = None
 
     def fit(self, X: Any, y: object = None) -> Self:
         self._halved(X, super().fit)
@@ -53,9 +53,9 @@ class TwoViewsMSCAM(MSCAM):
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
-        MSCAM(max_outer_iter=1, n_jobs=1),
-        MSCAN(max_outer_iter=1, n_jobs=1, selection=None),
-        TwoViewsMSCAM(max_outer_iter=1, n_jobs=1, selection=None),
+        MSCAM(max_iter=1, n_jobs=1),
+        MSCAN(max_iter=1, n_jobs=1, selection=None),
+        TwoViewsMSCAM(max_iter=1, n_jobs=1, selection=None),
     ]
 )
 def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:
@@ -63,7 +63,7 @@ def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> N
 
 
 def test_get_params_set_params_and_clone() -> None:
-    model = MSCAM(4, alpha=2.0, scale="unit", metric={"a": "kernel"}, random_state=3)
+    model = MSCAM(4, alpha=2.0, scale="unit", view_type={"a": "kernel"}, random_state=3)
     twin = clone(model)
     assert twin is not model
     assert twin.get_params() == model.get_params()
@@ -103,16 +103,16 @@ def test_clones_share_cluster_callbacks_and_checkpointer() -> None:
         model = quick(
             client=client,
             callbacks=[told.append, ClusterEvents(client)],
-            checkpointer=Memory(),
-            metric={"view_0": "features"},
+            checkpoint_store=Memory(),
+            view_type={"view_0": "features"},
         ).fit(views)
         for estimator in (model, quick(client=client)):
             twin = clone(estimator)
             assert twin is not estimator
             assert not hasattr(twin, "labels_")
-            for name in ("client", "callbacks", "checkpointer"):
+            for name in ("client", "callbacks", "checkpoint_store"):
                 assert getattr(twin, name) is getattr(estimator, name)
-        assert clone(model).metric is not model.metric  # other parameters are copied
+        assert clone(model).view_type is not model.view_type  # other parameters are copied
         told.clear()
         assert_array_equal(clone(model).fit(views).labels_, model.labels_)
         assert told
@@ -122,10 +122,10 @@ def test_clones_share_cluster_callbacks_and_checkpointer() -> None:
 
 def test_a_model_fitted_on_a_cluster_survives_pickling(tmp_path: Path) -> None:
     views, _ = gaussian_views(5, n_samples=90)
-    store = CheckpointStore(tmp_path / "checkpoints")
+    store = FileCheckpointStore(tmp_path / "checkpoints")
     with local_client(1, processes=False) as client:
         model = quick(
-            client=client, callbacks=[ClusterEvents(client), print], checkpointer=store
+            client=client, callbacks=[ClusterEvents(client), print], checkpoint_store=store
         ).fit(views)
         joblib.dump(model, tmp_path / "model")
         copies = [pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model")]
@@ -136,24 +136,27 @@ def test_a_model_fitted_on_a_cluster_survives_pickling(tmp_path: Path) -> None:
     for back in copies:
         assert back.client is None
         assert back.callbacks == (print,)
-        assert back.checkpointer.directory == store.directory
+        assert back.checkpoint_store.directory == store.directory
         assert_array_equal(back.labels_, model.labels_)
         assert_array_equal(back.predict(views), model.predict(views))
         assert back.history_.equals(model.history_)
 
 
 def test_a_checkpointer_that_cannot_be_pickled_is_left_behind() -> None:
-    checkpointer: Any = Memory()
-    checkpointer.lock = threading.Lock()
-    model = quick(checkpointer=checkpointer)
-    assert pickle.loads(pickle.dumps(model)).checkpointer is None
-    assert model.checkpointer is checkpointer
+    checkpoint_store: Any = Memory()
+    checkpoint_store.lock = threading.Lock()
+    model = quick(checkpoint_store=checkpoint_store)
+    assert pickle.loads(pickle.dumps(model)).checkpoint_store is None
+    assert model.checkpoint_store is checkpoint_store
 
 
 def test_a_search_over_parameters_clones_models_with_a_cluster() -> None:
     views, _ = gaussian_views(5, n_samples=60, dims=(6,))
     with local_client(1, processes=False) as client:
         search = GridSearchCV(
-            quick(client=client), {"alpha": [1.0, 10.0]}, cv=2, scoring=lambda m, _: m.score_
+            quick(client=client),
+            {"alpha": [1.0, 10.0]},
+            cv=2,
+            scoring=lambda m, _: m.cross_view_information_,
         )
         assert search.fit(views[0]).best_estimator_.client is client

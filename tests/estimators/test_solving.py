@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Status
-from mscam_dask.engine import local
+from mscam_dask.engine.executors import local
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from tests.clusters import local_client
 from tests.estimators.small import quick
@@ -42,18 +42,18 @@ def test_on_a_cluster() -> None:
 
 def test_paper_solver() -> None:
     views, labels = gaussian_views(10, n_samples=40, spread=6.0)
-    model = quick(solver="paper").fit(views)
+    model = quick(solver="reference").fit(views)
     assert adjusted_rand_score(labels, model.labels_) == 1.0
     assert model.n_connected_components_ == 3
     assert model.history_.sizes["view"] == 3
-    with pytest.raises(ConfigurationError, match=quotes("solver='paper'", "solver='reduced'")):
+    with pytest.raises(ConfigurationError, match=quotes("solver='reference'", "solver='reduced'")):
         model.predict(views)
 
 
 def test_paper_solver_warns_when_components_are_not_reached() -> None:
     views, _ = gaussian_views(11, n_samples=40, spread=0.0)
     with pytest.warns(ConvergenceWarning, match=quotes(7)):
-        model = quick(7, solver="paper", max_outer_iter=1).fit(views)
+        model = quick(7, solver="reference", max_iter=1).fit(views)
     assert model.status_ is Status.COMPONENTS_NOT_REACHED
 
 
@@ -61,9 +61,7 @@ def test_reduced_and_paper_solver_agree_where_clusters_are_plain() -> None:
     views, _ = gaussian_views(12, n_samples=45, spread=5.0)
     for estimator in (MSCAM, MSCAN):
         labels = [
-            estimator(3, selection=None, solver=solver, n_jobs=1, max_outer_iter=5)
-            .fit(views)
-            .labels_
-            for solver in ("reduced", "paper")
+            estimator(3, selection=None, solver=solver, n_jobs=1, max_iter=5).fit(views).labels_
+            for solver in ("reduced", "reference")
         ]
         assert_array_equal(labels[0], labels[1])

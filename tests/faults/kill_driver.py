@@ -26,10 +26,10 @@ import numpy as np
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import MscamError
-from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.record import decode_record
-from mscam_dask.pipeline.resume import resume_run
-from mscam_dask.pipeline.run import run_pipeline
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.run.resume import resume_run
+from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.run_record import decode_record
 from tests.synthetic import save_npz
 
 __all__ = ["main", "outcome_of", "write_pipeline"]
@@ -106,11 +106,11 @@ def phase(root: Path) -> str:
         event = json.loads(line)
         names = {
             "step_started": event.get("step", ""),
-            "step_ended": f"after {event.get('step', '')}",
+            "step_finished": f"after {event.get('step', '')}",
             "fit_started": "selection",
-            "selection_ended": "first iteration",
-            "outer_record": "iterations",
-            "fit_ended": "after cluster",
+            "settings_selected": "first iteration",
+            "iteration_finished": "iterations",
+            "fit_finished": "after cluster",
         }
         last = names.get(event["event"], last)
     return last

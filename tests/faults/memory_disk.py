@@ -30,7 +30,7 @@ class _Directory:
 
 
 class MemoryDisk:
-    """`mscam_dask.data.files.Files` in memory, which knows what is on the disk and what is not.
+    """`mscam_dask.data.store.filesystem.Files` in memory, which knows what is on the disk and what is not.
 
     A file's content is on the disk after the file was synced, a name after its directory was.
 

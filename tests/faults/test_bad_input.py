@@ -43,7 +43,7 @@ SCALES: tuple[Literal["standard", "unit", "minmax", "none"], ...] = (
 
 def fit(views: Any, n_clusters: int = 3, *, model: Estimator = MSCAM, **options: Any) -> Any:
     """A short fit in one thread; checks what every fit promises."""
-    settings = {"selection": None, "max_outer_iter": 3, "n_jobs": 1} | options
+    settings = {"selection": None, "max_iter": 3, "n_jobs": 1} | options
     fitted = model(n_clusters=n_clusters, **settings).fit(views)
     n = len(fitted.labels_)
     assert_array_equal(np.unique(fitted.labels_), np.arange(n_clusters))
@@ -52,7 +52,7 @@ def fit(views: Any, n_clusters: int = 3, *, model: Estimator = MSCAM, **options:
     assert graph.shape == (n, n)
     assert np.isfinite(graph.data).all()
     assert (graph.data >= 0).all()
-    assert np.isfinite(fitted.score_)
+    assert np.isfinite(fitted.cross_view_information_)
     for embedding in fitted.view_embeddings_.values():
         assert np.isfinite(embedding).all()
     assert_allclose(sum(fitted.view_contributions_.values()), 1.0)
@@ -106,18 +106,18 @@ def test_tiny_values_pass_where_numpy_is_told_to_raise(scale: Any) -> None:
         fitted.predict(tiny)
 
 
-@pytest.mark.parametrize("metric", ["distance", "kernel"])
+@pytest.mark.parametrize("view_type", ["distance", "kernel"])
 @pytest.mark.parametrize("factor", [1e-310, 1e-300, 1e300])
 def test_distances_and_kernels_of_any_magnitude(
-    blobs: tuple[list[Array], NDArray[np.int64]], metric: str, factor: float
+    blobs: tuple[list[Array], NDArray[np.int64]], view_type: str, factor: float
 ) -> None:
     views, labels = blobs
     centred = views[0] - views[0].mean(axis=0)
-    if metric == "kernel":
+    if view_type == "kernel":
         square = centred @ centred.T
     else:
         square = np.linalg.norm(centred[:, None] - centred[None], axis=2)
-    fitted = fit([square * factor, views[1]], metric=[metric, "features"])
+    fitted = fit([square * factor, views[1]], view_type=[view_type, "features"])
     assert adjusted_rand_index(labels, fitted.labels_) == 1.0
     assert_array_equal(fitted.predict([square * factor, views[1]]), fitted.labels_)
 
@@ -224,7 +224,7 @@ def test_one_sample_is_too_few() -> None:
 )
 def test_numbers_of_views_and_columns(model: Estimator, dims: tuple[int, ...]) -> None:
     views, labels = gaussian_views(2, n_samples=36, spread=9.0, dims=dims)
-    fitted = fit(views, model=model, max_outer_iter=1)
+    fitted = fit(views, model=model, max_iter=1)
     if sum(dims) > 2:  # three places in one or two dimensions may be close
         assert adjusted_rand_index(labels, fitted.labels_) == 1.0
 
@@ -370,7 +370,7 @@ def test_numbers_that_do_not_fit(name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "value", [0.0, -1.0, np.nan, np.inf, "1", True, 1j, 5e-324, 1e-160, 1e160, 1e300]
 )
-@pytest.mark.parametrize("name", ["alpha", "graph_weight", "metric_floor"])
+@pytest.mark.parametrize("name", ["alpha", "graph_weight", "identity_weight"])
 def test_weights_that_do_not_fit(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=name):
         MSCAM(n_clusters=2, **{name: value}).fit([GOOD])
@@ -400,7 +400,7 @@ def test_the_ends_of_what_weights_may_be(
                     views,
                     alpha=alpha,
                     graph_weight=graph_weight,
-                    metric_floor=floor,
+                    identity_weight=floor,
                     metric_ridge=ridge,
                 )
 
@@ -440,7 +440,7 @@ def check_anything(problem: dict[str, Any]) -> None:
     views = problem.pop("views")
     before = [view.tobytes() for view in views]
     try:
-        fitted = fit(views, max_outer_iter=2, **problem)
+        fitted = fit(views, max_iter=2, **problem)
         fitted.predict(views)
     except MscamError:
         pass  # refused, by an error of the package

@@ -15,14 +15,14 @@ import zarr
 from click.testing import CliRunner
 
 import mscam_dask
+from mscam_dask.benchmark.directory import ExperimentDirectory
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.document import parse_override
-from mscam_dask.pipeline.experiments.directory import ExperimentDirectory
-from mscam_dask.pipeline.run import run_pipeline
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.pipeline.run.run import run_pipeline
 
 pytestmark = pytest.mark.faults
 

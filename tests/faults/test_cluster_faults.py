@@ -22,20 +22,20 @@ from numpy.testing import assert_array_equal
 
 from mscam_dask import MSCAM
 from mscam_dask.data.results import read_result
-from mscam_dask.engine.dask import DaskExecutor
+from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.errors import (
     ClusterError,
     MemoryPlanError,
     NoWorkersError,
     SchedulerLostError,
 )
-from mscam_dask.model.records import FitStarted, OuterRecord
-from mscam_dask.pipeline.cluster import open_cluster
-from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.document import Override
-from mscam_dask.pipeline.resume import resume_run
-from mscam_dask.pipeline.run import run_pipeline
-from mscam_dask.pipeline.settings import ExecutionTable
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.config.toml_document import Override
+from mscam_dask.pipeline.run.cluster import open_cluster
+from mscam_dask.pipeline.run.resume import resume_run
+from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.types.events import FitStarted, IterationFinished
 from tests.clusters import local_client, scheduler_process, worker_process
 from tests.synthetic import gaussian_views
 
@@ -58,11 +58,11 @@ def estimator(client: Client | None, *, after: Callable[[int], None] | None = No
     """A fit of several outer iterations; `after` is called with the number of each."""
 
     def observe(event: object) -> None:
-        if after is not None and isinstance(event, OuterRecord):
+        if after is not None and isinstance(event, IterationFinished):
             after(event.iteration)
 
     return MSCAM(
-        n_clusters=5, selection=None, max_outer_iter=8, client=client, callbacks=[observe], n_jobs=1
+        n_clusters=5, selection=None, max_iter=8, client=client, callbacks=[observe], n_jobs=1
     )
 
 
@@ -89,7 +89,7 @@ def assert_same_fit(one: MSCAM, two: MSCAM) -> None:
     assert_array_equal(one.labels_, two.labels_)
     for name in ("data", "indices", "indptr"):
         assert_array_equal(getattr(one.consensus_graph_, name), getattr(two.consensus_graph_, name))
-    assert one.score_ == two.score_
+    assert one.cross_view_information_ == two.cross_view_information_
     assert one.n_iter_ == two.n_iter_
 
 
@@ -225,9 +225,11 @@ def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, mom
                 model.fit(views_of(1500))
             raised = time.monotonic()
             assert len(str(caught.value).splitlines()) == 1
-        closed = time.monotonic()
+        graph_from_partition = time.monotonic()
     assert len(killed) == 1
-    figure(f"error {raised - killed[0]:.2f} s after the kill, closed {closed - killed[0]:.2f} s")
+    figure(
+        f"error {raised - killed[0]:.2f} s after the kill, closed {graph_from_partition - killed[0]:.2f} s"
+    )
 
 
 @pytest.mark.timeout(300)
@@ -236,7 +238,7 @@ def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Pat
     np.savez(tmp_path / "d.npz", allow_pickle=False, **dict(zip(names, views_of(300), strict=True)))
     text = (
         "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 5\nselection = 'none'\n"
-        "max_outer_iter = 6\n[execution]\n"
+        "max_iter = 6\n[execution]\n"
     )
     (tmp_path / "here.toml").write_text(f"{text}in_process = true\n")
     expected = run_pipeline(read_config(tmp_path / "here.toml"), tmp_path / "undisturbed")
@@ -244,7 +246,7 @@ def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Pat
         (tmp_path / "there.toml").write_text(f"{text}scheduler = '{address}'\n")
 
         def observe(event: object) -> None:
-            if isinstance(event, OuterRecord) and event.iteration == 2:
+            if isinstance(event, IterationFinished) and event.iteration == 2:
                 scheduler.kill()
                 scheduler.wait()
 

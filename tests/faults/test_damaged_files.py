@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoint import CURRENT, CheckpointStore
-from mscam_dask.data.multiview import MultiViewData
+from mscam_dask.data.checkpoints import CURRENT, FileCheckpointStore
 from mscam_dask.data.results import read_result, write_result
-from mscam_dask.data.sources import ArrayRows
-from mscam_dask.data.store import open_store
-from mscam_dask.data.store_writer import write_store
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.local import SerialExecutor
 from mscam_dask.errors import StoreCorruptError
-from mscam_dask.model.parameters import Parameters
-from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.types.checkpoint import Checkpoint
+from mscam_dask.types.parameters import Parameters
 
 pytestmark = pytest.mark.faults
 
@@ -38,9 +38,9 @@ def data() -> MultiViewData:
     )
 
 
-def state(number: int) -> Snapshot:
+def state(number: int) -> Checkpoint:
     arrays = {"graph_data": np.full(5, float(number)), "best_labels": np.arange(4) * number}
-    return Snapshot(arrays, {"iteration": number})
+    return Checkpoint(arrays, {"iteration": number})
 
 
 def truncated(content: bytes) -> bytes:
@@ -89,13 +89,13 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     whole = data()
     solution = run_fit(
         MultiViewData(views=whole.views[:1]),
-        Parameters(n_clusters=2, n_neighbors=3, max_outer_iter=1, scale="none"),
+        Parameters(n_clusters=2, n_neighbors=3, max_iter=1, scale="none"),
         SerialExecutor(),
     )
-    one = CheckpointStore(here / "one")
+    one = FileCheckpointStore(here / "one")
     one.save(state(0))
     return {
-        "store": write_store(data(), here / "data.zarr", chunk_rows=5),
+        "store": write_store(data(), here / "data.zarr", chunk_size=5),
         "result": write_result(solution, here / "result.zarr"),
         "checkpoint": one.directory,
     }
@@ -124,7 +124,7 @@ def test_every_damaged_file_of_the_only_checkpoint_is_found_and_named(
     assert {CURRENT, "manifest.json", "state.json", "zarr.json"} <= {file.name for file in files}
     for file in files:
         for damage in damages(file):
-            store = CheckpointStore(root)
+            store = FileCheckpointStore(root)
             if file.name == CURRENT:  # the checkpoint itself is whole, and says so itself
                 assert store.load() is not None
                 (said,) = store.damage
@@ -133,16 +133,16 @@ def test_every_damaged_file_of_the_only_checkpoint_is_found_and_named(
                     store.load()
                 said = str(caught.value)
             assert str(file) in said, damage
-    assert CheckpointStore(root).load() is not None
+    assert FileCheckpointStore(root).load() is not None
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path)
+    store = FileCheckpointStore(tmp_path)
     for number in (1, 2, 3):
         store.save(state(number))
     for file in files_of(tmp_path / "00000002"):
         for damage in damages(file):
-            reader = CheckpointStore(tmp_path)
+            reader = FileCheckpointStore(tmp_path)
             found = reader.load()
             assert found is not None
             assert found.record == {"iteration": 2}
@@ -152,7 +152,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path: Pat
     for name in ("00000001", "00000002"):
         (tmp_path / name / "state.json").write_bytes(b"")
     with pytest.raises(StoreCorruptError) as caught:
-        CheckpointStore(tmp_path).load()
+        FileCheckpointStore(tmp_path).load()
     assert str(caught.value).count("state.json") == 2
     shutil.rmtree(tmp_path)
-    assert CheckpointStore(tmp_path).load() is None
+    assert FileCheckpointStore(tmp_path).load() is None

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoint import CURRENT, CheckpointStore
 from mscam_dask.data.checkpoint_arrays import decode_arrays, encode_array
+from mscam_dask.data.checkpoints import CURRENT, FileCheckpointStore
 from mscam_dask.errors import TemporaryFailure
-from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.types.checkpoint import Checkpoint
 from tests.faults.memory_disk import FailingFiles, Loss, MemoryDisk, PowerCut
 
 pytestmark = pytest.mark.faults
@@ -49,13 +49,13 @@ def encoded_once() -> Iterator[None]:
 
 
 @functools.cache
-def state(number: int) -> Snapshot:
+def state(number: int) -> Checkpoint:
     rng = np.random.default_rng(number)
     arrays = {"graph_data": rng.standard_normal(30), "best_labels": np.arange(9) + number}
-    return Snapshot(arrays, {"iteration": number})
+    return Checkpoint(arrays, {"iteration": number})
 
 
-def number_in(store: CheckpointStore) -> int | None:
+def number_in(store: FileCheckpointStore) -> int | None:
     """Which state a store gives back, all of it of that state; None for none."""
     found = store.load()
     if found is None:
@@ -72,14 +72,14 @@ def disk_with(count: int) -> MemoryDisk:
     """A disk on which states 0 .. count-1 were saved."""
     disk = MemoryDisk()
     for number in range(count):
-        CheckpointStore(WHERE, files=disk).save(state(number))
+        FileCheckpointStore(WHERE, files=disk).save(state(number))
     return disk
 
 
 def changes_of_save(count: int) -> list[str]:
     """The operations of saving state `count` after those before it."""
     files = FailingFiles(disk_with(count).copy(), 0, errno.EIO)
-    CheckpointStore(WHERE, files=files).save(state(count))
+    FileCheckpointStore(WHERE, files=files).save(state(count))
     return files.changes
 
 
@@ -90,7 +90,7 @@ def allowed(count: int) -> set[int | None]:
 
 def assert_goes_on(disk: MemoryDisk, count: int) -> None:
     """The next process sweeps, saves and finds what it saved."""
-    store = CheckpointStore(WHERE, files=disk)
+    store = FileCheckpointStore(WHERE, files=disk)
     store.save(state(count))
     assert number_in(store) == count
     assert store.damage == ()
@@ -115,14 +115,14 @@ def test_an_error_leaves_the_last_or_the_one_before(count: int, error: int) -> N
         full = error in (errno.ENOSPC, errno.EDQUOT)
         said = "the disk is full" if full else "Look after the disk"
         with pytest.raises(TemporaryFailure, match=said) as caught:
-            CheckpointStore(WHERE, files=failing).save(state(count))
+            FileCheckpointStore(WHERE, files=failing).save(state(count))
         assert str(WHERE) in str(caught.value)
         assert caught.value.exit_code == 75
-        reopened = CheckpointStore(WHERE, files=disk)
+        reopened = FileCheckpointStore(WHERE, files=disk)
         assert number_in(reopened) in allowed(count), failing.changes
         # the same process goes on as soon as it can, and so does the next
-        CheckpointStore(WHERE, files=failing).save(state(count))
-        assert number_in(CheckpointStore(WHERE, files=disk)) == count
+        FileCheckpointStore(WHERE, files=failing).save(state(count))
+        assert number_in(FileCheckpointStore(WHERE, files=disk)) == count
         assert_goes_on(disk, count + 1)
 
 
@@ -133,9 +133,9 @@ def test_a_power_cut_leaves_the_last_or_the_one_before(count: int, loss: Loss) -
         disk = disk_with(count).copy()
         failing = FailingFiles(disk, nth, "power cut")
         with pytest.raises(PowerCut):
-            CheckpointStore(WHERE, files=failing).save(state(count))
+            FileCheckpointStore(WHERE, files=failing).save(state(count))
         found = disk.after_power_cut(loss)
-        store = CheckpointStore(WHERE, files=found)
+        store = FileCheckpointStore(WHERE, files=found)
         assert number_in(store) in allowed(count), (nth, failing.changes)
         assert store.damage == () or count == 0  # before the first CURRENT there is none to find
         assert_goes_on(found, count)
@@ -143,7 +143,7 @@ def test_a_power_cut_leaves_the_last_or_the_one_before(count: int, loss: Loss) -
 
 def test_what_was_saved_survives_any_power_cut() -> None:
     for loss in ("nothing", "contents", "everything"):
-        store = CheckpointStore(WHERE, files=disk_with(3).after_power_cut(loss))
+        store = FileCheckpointStore(WHERE, files=disk_with(3).after_power_cut(loss))
         assert number_in(store) == 2
         assert store.damage == ()
 

@@ -8,26 +8,26 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.checkpoint_content import CURRENT
-from mscam_dask.data.checkpoint_objects import ObjectCheckpoints
+from mscam_dask.data.checkpoint_objects import ObjectCheckpointStore
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.data.objects import ObjectPath
+from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 from mscam_dask.estimators import MSCAM
-from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.types.checkpoint import Checkpoint
 from tests.faults.object_store import FailingObjects, How, MemoryObjects
 
 WHERE = ObjectPath("s3://bucket/runs/nightly-0123")
 
 
-def state(number: int) -> Snapshot:
+def state(number: int) -> Checkpoint:
     rng = np.random.default_rng(number)
     arrays = {"graph_data": rng.standard_normal(30), "best_labels": np.arange(9) + number}
-    return Snapshot(arrays, {"iteration": number})
+    return Checkpoint(arrays, {"iteration": number})
 
 
 def number_in(store: MemoryObjects) -> int | None:
     """Which state a store gives back, all of it of that state; None for none."""
-    found = ObjectCheckpoints(WHERE, objects=store).load()
+    found = ObjectCheckpointStore(WHERE, objects=store).load()
     if found is None:
         return None
     expected = state(found.record["iteration"])
@@ -41,7 +41,7 @@ def number_in(store: MemoryObjects) -> int | None:
 def stores() -> list[MemoryObjects]:
     """After 0, 1, 2 and 3 states were saved."""
     store, found = MemoryObjects(), [MemoryObjects()]
-    checkpoints = ObjectCheckpoints(WHERE, objects=store)
+    checkpoints = ObjectCheckpointStore(WHERE, objects=store)
     for number in range(3):
         checkpoints.save(state(number))
         found.append(MemoryObjects(store.content))
@@ -54,7 +54,7 @@ def prefixes(store: MemoryObjects) -> set[str]:
 
 def requests_of_save(store: MemoryObjects, number: int) -> int:
     objects = FailingObjects(MemoryObjects(store.content), None)
-    ObjectCheckpoints(WHERE, objects=objects).save(state(number))
+    ObjectCheckpointStore(WHERE, objects=objects).save(state(number))
     return objects.done
 
 
@@ -78,7 +78,7 @@ def test_whatever_request_fails_the_last_or_the_one_before_is_there(
     seen = set()
     for position in range(n_requests):
         store = MemoryObjects(stores[saved].content)
-        writer = ObjectCheckpoints(WHERE, objects=FailingObjects(store, position, how))
+        writer = ObjectCheckpointStore(WHERE, objects=FailingObjects(store, position, how))
         try:
             writer.save(state(saved))
         except TemporaryFailure as error:
@@ -87,7 +87,7 @@ def test_whatever_request_fails_the_last_or_the_one_before_is_there(
         else:
             assert number_in(store) == saved  # what was cut off is the removal of the oldest
         seen.add(number_in(store))
-        again = ObjectCheckpoints(WHERE, objects=store)
+        again = ObjectCheckpointStore(WHERE, objects=store)
         again.load()
         again.save(state(saved + 1))
         assert number_in(store) == saved + 1
@@ -103,7 +103,7 @@ def test_the_same_writer_goes_on_after_a_request_without_an_answer(
 ) -> None:
     for position in range(requests_of_save(stores[2], 2)):
         store = MemoryObjects(stores[2].content)
-        writer = ObjectCheckpoints(WHERE, objects=FailingObjects(store, position, "done"))
+        writer = ObjectCheckpointStore(WHERE, objects=FailingObjects(store, position, "done"))
         for _ in range(2):
             try:
                 writer.save(state(2))
@@ -128,7 +128,7 @@ def test_damage_of_the_newest_is_named_and_the_one_before_taken(
         if how != "lost":
             kept = {"emptied": 0, "cut short": len(content) // 2}.get(how, len(content))
             store.content[name] = bytes(content[:kept])
-        checkpoints = ObjectCheckpoints(WHERE, objects=store)
+        checkpoints = ObjectCheckpointStore(WHERE, objects=store)
         found = checkpoints.load()
         assert found is not None
         assert found.record["iteration"] == (2 if name == CURRENT else 1)
@@ -146,7 +146,7 @@ def test_nothing_damaged_is_ever_taken(stores: list[MemoryObjects]) -> None:
 
 def test_a_second_driver_is_noticed(stores: list[MemoryObjects]) -> None:
     store = MemoryObjects(stores[2].content)
-    first, second = (ObjectCheckpoints(WHERE, objects=store) for _ in range(2))
+    first, second = (ObjectCheckpointStore(WHERE, objects=store) for _ in range(2))
     assert first.load() is not None
     assert second.load() is not None
     second.save(state(2))
@@ -160,14 +160,14 @@ def test_a_second_driver_is_noticed(stores: list[MemoryObjects]) -> None:
 
 def test_clearing_leaves_nothing_and_cut_off_nothing_damaged(stores: list[MemoryObjects]) -> None:
     objects = FailingObjects(MemoryObjects(stores[3].content), None)
-    ObjectCheckpoints(WHERE, objects=objects).clear()
+    ObjectCheckpointStore(WHERE, objects=objects).clear()
     for position in range(objects.done):
         store = MemoryObjects(stores[3].content)
-        writer = ObjectCheckpoints(WHERE, objects=FailingObjects(store, position, "half done"))
+        writer = ObjectCheckpointStore(WHERE, objects=FailingObjects(store, position, "half done"))
         with pytest.raises(OSError, match="reset"):
             writer.clear()
         assert number_in(store) in (None, 1, 2)
-        ObjectCheckpoints(WHERE, objects=store).clear()
+        ObjectCheckpointStore(WHERE, objects=store).clear()
         assert store.content == {}
 
 
@@ -177,8 +177,8 @@ def test_a_fit_killed_at_any_request_ends_with_the_same_bits() -> None:
     data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
 
     def fitted(objects: MemoryObjects | FailingObjects) -> MSCAM:
-        store = ObjectCheckpoints(WHERE, objects=objects)
-        model = MSCAM(n_clusters=3, selection=None, max_outer_iter=2, checkpointer=store)
+        store = ObjectCheckpointStore(WHERE, objects=objects)
+        model = MSCAM(n_clusters=3, selection=None, max_iter=2, checkpoint_store=store)
         return model.fit(data)
 
     def bits(model: MSCAM) -> list[bytes]:

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoint import CheckpointStore
-from mscam_dask.data.store import verify_store
-from mscam_dask.data.store_writer import write_store
-from mscam_dask.data.views import as_multi_view
+from mscam_dask.data.checkpoints import FileCheckpointStore
+from mscam_dask.data.store.read import verify_store
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import TemporaryFailure
-from mscam_dask.model.records import OuterRecord
-from mscam_dask.model.snapshot import Snapshot
 from mscam_dask.monitor.events import Event
-from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.resume import resume_run
-from mscam_dask.pipeline.run import run_pipeline
-from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.run.resume import resume_run
+from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.types.checkpoint import Checkpoint
+from mscam_dask.types.events import IterationFinished
 from tests.faults.kill_driver import outcome_of, write_pipeline
 
 pytestmark = pytest.mark.faults
@@ -60,23 +60,23 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def state(number: int) -> Snapshot:
+def state(number: int) -> Checkpoint:
     rng = np.random.default_rng(number)
-    return Snapshot({"graph_data": rng.standard_normal(20_000)}, {"iteration": number})
+    return Checkpoint({"graph_data": rng.standard_normal(20_000)}, {"iteration": number})
 
 
 def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
-    store = CheckpointStore(small_disk / "run" / "checkpoints")
+    store = FileCheckpointStore(small_disk / "run" / "checkpoints")
     store.save(state(0))
     filler = fill(small_disk)
     with pytest.raises(TemporaryFailure, match="the disk is full"):
         store.save(state(1))
-    found = CheckpointStore(store.directory).load()
+    found = FileCheckpointStore(store.directory).load()
     assert found is not None
     assert found.record["iteration"] == 0
     filler.unlink()
     store.save(state(1))
-    found = CheckpointStore(store.directory).load()
+    found = FileCheckpointStore(store.directory).load()
     assert found is not None
     assert found.arrays["graph_data"].tobytes() == state(1).arrays["graph_data"].tobytes()
     names = sorted(item.name for item in store.directory.iterdir())
@@ -100,7 +100,7 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(small_disk: Path, tmp_p
     filled: list[Path] = []
 
     def fill_after_the_second(event: Event) -> None:
-        if isinstance(event, OuterRecord) and event.iteration == 1 and not filled:
+        if isinstance(event, IterationFinished) and event.iteration == 1 and not filled:
             filled.append(fill(small_disk))
 
     with pytest.raises(TemporaryFailure, match="full"):

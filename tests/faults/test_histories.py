@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mscam_dask.data.views import MultiViewData, as_multi_view
+from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.local import SerialExecutor
-from mscam_dask.model.parameters import Model, Parameters, Scale
-from mscam_dask.model.solution import Solution
+from mscam_dask.types.parameters import Model, Parameters, Scale
+from mscam_dask.types.result import Solution
 from tests.faults.histories import HistoryExecutor, Memory, assert_same
 from tests.synthetic import gaussian_views
 
@@ -23,9 +23,7 @@ SETTINGS: tuple[tuple[Scale, int], ...] = (("standard", 3), ("unit", 5))
 def problem(model: Model) -> tuple[MultiViewData, tuple[Parameters, ...]]:
     views, _ = gaussian_views(4, n_samples=30, spread=1.2, dims=(3, 4, 6))
     candidates = tuple(
-        Parameters(
-            n_clusters=3, model=model, n_neighbors=k, max_outer_iter=6, patience=6, scale=scale
-        )
+        Parameters(n_clusters=3, model=model, n_neighbors=k, max_iter=6, patience=6, scale=scale)
         for scale, k in SETTINGS
     )
     return as_multi_view(dict(zip(NAMES, views, strict=True))), candidates

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, redacted
-from mscam_dask.pipeline import steps
-from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.run import RunOutcome, run_pipeline
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.run import steps
+from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
 
 pytestmark = pytest.mark.faults
 
@@ -87,7 +87,7 @@ def run_small(directory: Path) -> RunOutcome:
     )
     (directory / "p.toml").write_text(
         "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 2\nselection = 'none'\n"
-        "max_outer_iter = 2\n[execution]\nin_process = true\n"
+        "max_iter = 2\n[execution]\nin_process = true\n"
     )
     return run_pipeline(read_config(directory / "p.toml"), directory / "out")
 

@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask import MSCAM, MSCAN
-from mscam_dask.baselines.lmvsc import LMVSC
+from mscam_dask.benchmark.baselines.lmvsc import LMVSC
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import write_result
-from mscam_dask.data.sources import ArrayRows
-from mscam_dask.data.store import open_store
-from mscam_dask.data.views import as_multi_view
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError, StoreCorruptError
-from mscam_dask.model.snapshot import Snapshot
+from mscam_dask.types.checkpoint import Checkpoint
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
 from tests.estimators.small import quick
 
@@ -126,7 +126,7 @@ def test_a_view_in_memory(name: str, fault: str) -> None:
 @of_every_form
 def test_one_table_that_is_cut(name: str, fault: str) -> None:
     with refused("The table"):
-        as_multi_view(damaged(name, fault), view_sizes=(1, 3))
+        as_multi_view(damaged(name, fault), n_features_per_view=(1, 3))
 
 
 @of_every_form
@@ -140,17 +140,17 @@ def test_a_table_given_to_fit(name: str, fault: str) -> None:
     "model",
     [
         MSCAM(3),
-        MSCAM(2, view_sizes=(1, 3)),
+        MSCAM(2, n_features_per_view=(1, 3)),
         MSCAN(3),
         LMVSC(3),
-        LMVSC(3, view_sizes=(1, 3)),
+        LMVSC(3, n_features_per_view=(1, 3)),
     ],
     ids=["mscam", "mscam, cut", "mscan", "baseline", "baseline, cut"],
 )
 def test_fit(model: Any, fault: str) -> None:
     value = damaged("csr_matrix", fault)
-    with refused("The table" if model.view_sizes else "View 'view_1'"):
-        model.fit(value if model.view_sizes else [TABLE, value])
+    with refused("The table" if model.n_features_per_view else "View 'view_1'"):
+        model.fit(value if model.n_features_per_view else [TABLE, value])
 
 
 @pytest.fixture(scope="module")
@@ -354,19 +354,19 @@ class Keeps:
     """A checkpointer of a user's own."""
 
     def __init__(self) -> None:
-        self.saved: Snapshot | None = None
+        self.saved: Checkpoint | None = None
 
-    def load(self) -> Snapshot | None:
+    def load(self) -> Checkpoint | None:
         return self.saved
 
-    def save(self, snapshot: Snapshot) -> None:
+    def save(self, snapshot: Checkpoint) -> None:
         self.saved = snapshot
 
 
 @of_csr
 def test_the_graph_of_a_checkpoint(fault: str) -> None:
     keeps = Keeps()
-    quick(checkpointer=keeps).fit([TABLE])
+    quick(checkpoint_store=keeps).fit([TABLE])
     assert keeps.saved is not None
     arrays = {name: np.array(values) for name, values in keeps.saved.arrays.items()}
     if fault == POINTER:
@@ -375,7 +375,7 @@ def test_the_graph_of_a_checkpoint(fault: str) -> None:
         arrays["graph_indices"][3] = bad_index(fault, N_SAMPLES)
     keeps.saved = dataclasses.replace(keeps.saved, arrays=arrays)
     with pytest.raises(StoreCorruptError, match="checkpoint is damaged: the graph is no valid"):
-        quick(checkpointer=keeps).fit([TABLE])
+        quick(checkpoint_store=keeps).fit([TABLE])
 
 
 # The definition

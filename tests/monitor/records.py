@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from mscam_dask.model.parameters import Scale
-from mscam_dask.model.records import (
-    ClusterCountEnded,
-    FitEnded,
+from mscam_dask.types.events import (
+    CandidateSettings,
     FitFailed,
+    FitFinished,
     FitStarted,
-    LearningEnded,
-    OuterRecord,
-    PreparationRecord,
-    PreparedRecord,
-    SelectionEnded,
-    SettingRecord,
-    ViewRecord,
+    IterationFinished,
+    NClustersSelected,
+    RefinementFinished,
+    SettingsSelected,
+    ViewIteration,
+    ViewPrepared,
+    ViewSettingsSelected,
 )
+from mscam_dask.types.parameters import Scale
 
 __all__ = [
     "BY_VIEW",
-    "COUNTED",
     "ENDED",
     "FAILED",
     "LEARNED",
+    "RANK_SAMPLE",
     "SELECTED",
     "VIEWS",
     "outer",
@@ -34,21 +34,17 @@ VIEWS = ("<script>alert(1)</script>", "colour", "form/edge")
 
 def started(views: tuple[str, ...] = VIEWS) -> FitStarted:
     prepared = tuple(
-        PreparedRecord(
-            view=view, n_features=3, rank=3, effective_rank=2.0, seconds=0.1, n_bytes=100
-        )
+        ViewPrepared(view=view, n_features=3, rank=3, effective_rank=2.0, seconds=0.1, n_bytes=100)
         for view in views
     )
-    return FitStarted(
-        n_samples=120, n_clusters=4, max_outer_iter=20, views=prepared, executor="here"
-    )
+    return FitStarted(n_samples=120, n_clusters=4, max_iter=20, views=prepared, executor="here")
 
 
 def outer(
     iteration: int, n_components: int = 2, *, views: tuple[str, ...] = VIEWS, seconds: float = 2.0
-) -> OuterRecord:
+) -> IterationFinished:
     records = tuple(
-        ViewRecord(
+        ViewIteration(
             view=view,
             primal_residual=1e-5 * (index + 1),
             dual_residual=0.0,
@@ -59,7 +55,7 @@ def outer(
         )
         for index, view in enumerate(views)
     )
-    return OuterRecord(
+    return IterationFinished(
         iteration=iteration,
         graph_weight=0.1 * 1.3**iteration,
         n_connected_components=n_components,
@@ -72,9 +68,11 @@ def outer(
     )
 
 
-SELECTED = SelectionEnded(
+SELECTED = SettingsSelected(
     settings=(
-        SettingRecord(scale="unit", alpha=10.0, n_neighbors=9, n_connected_components=1, score=0.5),
+        CandidateSettings(
+            scale="unit", alpha=10.0, n_neighbors=9, n_connected_components=1, score=0.5
+        ),
     ),
     chosen=0,
     seconds=0.5,
@@ -84,32 +82,32 @@ _WAYS: tuple[tuple[str, Scale, float, float], ...] = (
     (VIEWS[1], "standard", 0.1, 7.5),
     (VIEWS[2], "unit", 10.0, 0.0),
 )
-BY_VIEW = SelectionEnded(
+BY_VIEW = SettingsSelected(
     settings=(
-        SettingRecord(
+        CandidateSettings(
             scale="by view", alpha=None, n_neighbors=20, n_connected_components=1, score=0.5
         ),
     ),
     chosen=0,
     seconds=0.5,
-    preparations=tuple(
-        PreparationRecord(view=view, scale=scale, alpha=alpha, agreement=0.2, ahead=ahead)
+    view_settings=tuple(
+        ViewSettingsSelected(view=view, scale=scale, alpha=alpha, agreement=0.2, ahead=ahead)
         for view, scale, alpha, ahead in _WAYS
     ),
 )
-COUNTED = ClusterCountEnded(
+RANK_SAMPLE = NClustersSelected(
     counts=(2, 3, 4, 5),
     eigengap=(0.4, 0.2, 0.3, 0.1),
     modularity=(0.2, 0.4, 0.5, 0.47),
-    reliable_modularity=(0.18, 0.38, 0.46, 0.44),
+    adjusted_modularity=(0.18, 0.38, 0.46, 0.44),
     information=(0.2, 0.4, 0.6, 0.8),
     stability=(0.7, 0.9, 0.8, 0.6),
     n_clusters=4,
     seconds=2.5,
 )
-LEARNED = LearningEnded(scores=(0.61, 0.63, 0.62), taken=2, seconds=1.5)
-ENDED = FitEnded(
-    status="CONTINUATION",
+LEARNED = RefinementFinished(scores=(0.61, 0.63, 0.62), taken=2, seconds=1.5)
+ENDED = FitFinished(
+    status="CONVERGED",
     n_connected_components=4,
     n_iterations=3,
     seconds=6.5,

@@ -8,8 +8,8 @@ import json
 import math
 
 from mscam_dask import MSCAM
-from mscam_dask.model.records import FitEnded
-from mscam_dask.monitor.events import JsonLines, StepEnded, StepStarted
+from mscam_dask.monitor.events import JsonLines, StepFinished, StepStarted
+from mscam_dask.types.events import FitFinished
 from tests.synthetic import two_subspaces
 
 
@@ -17,18 +17,18 @@ def test_one_line_for_each_event_with_its_name_time_and_fields() -> None:
     stream = io.BytesIO()
     write = JsonLines(stream)
     write(StepStarted(step="ingest"))
-    write(StepEnded(step="ingest", summary="line\nbreak", notes=("é",), seconds=1.5))
+    write(StepFinished(step="ingest", summary="line\nbreak", notes=("é",), seconds=1.5))
     first, second = (json.loads(line) for line in stream.getvalue().splitlines())
     assert (first["event"], first["step"]) == ("step_started", "ingest")
     assert dt.datetime.fromisoformat(first["time"]).tzinfo is not None
-    assert second["event"] == "step_ended"
+    assert second["event"] == "step_finished"
     assert (second["summary"], second["notes"], second["seconds"]) == ("line\nbreak", ["é"], 1.5)
 
 
 def test_numbers_json_has_not_become_null() -> None:
     stream = io.BytesIO()
     JsonLines(stream)(
-        FitEnded(status="X", n_connected_components=1, n_iterations=0, seconds=math.nan)
+        FitFinished(status="X", n_connected_components=1, n_iterations=0, seconds=math.nan)
     )
     assert json.loads(stream.getvalue())["seconds"] is None
 
@@ -39,8 +39,8 @@ def test_it_is_a_callback_of_the_estimators() -> None:
     model = MSCAM(n_clusters=2, n_jobs=1, callbacks=[JsonLines(stream)]).fit(data)
     records = [json.loads(line) for line in stream.getvalue().splitlines()]
     kinds = [record["event"] for record in records]
-    assert (kinds[0], kinds[-1]) == ("fit_started", "fit_ended")
-    iterations = [record for record in records if record["event"] == "outer_record"]
+    assert (kinds[0], kinds[-1]) == ("fit_started", "fit_finished")
+    iterations = [record for record in records if record["event"] == "iteration_finished"]
     assert len(iterations) == model.n_iter_
     assert [view["view"] for view in iterations[0]["views"]] == ["view_0", "view_1"]
     assert records[-1]["n_connected_components"] == 2

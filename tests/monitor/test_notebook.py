@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mscam_dask.monitor.events import StepEnded, StepStarted
+from mscam_dask.monitor.events import StepFinished, StepStarted
 from mscam_dask.monitor.notebook import NotebookProgress
 from mscam_dask.monitor.progress import progress_on
 from tests.messages import quotes
@@ -84,7 +84,7 @@ def test_names_and_messages_from_elsewhere_are_text(outputs: list[Handle]) -> No
     hostile = "<script>alert(1)</script>\x1b[31m"
     events = (
         StepStarted(step="ingest"),
-        StepEnded(step="ingest", summary=hostile, notes=(hostile,), seconds=0.1),
+        StepFinished(step="ingest", summary=hostile, notes=(hostile,), seconds=0.1),
         FAILED,
     )
     with progress:

@@ -41,12 +41,12 @@ except ValueError as error:
     print(type(error).__name__)
 """
 SHOWS_A_RUN = """
-from mscam_dask.monitor.events import StepEnded, StepStarted
+from mscam_dask.monitor.events import StepFinished, StepStarted
 from tests.messages import quotes
 
 with progress_on(Console()) as progress:
     progress(StepStarted(step="ingest"))
-    progress(StepEnded(step="ingest", summary="60 samples", notes=("odd <b>name</b>",), seconds=0.1))
+    progress(StepFinished(step="ingest", summary="60 samples", notes=("odd <b>name</b>",), seconds=0.1))
 """
 
 

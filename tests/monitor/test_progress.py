@@ -10,31 +10,31 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from mscam_dask.model.records import (
-    ClusterCountEnded,
-    FitEnded,
-    FitStarted,
-    LearningEnded,
-    OuterRecord,
-    PreparedRecord,
-    SelectionEnded,
-    SettingRecord,
-    ViewRecord,
-)
-from mscam_dask.monitor.events import Event, StepEnded, StepStarted
-from mscam_dask.monitor.pace import by_view_words
+from mscam_dask.monitor.events import Event, StepFinished, StepStarted
+from mscam_dask.monitor.messages import by_view_words
 from mscam_dask.monitor.progress import (
     NotebookProgress,
     PlainProgress,
     TerminalProgress,
     progress_on,
 )
+from mscam_dask.types.events import (
+    CandidateSettings,
+    FitFinished,
+    FitStarted,
+    IterationFinished,
+    NClustersSelected,
+    RefinementFinished,
+    SettingsSelected,
+    ViewIteration,
+    ViewPrepared,
+)
 from tests.messages import quotes
-from tests.monitor.records import BY_VIEW, COUNTED, FAILED, LEARNED
+from tests.monitor.records import BY_VIEW, FAILED, LEARNED, RANK_SAMPLE
 
 
-def view(name: str, residual: float) -> ViewRecord:
-    return ViewRecord(
+def view(name: str, residual: float) -> ViewIteration:
+    return ViewIteration(
         view=name,
         primal_residual=residual,
         dual_residual=0.0,
@@ -45,8 +45,8 @@ def view(name: str, residual: float) -> ViewRecord:
     )
 
 
-def outer(iteration: int, n_components: int, *, seconds: float = 2.0) -> OuterRecord:
-    return OuterRecord(
+def outer(iteration: int, n_components: int, *, seconds: float = 2.0) -> IterationFinished:
+    return IterationFinished(
         iteration=iteration,
         graph_weight=0.25,
         n_connected_components=n_components,
@@ -62,27 +62,27 @@ def outer(iteration: int, n_components: int, *, seconds: float = 2.0) -> OuterRe
 STARTED = FitStarted(
     n_samples=123,
     n_clusters=4,
-    max_outer_iter=20,
+    max_iter=20,
     views=(
-        PreparedRecord(
-            view="a", n_features=3, rank=3, effective_rank=2.0, seconds=0.1, n_bytes=100
-        ),
+        ViewPrepared(view="a", n_features=3, rank=3, effective_rank=2.0, seconds=0.1, n_bytes=100),
     ),
     executor="in this process",
 )
-SELECTED = SelectionEnded(
+SELECTED = SettingsSelected(
     settings=tuple(
-        SettingRecord(scale=scale, alpha=10.0, n_neighbors=20, n_connected_components=1, score=0.5)
+        CandidateSettings(
+            scale=scale, alpha=10.0, n_neighbors=20, n_connected_components=1, score=0.5
+        )
         for scale in ("unit", "standard")
     ),
     chosen=1,
     seconds=0.5,
 )
-ENDED = FitEnded(status="CONTINUATION", n_connected_components=4, n_iterations=3, seconds=6.5)
+ENDED = FitFinished(status="CONVERGED", n_connected_components=4, n_iterations=3, seconds=6.5)
 
 RUN: tuple[Event, ...] = (
     StepStarted(step="ingest"),
-    StepEnded(
+    StepFinished(
         step="ingest",
         summary="123 samples, 1 views: a\x1b[31m\n (3)",
         notes=("View 'a': odd [bold]but[/bold] usable.",),
@@ -95,7 +95,7 @@ RUN: tuple[Event, ...] = (
     outer(1, 3, seconds=4.0),
     outer(2, 4),
     ENDED,
-    StepEnded(step="cluster", summary="4 connected components", seconds=8.0),
+    StepFinished(step="cluster", summary="4 connected components", seconds=8.0),
 )
 
 
@@ -137,14 +137,14 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
 @pytest.mark.parametrize(
     ("event", "values", "seconds"),
     [
-        (COUNTED, (4, 2, 5, "0.30", "0.460", "0.80", 3), "2.5 s"),
+        (RANK_SAMPLE, (4, 2, 5, "0.30", "0.460", "0.80", 3), "2.5 s"),
         (LEARNED, ("0.6300",), "1.5 s"),
     ],
     ids=["number of clusters", "distances"],
 )
 def test_what_was_chosen_is_said_everywhere(
     terminal: Console,
-    event: ClusterCountEnded | LearningEnded,
+    event: NClustersSelected | RefinementFinished,
     values: tuple[object, ...],
     seconds: str,
 ) -> None:
@@ -184,9 +184,9 @@ def test_many_views_prepared_alike_are_counted_and_their_names_are_inert() -> No
     many = by_view_words([*((f"view {i}", "unit", 10.0) for i in range(9)), ("x", "none", 1.0)])
     assert re.search(quotes("unit", 10, 9, "none", 1, "x"), many)
     assert "view 0" not in many
-    escape = dataclasses.replace(BY_VIEW.preparations[0], view="\x1b[31m")
+    escape = dataclasses.replace(BY_VIEW.view_settings[0], view="\x1b[31m")
     stream = io.StringIO()
-    PlainProgress(stream)(dataclasses.replace(BY_VIEW, preparations=(escape,)))
+    PlainProgress(stream)(dataclasses.replace(BY_VIEW, view_settings=(escape,)))
     assert "\x1b" not in stream.getvalue()
 
 

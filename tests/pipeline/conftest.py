@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mscam_dask.pipeline import steps
+from mscam_dask.pipeline.run import steps
 from tests.synthetic import save_npz, three_subspaces
 
 
@@ -48,7 +48,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     fit = steps.cluster
 
     def counted(*arguments: Any, **options: Any) -> Any:
-        made.append(dict(options["handed_down"] or {}))
+        made.append(dict(options["from_previous_fit"] or {}))
         return fit(*arguments, **options)
 
     monkeypatch.setattr(steps, "cluster", counted)

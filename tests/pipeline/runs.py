@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.pipeline.again import run_again
-from mscam_dask.pipeline.config import read_config
-from mscam_dask.pipeline.run import RunOutcome
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.run.run import RunOutcome
+from mscam_dask.pipeline.run.run_or_resume import run_or_resume
 
 __all__ = ["HERE", "again", "labels_of"]
 
@@ -18,7 +18,7 @@ HERE = "[execution]\nin_process = true\nthreads = 1\n"
 
 
 def again(file: Path, **options: Any) -> RunOutcome:
-    return run_again(read_config(file), **options)
+    return run_or_resume(read_config(file), **options)
 
 
 def labels_of(outcome: RunOutcome) -> NDArray[np.int64]:

@@ -11,9 +11,9 @@ import zarr
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.data.files import LocalFiles
 from mscam_dask.data.results import read_result, write_result
-from mscam_dask.data.seal import seal
+from mscam_dask.data.store.checksums import write_checksums
+from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.errors import DataError, StoreCorruptError
 from tests.synthetic import three_subspaces
 
@@ -35,7 +35,7 @@ def test_everything_reads_back_bit_for_bit(model: MSCAM, tmp_path: Path) -> None
     for name, embedding in model.view_embeddings_.items():
         np.testing.assert_array_equal(result.view_embeddings[name], embedding)
     assert result.view_contributions == model.view_contributions_
-    assert (result.status, result.score) == (model.status_.name, model.score_)
+    assert (result.status, result.score) == (model.status_.name, model.cross_view_information_)
     assert result.n_connected_components == model.n_connected_components_ == 3
     xarray.testing.assert_identical(result.history, model.history_)
 
@@ -46,10 +46,10 @@ def test_its_name_is_on_the_disk_when_it_is_written(
     synced: list[tuple[Path, bool]] = []
     path = tmp_path / "result.zarr"
 
-    def noted(files: LocalFiles, place: Path) -> None:
+    def noted(files: LocalFilesystem, place: Path) -> None:
         synced.append((place, path.exists()))
 
-    monkeypatch.setattr(LocalFiles, "sync", noted)
+    monkeypatch.setattr(LocalFilesystem, "sync", noted)
     write_result(model.solution_, path)
     assert synced[-1] == (tmp_path, True)
     assert not any(exists for _, exists in synced[:-1])  # and its content before
@@ -132,10 +132,10 @@ def test_what_is_no_result(model: MSCAM, tmp_path: Path) -> None:
     path = write_result(model.solution_, tmp_path / "r")
     group = zarr.open_group(path, mode="r+")
     group.attrs["format_version"] = 3
-    seal(group, path)
+    write_checksums(group, path)
     with pytest.raises(DataError, match="format version 3"):
         read_result(path)
     group.attrs.update({"format_version": 2, "history": ["../labels"]})
-    seal(group, path)
+    write_checksums(group, path)
     with pytest.raises(StoreCorruptError, match="no name of a history variable"):
         read_result(path)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.solvers.admm import AdmmState
 from mscam_dask.solvers.reduced_problem import ReducedProblem
-from mscam_dask.solvers.view_admm import ReducedState
 
 __all__ = ["self_representation_core"]
 
 
-def self_representation_core(problem: ReducedProblem, state: ReducedState) -> NDArray[np.float64]:
+def self_representation_core(problem: ReducedProblem, state: AdmmState) -> NDArray[np.float64]:
     """Ĉ (h, h) of Z = H Ĉ Hᵀ, formed."""
     gains = problem.squared_singular_values / (problem.squared_singular_values + problem.alpha)
     left, right = state.core

@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.kernels.distances import squared_distances
-from mscam_dask.kernels.laplacian import connected_components, laplacian
-from mscam_dask.kernels.ridge import basis_from_rows
-from mscam_dask.kernels.simplex import project_rows_to_simplex
-from mscam_dask.kernels.stiefel import polar_factor, stiefel_objective
-from mscam_dask.model.parameters import AdmmSettings
-from mscam_dask.solvers import view_admm
-from mscam_dask.solvers.paper import (
-    PaperCorrections,
-    PaperSettings,
-    PaperSolution,
+from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.laplacian import connected_components, laplacian
+from mscam_dask.linalg.ridge import basis_from_rows
+from mscam_dask.linalg.simplex import project_rows_to_simplex
+from mscam_dask.linalg.stiefel import polar_factor, stiefel_objective
+from mscam_dask.solvers import admm as admm
+from mscam_dask.solvers.mscan import smooth_self_representation
+from mscam_dask.solvers.reduced_problem import reduced_problem
+from mscam_dask.solvers.reference import (
+    ReferenceCorrections,
+    ReferenceOptions,
+    ReferenceSolution,
     ViewState,
     a_step,
     initial_state,
@@ -39,14 +40,13 @@ from mscam_dask.solvers.paper import (
     z_step,
     z_step_mscan,
 )
-from mscam_dask.solvers.reduced_problem import reduced_problem
-from mscam_dask.solvers.self_representation import smooth_self_representation
+from mscam_dask.types.parameters import AdmmSettings
 from tests.messages import quotes
 from tests.solvers.reduced_core import self_representation_core
 
 Matrix = NDArray[np.float64]
 
-WITH_SPLIT = PaperCorrections(keep_metric_split=True, keep_second_multiplier=True)
+WITH_SPLIT = ReferenceCorrections(keep_metric_split=True, keep_second_multiplier=True)
 
 
 def random_state(n: int, c: int, rng: np.random.Generator) -> ViewState:
@@ -109,7 +109,7 @@ class TestStepsAreStationary:
     def test_p_step(self, seed: int, ridge: float, split: bool) -> None:
         rng = np.random.default_rng(seed)
         X, state = rng.standard_normal((3, 6)), random_state(6, 2, rng)
-        corrections = PaperCorrections(metric_ridge=ridge, keep_metric_split=split)
+        corrections = ReferenceCorrections(metric_ridge=ridge, keep_metric_split=split)
         P = p_step(state.Z, state, corrections=corrections)
 
         def lagrangian(point: Matrix) -> float:
@@ -145,7 +145,7 @@ def test_p_step_without_any_diagonal_is_the_least_norm_solution() -> None:
     rng = np.random.default_rng(0)
     state = random_state(6, 2, rng)
     Z = rng.standard_normal((6, 3)) @ rng.standard_normal((3, 6))  # singular
-    P = p_step(Z, state, corrections=PaperCorrections(metric_ridge=0.0))
+    P = p_step(Z, state, corrections=ReferenceCorrections(metric_ridge=0.0))
     assert_allclose(P, np.linalg.pinv(Z.T) @ (state.W + state.Y1 / state.penalty), atol=1e-10)
 
 
@@ -164,7 +164,7 @@ class TestWStep:
         rng = np.random.default_rng(seed)
         L = laplacian(ring_graph(n, seed)).toarray()
         E, start = rng.standard_normal((n, 2)), polar_factor(rng.standard_normal((n, 2)))
-        W = w_step(L, E, start=start, eta=eta, settings=PaperSettings(n_clusters=2))
+        W = w_step(L, E, start=start, eta=eta, settings=ReferenceOptions(n_clusters=2))
         assert_allclose(W.T @ W, np.eye(2), atol=1e-12)
         before = stiefel_objective(L, eta * E, point=start)
         assert stiefel_objective(L, eta * E, point=W) <= before + 1e-10 * (1 + abs(before))
@@ -174,7 +174,7 @@ class TestWStep:
         L = laplacian(ring_graph(8, 0)).toarray()
         H = polar_factor(rng.standard_normal((8, 4)))
         E, start = rng.standard_normal((8, 2)), H @ polar_factor(rng.standard_normal((4, 2)))
-        numbers = PaperSettings(n_clusters=2, stiefel_iterations=3000)
+        numbers = ReferenceOptions(n_clusters=2, stiefel_iterations=3000)
         W = w_step(L, E, start=start, eta=0.7, settings=numbers, w_subspace=H)
         assert_allclose(H @ (H.T @ W), W, atol=1e-12)
         # stationary among the W in span(H)
@@ -188,7 +188,7 @@ class TestWStep:
         L = laplacian(ring_graph(7, 1)).toarray()
         E, start = rng.standard_normal((7, 2)), polar_factor(rng.standard_normal((7, 2)))
         Q = polar_factor(rng.standard_normal((7, 7)))
-        numbers = PaperSettings(n_clusters=2)
+        numbers = ReferenceOptions(n_clusters=2)
         plain = w_step(L, E, start=start, eta=0.3, settings=numbers)
         rotated = w_step(L, E, start=start, eta=0.3, settings=numbers, w_subspace=Q)
         assert_allclose(rotated, plain, atol=1e-12)
@@ -255,15 +255,15 @@ class TestAgainstTheReducedSpace:
             graph_weight=graph_weight,
         )
         H = problem.subspace
-        numbers = PaperSettings(
+        numbers = ReferenceOptions(
             n_clusters=c,
             alpha=alpha,
             graph_weight=graph_weight,
             admm=AdmmSettings(penalty=2.0, penalty_growth=1.1),
-            corrections=PaperCorrections(metric_ridge=metric_ridge),
+            corrections=ReferenceCorrections(metric_ridge=metric_ridge),
         )
         full = initial_state(vectors[:, :c], 2.0)
-        reduced = view_admm.initial_state(problem, vectors[:, :c], 2.0)
+        reduced = admm.initial_state(problem, vectors[:, :c], 2.0)
         for _ in range(8):
             full = view_iteration(
                 rows @ rows.T,
@@ -273,7 +273,7 @@ class TestAgainstTheReducedSpace:
                 graph_weight=graph_weight,
                 w_subspace=H,
             )
-            reduced = view_admm.step(problem, reduced, 1.1)
+            reduced = admm.step(problem, reduced, 1.1)
             core = self_representation_core(problem, reduced)
             assert_allclose(H @ core @ H.T, full.Z, atol=1e-10)
             assert_allclose(H @ reduced.p, full.P, atol=1e-10)
@@ -303,12 +303,12 @@ class TestLoops:
     @pytest.mark.parametrize("n_views", [1, 2])
     def test_separated_groups_are_found(
         self,
-        solve: Callable[[Sequence[Matrix], PaperSettings], PaperSolution],
+        solve: Callable[[Sequence[Matrix], ReferenceOptions], ReferenceSolution],
         n_views: int,
     ) -> None:
         views, labels = two_views(45, 0)
         grams = [rows @ rows.T for rows in views[:n_views]]
-        found = solve(grams, PaperSettings(n_clusters=3, n_neighbors=5))
+        found = solve(grams, ReferenceOptions(n_clusters=3, n_neighbors=5))
         assert found.converged
         assert found.n_connected_components == 3
         assert_array_equal(found.labels, labels)  # both are numbered by first appearance
@@ -320,7 +320,7 @@ class TestLoops:
     def test_embeddings_are_nearly_orthonormal(self) -> None:
         views, _ = two_views(30, 1)
         grams = [rows @ rows.T for rows in views]
-        numbers = PaperSettings(
+        numbers = ReferenceOptions(
             n_clusters=3, n_neighbors=5, admm=AdmmSettings(max_iterations=200, tolerance=1e-3)
         )
         for F in solve_mscam(grams, numbers).view_embeddings:
@@ -330,7 +330,7 @@ class TestLoops:
         views, labels = two_views(30, 2)
         order = np.random.default_rng(0).permutation(30)
         grams = [rows[order] @ rows[order].T for rows in views]
-        found = solve_mscam(grams, PaperSettings(n_clusters=3, n_neighbors=5)).labels
+        found = solve_mscam(grams, ReferenceOptions(n_clusters=3, n_neighbors=5)).labels
         same_found = found[:, None] == found[None, :]
         assert_array_equal(same_found, labels[order][:, None] == labels[order][None, :])
 
@@ -343,8 +343,8 @@ class TestLoops:
             d = squared_distances(columns, columns)
             distances += d / d[~np.eye(30, dtype=bool)].mean()
         L = laplacian(a_step(distances, 5)).toarray()
-        numbers = PaperSettings(
-            n_clusters=3, n_neighbors=5, view_alphas=alphas, graph_weight=0.4, max_outer_iter=1
+        numbers = ReferenceOptions(
+            n_clusters=3, n_neighbors=5, view_alphas=alphas, graph_weight=0.4, max_iter=1
         )
         found = solve_mscan(grams, numbers)
         for gram, alpha, columns in zip(grams, alphas, found.view_embeddings, strict=True):
@@ -354,7 +354,7 @@ class TestLoops:
     def test_alphas_belong_to_their_views(self) -> None:
         views, _ = two_views(30, 4)
         grams = [views[0] @ views[0].T] * 2
-        numbers = PaperSettings(n_clusters=3, n_neighbors=5, max_outer_iter=1)
+        numbers = ReferenceOptions(n_clusters=3, n_neighbors=5, max_iter=1)
         small, large = (
             solve_mscam(grams, dataclasses.replace(numbers, view_alphas=alphas)).view_embeddings
             for alphas in ((0.1, 10.0), (10.0, 0.1))
@@ -368,7 +368,7 @@ class TestLoops:
 
     def test_budget_is_kept(self) -> None:
         gram = np.random.default_rng(0).standard_normal((20, 20))
-        numbers = PaperSettings(n_clusters=7, n_neighbors=9, max_outer_iter=2)
+        numbers = ReferenceOptions(n_clusters=7, n_neighbors=9, max_iter=2)
         for algorithm in (solve_mscam, solve_mscan):
             found = algorithm([gram @ gram.T], numbers)
             assert not found.converged
@@ -377,7 +377,7 @@ class TestLoops:
     def test_rank_control_moves_the_graph_weight_the_right_way(self) -> None:
         # one cloud, three clusters wanted: too few components, so the weight must grow
         cloud = np.random.default_rng(0).standard_normal((30, 6))
-        numbers = PaperSettings(n_clusters=3, n_neighbors=8, max_outer_iter=4, graph_weight=1e-3)
+        numbers = ReferenceOptions(n_clusters=3, n_neighbors=8, max_iter=4, graph_weight=1e-3)
         for algorithm in (solve_mscam, solve_mscan):
             weights = [
                 step.graph_weight
@@ -390,7 +390,7 @@ class TestLoops:
 
 class TestRefusals:
     def test_shapes(self) -> None:
-        numbers = PaperSettings(n_clusters=2, n_neighbors=2)
+        numbers = ReferenceOptions(n_clusters=2, n_neighbors=2)
         with pytest.raises(DataError, match=quotes([])):
             solve_mscam([], numbers)
         with pytest.raises(DataError, match=quotes((4, 4), (5, 5))):
@@ -398,24 +398,24 @@ class TestRefusals:
 
     def test_sizes(self) -> None:
         with pytest.raises(ConfigurationError, match=quotes("n_clusters=5", 4)):
-            solve_mscam([np.eye(4)], PaperSettings(n_clusters=5, n_neighbors=2))
+            solve_mscam([np.eye(4)], ReferenceOptions(n_clusters=5, n_neighbors=2))
         with pytest.raises(ConfigurationError, match=quotes("n_neighbors=4", 3)):
-            solve_mscam([np.eye(4)], PaperSettings(n_clusters=2, n_neighbors=4))
+            solve_mscam([np.eye(4)], ReferenceOptions(n_clusters=2, n_neighbors=4))
 
     def test_alphas_of_other_views(self) -> None:
-        numbers = PaperSettings(n_clusters=2, n_neighbors=2, view_alphas=(1.0, 1.0))
+        numbers = ReferenceOptions(n_clusters=2, n_neighbors=2, view_alphas=(1.0, 1.0))
         for algorithm in (solve_mscam, solve_mscan):
             with pytest.raises(ConfigurationError, match=quotes("view_alphas", 2, 1)):
                 algorithm([np.eye(4)], numbers)
         with pytest.raises(ConfigurationError, match=quotes("view_alphas=(1.0, 0.0)")):
-            PaperSettings(n_clusters=2, view_alphas=(1.0, 0.0))
+            ReferenceOptions(n_clusters=2, view_alphas=(1.0, 0.0))
 
     @pytest.mark.parametrize(
         ("name", "value"),
         [
             ("n_clusters", 0),
             ("n_neighbors", 0),
-            ("max_outer_iter", 0),
+            ("max_iter", 0),
             ("stiefel_iterations", 0),
             ("alpha", 0.0),
             ("graph_weight", float("nan")),
@@ -424,14 +424,16 @@ class TestRefusals:
     )
     def test_settings(self, name: str, value: float) -> None:
         with pytest.raises(ConfigurationError, match=quotes(f"{name}={value}")):
-            PaperSettings(**{"n_clusters": 2, name: value})  # type: ignore[arg-type]
+            ReferenceOptions(**{"n_clusters": 2, name: value})  # type: ignore[arg-type]
 
     def test_corrections(self) -> None:
-        with pytest.raises(ConfigurationError, match=quotes("metric_floor=-1.0")):
-            PaperCorrections(metric_floor=-1.0)
+        with pytest.raises(ConfigurationError, match=quotes("identity_weight=-1.0")):
+            ReferenceCorrections(identity_weight=-1.0)
         with pytest.raises(
             ConfigurationError, match=quotes("keep_second_multiplier=True", "keep_metric_split")
         ):
-            PaperCorrections(keep_second_multiplier=True)
-        with pytest.raises(ConfigurationError, match=quotes("rank_control=True", "metric_floor=0")):
-            PaperCorrections(metric_floor=0.0)
+            ReferenceCorrections(keep_second_multiplier=True)
+        with pytest.raises(
+            ConfigurationError, match=quotes("rank_control=True", "identity_weight=0")
+        ):
+            ReferenceCorrections(identity_weight=0.0)

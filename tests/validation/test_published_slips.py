@@ -2,7 +2,7 @@
 
 N. Xu et al., "Joint Adaptive Neighbours and Metric Learning for Multi-view Subspace
 Clustering", arXiv:1709.03656. The numbers are those of docs/departures-from-the-paper.md and of
-`mscam_dask.solvers.paper.PaperCorrections`.
+`mscam_dask.solvers.reference.ReferenceCorrections`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.kernels.distances import squared_distances
-from mscam_dask.kernels.laplacian import laplacian
-from mscam_dask.kernels.stiefel import polar_factor, stiefel_objective, stiefel_quadratic
-from mscam_dask.model.parameters import AdmmSettings
-from mscam_dask.solvers.paper import (
-    PaperCorrections,
-    PaperSettings,
+from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.laplacian import laplacian
+from mscam_dask.linalg.stiefel import polar_factor, stiefel_objective, stiefel_quadratic
+from mscam_dask.solvers.reference import (
+    ReferenceCorrections,
+    ReferenceOptions,
     ViewState,
     a_step,
     initial_state,
@@ -34,6 +33,7 @@ from mscam_dask.solvers.paper import (
     w_step,
     z_step,
 )
+from mscam_dask.types.parameters import AdmmSettings
 
 Matrix = NDArray[np.float64]
 
@@ -85,10 +85,10 @@ def test_slip_1_is_what_the_switch_switches() -> None:
     rows, graph = overlapping_clouds(15, 3, 0)
     gram, L, state = rows @ rows.T, laplacian(graph).toarray(), random_state(15, 3, rng)
     for z_ridge, ridge in (("corrected", 2.0), ("printed", 0.1)):
-        numbers = PaperSettings(
+        numbers = ReferenceOptions(
             n_clusters=3,
             alpha=2.0,
-            corrections=PaperCorrections(z_ridge="corrected" if ridge == 2.0 else "printed"),
+            corrections=ReferenceCorrections(z_ridge="corrected" if ridge == 2.0 else "printed"),
         )
         moved = view_iteration(gram, L, state, settings=numbers, graph_weight=0.1)
         assert_array_equal(moved.Z, z_step(gram, state, ridge=ridge), err_msg=z_ridge)
@@ -96,14 +96,14 @@ def test_slip_1_is_what_the_switch_switches() -> None:
 
 # --- Slip 2: M and its multiplier do nothing but damp the P-step ---------------------------------
 
-PRINTED_SPLIT = PaperCorrections(keep_metric_split=True, keep_second_multiplier=True)
+PRINTED_SPLIT = ReferenceCorrections(keep_metric_split=True, keep_second_multiplier=True)
 
 
 def test_slip_2_second_multiplier_is_zero_for_ever() -> None:
     rng = np.random.default_rng(0)
     rows, graph = overlapping_clouds(15, 3, 0)
     gram, L = rows @ rows.T, laplacian(graph).toarray()
-    numbers = PaperSettings(n_clusters=3, corrections=PRINTED_SPLIT)
+    numbers = ReferenceOptions(n_clusters=3, corrections=PRINTED_SPLIT)
     state = random_state(15, 3, rng)  # not even a start elsewhere survives one pass
     assert np.abs(state.Y2).max() > 1
     for _ in range(10):
@@ -118,7 +118,7 @@ def test_slip_2_without_the_multiplier_the_iterates_are_the_same() -> None:
     ends = []
     for keep in (True, False):
         corrections = dataclasses.replace(PRINTED_SPLIT, keep_second_multiplier=keep)
-        numbers = PaperSettings(n_clusters=3, corrections=corrections)
+        numbers = ReferenceOptions(n_clusters=3, corrections=corrections)
         state = initial_state(start, 2.0)
         for _ in range(10):
             state = view_iteration(gram, L, state, settings=numbers, graph_weight=0.1)
@@ -154,7 +154,9 @@ def test_slip_3_the_printed_w_step_is_never_better(n: int, eta: float, seed: int
         E,
         start=E,
         eta=eta,
-        settings=PaperSettings(n_clusters=2, corrections=PaperCorrections(w_update="printed")),
+        settings=ReferenceOptions(
+            n_clusters=2, corrections=ReferenceCorrections(w_update="printed")
+        ),
     )
     assert_allclose(printed.T @ printed, np.eye(2), atol=1e-12)  # feasible, but no minimiser:
     solved = stiefel_quadratic(L, eta * E, printed, max_iterations=300)
@@ -239,7 +241,7 @@ def test_slip_4_a_metric_ridge_closes_the_loophole() -> None:
     # and in the P-step tau bounds the factor where the printed one grows as Z shrinks
     state = random_state(6, 2, np.random.default_rng(0))
     tiny = 1e-6 * state.Z
-    no_split = PaperCorrections(metric_ridge=0.0)
+    no_split = ReferenceCorrections(metric_ridge=0.0)
     free = p_step(tiny, state, corrections=no_split)
     held = p_step(tiny, state, corrections=dataclasses.replace(no_split, metric_ridge=tau))
     assert np.abs(free).max() > 1e5
@@ -260,24 +262,26 @@ def test_slip_5_the_printed_a_step_does_not_know_the_graph_weight() -> None:
 def test_slip_5_as_printed_nothing_holds_the_number_of_components() -> None:
     c = 2
     admm = AdmmSettings(max_iterations=20)
-    ended = []
+    finalize = []
     for seed in range(8):
         rows, _ = overlapping_clouds(100, c, seed)
         gram = rows @ rows.T
-        printed = PaperSettings(
+        printed = ReferenceOptions(
             n_clusters=c,
             n_neighbors=4,
-            max_outer_iter=20,
+            max_iter=20,
             admm=admm,
-            corrections=PaperCorrections.printed(),
+            corrections=ReferenceCorrections.printed(),
         )
         literal = solve_mscam([gram], printed)
-        ended.append(literal.n_connected_components)
+        finalize.append(literal.n_connected_components)
         # the graph never settles
         assert not literal.converged
         assert literal.history[-1].graph_change > 0.5
-        steered = solve_mscam([gram], dataclasses.replace(printed, corrections=PaperCorrections()))
+        steered = solve_mscam(
+            [gram], dataclasses.replace(printed, corrections=ReferenceCorrections())
+        )
         assert steered.converged
         assert steered.n_connected_components == c
     # and on some of these data it falls apart
-    assert max(ended) > c
+    assert max(finalize) > c

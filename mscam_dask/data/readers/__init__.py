@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mscam_dask.data.readers.base import Loaded, Selection, Source
+from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.registry import FORMATS, read_source
 from mscam_dask.data.readers.text_labels import read_labels
 
-__all__ = ["FORMATS", "Loaded", "Selection", "Source", "read_labels", "read_source"]
+__all__ = ["FORMATS", "Selection", "Source", "SourceContents", "read_labels", "read_source"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import LABEL_NAMES, Selection, Source, is_label_vector
-from mscam_dask.data.readers.variables import Cells, describe
+from mscam_dask.data.readers.matlab_variables import MatlabCellArray, describe
 from mscam_dask.data.sparse import is_sparse
 from mscam_dask.errors import DataError
 
@@ -57,7 +57,7 @@ def find_labels(
     names
         Of all arrays, in the order of the file.
     value_of
-        Gives the array (NumPy, Dask, sparse) or `Cells` of a name.
+        Gives the array (NumPy, Dask, sparse) or `MatlabCellArray` of a name.
     source, selection
         What is read; an array that is asked for as a view is no labels.
 
@@ -98,21 +98,21 @@ class _Labels:
 
 def _by_convention(
     names: tuple[str, ...], value_of: Callable[[str], Any], selection: Selection
-) -> tuple[dict[str, _Labels], dict[str, Cells]]:
+) -> tuple[dict[str, _Labels], dict[str, MatlabCellArray]]:
     """Labels under usual names, the best first; and cells with different labels, by name."""
     views = set(selection.views or ())
     found: dict[str, _Labels] = {}
-    differing: dict[str, Cells] = {}
+    differing: dict[str, MatlabCellArray] = {}
     for name in names:
         if name in views or not _CONVENTIONAL.fullmatch(name):
             continue
         value = value_of(name)
-        if isinstance(value, Cells) and views & set(value.named(name)):
+        if isinstance(value, MatlabCellArray) and views & set(value.named(name)):
             continue
         labels = _labels_in(value)
         if labels is not None and labels.values.size > 1 and (labels.how or _is_usual(name)):
             found[name] = labels
-        elif isinstance(value, Cells) and all(map(_is_vector, value.items)):
+        elif isinstance(value, MatlabCellArray) and all(map(_is_vector, value.items)):
             differing[name] = value
     best_first = sorted(found, key=lambda name: (not _is_usual(name), bool(found[name].how)))
     return {name: found[name] for name in best_first}, differing
@@ -126,7 +126,7 @@ def _asked_for(name: str, value: Any, source: Source) -> _Labels:
     labels = _labels_in(value)
     if labels is not None:
         return labels
-    if isinstance(value, Cells) and all(map(_is_vector, value.items)):
+    if isinstance(value, MatlabCellArray) and all(map(_is_vector, value.items)):
         raise DataError(f"{source.path}: {_differ(name, value)}")
     raise DataError(
         f"{source.path}: {name!r}, asked for as labels, is {describe(value)}; allowed are one label per "
@@ -135,7 +135,7 @@ def _asked_for(name: str, value: Any, source: Source) -> _Labels:
     )
 
 
-def _differ(name: str, cells: Cells) -> str:
+def _differ(name: str, cells: MatlabCellArray) -> str:
     return (
         f"the {len(cells.items)} cells of {name!r} are different labels, and none was taken; name "
         f"one, such as labels='{name}_0' (--labels {name}_0)."
@@ -146,7 +146,7 @@ def _labels_in(value: Any) -> _Labels | None:
     """The labels that an array or cell array is; None where it is none."""
     if _is_vector(value):
         return _Labels(_in_memory(value).ravel())
-    if isinstance(value, Cells):
+    if isinstance(value, MatlabCellArray):
         return _labels_in_cells(value)
     is_table = isinstance(getattr(value, "dtype", None), np.dtype) and value.dtype.kind in "biuf"
     if not is_table or value.ndim != 2 or min(value.shape) < 2:
@@ -160,7 +160,7 @@ def _is_vector(value: Any) -> bool:
     return hasattr(value, "dtype") and not is_sparse(value) and is_label_vector(value)
 
 
-def _labels_in_cells(cells: Cells) -> _Labels | None:
+def _labels_in_cells(cells: MatlabCellArray) -> _Labels | None:
     """The vector that all cells are, or that of the one number in each."""
     if not all(map(_is_vector, cells.items)):
         return None

@@ -11,20 +11,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.objects import Location, location
-from mscam_dask.data.sources import METRICS, Metric, RowSource
+from mscam_dask.data.store.object_store import Location, as_location
+from mscam_dask.data.views.sources import VIEW_TYPES, RowSource, ViewType
 from mscam_dask.errors import ConfigurationError, DataError
 
 __all__ = [
     "LABEL_NAMES",
-    "Loaded",
     "Selection",
     "Source",
+    "SourceContents",
     "is_label_vector",
-    "metric_named",
     "not_allowed",
     "oriented",
     "unreadable",
+    "view_type_named",
 ]
 
 LABEL_NAMES = (
@@ -44,7 +44,7 @@ class Source:
         File or directory.
     name
         Name of its view, for formats that hold one; by default the file's name without ending.
-    samples_on
+    samples_in
         "columns" for (features, samples) matrices, which are then transposed; of a text file the
         header has the sample ids then, and the column of ids the names of features.
     header
@@ -60,21 +60,21 @@ class Source:
 
     path: str | Location
     name: str | None = None
-    samples_on: Literal["rows", "columns"] = "rows"
+    samples_in: Literal["rows", "columns"] = "rows"
     header: bool | None = None
     id_column: str | int | None = None
     delimiter: str | None = None
 
     def __post_init__(self) -> None:
-        if self.samples_on not in ("rows", "columns"):
+        if self.samples_in not in ("rows", "columns"):
             raise ConfigurationError(
-                f"samples_on={self.samples_on!r} for {self.path}; allowed are 'rows' and 'columns'."
+                f"samples_in={self.samples_in!r} for {self.path}; allowed are 'rows' and 'columns'."
             )
 
     @property
     def file(self) -> Path:
         """The path, as a Path; of a URL its last part."""
-        place = location(self.path)
+        place = as_location(self.path)
         return place if isinstance(place, Path) else Path(place.name)
 
     @property
@@ -105,7 +105,7 @@ class Selection:
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class SourceContents:
     """What one source holds.
 
     Attributes
@@ -114,13 +114,13 @@ class Loaded:
         The source, for messages.
     views
         Its views that were asked for; files stay open as long as the reader's stack.
-    passed_over
+    skipped
         Names of what may be its other views, left untouched.
     cell_arrays
         Names of the views of each cell array, by its name, as far as they were asked for.
     labels, label_names, sample_ids
         What else it says of the samples, None where nothing.
-    labels_are_chosen
+    labels_explicit
         Whether labels are those asked for by name, not by convention.
     notes
         What was taken for what, and what was left out.
@@ -131,9 +131,9 @@ class Loaded:
     labels: NDArray[Any] | None = None
     label_names: tuple[str, ...] | None = None
     sample_ids: tuple[str, ...] | None = None
-    labels_are_chosen: bool = False
+    labels_explicit: bool = False
     notes: tuple[str, ...] = ()
-    passed_over: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     cell_arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -148,10 +148,10 @@ def is_label_vector(values: NDArray[Any]) -> bool:
 
 def oriented(values: Any, source: Source) -> Any:
     """Return the table with samples on rows, as `source` says; a view, not a copy."""
-    return values.T if source.samples_on == "columns" and np.ndim(values) == 2 else values
+    return values.T if source.samples_in == "columns" and np.ndim(values) == 2 else values
 
 
-def metric_named(recorded: object, view: str, source: Source) -> Metric:
+def view_type_named(recorded: object, view: str, source: Source) -> ViewType:
     """Return the metric a file records for a view.
 
     Raises
@@ -159,11 +159,11 @@ def metric_named(recorded: object, view: str, source: Source) -> Metric:
     DataError
         When it is none of the metrics.
     """
-    for metric in METRICS:
-        if recorded == metric:
-            return metric
+    for view_type in VIEW_TYPES:
+        if recorded == view_type:
+            return view_type
     raise DataError(
-        f"{source.path} says {recorded!r} for view {view!r}; allowed are {list(METRICS)}. Correct "
+        f"{source.path} says {recorded!r} for view {view!r}; allowed are {list(VIEW_TYPES)}. Correct "
         "the file, or save it without and give metric=..."
     )
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.conversion import rows_of
 from mscam_dask.data.readers.array_labels import find_labels
-from mscam_dask.data.readers.base import Loaded, Selection, Source, oriented, unreadable
-from mscam_dask.data.readers.variables import Cells, NoMatrix, describe
-from mscam_dask.data.sources import BLOCK_BYTES, RowSource
+from mscam_dask.data.readers.base import Selection, Source, SourceContents, oriented, unreadable
+from mscam_dask.data.readers.matlab_variables import MatlabCellArray, NoMatrix, describe
 from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
+from mscam_dask.data.views.conversion import rows_of
+from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource
 from mscam_dask.errors import DataError
 
 __all__ = ["read_mat"]
@@ -29,7 +29,7 @@ __all__ = ["read_mat"]
 _ERRORS = (ValueError, TypeError, KeyError, IndexError, EOFError, NotImplementedError, zlib.error)
 
 
-def read_mat(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
+def read_mat(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
     """Read the matrices of a MATLAB file; those of v7.3 are read by blocks, later."""
     from scipy.io.matlab import MatReadError
 
@@ -40,10 +40,12 @@ def read_mat(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
         return _collect(found, source, selection)
 
 
-def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Selection) -> Loaded:
+def _collect(
+    found: Iterator[tuple[str, Any]], source: Source, selection: Selection
+) -> SourceContents:
     variables = dict(found)
     matrices = {
-        name: value.named(name) if isinstance(value, Cells) else {name: value}
+        name: value.named(name) if isinstance(value, MatlabCellArray) else {name: value}
         for name, value in variables.items()
     }
     by_name = variables | {
@@ -52,13 +54,13 @@ def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Select
     labels = find_labels(by_name, by_name.__getitem__, source=source, selection=selection)
     views: list[RowSource] = []
     ignored: list[str] = []
-    passed_over: list[str] = []
+    skipped: list[str] = []
     for variable, group in matrices.items():
         for name, values in group.items():
             if not labels.names.isdisjoint((variable, name)):
                 continue
             if not selection.wants(name, cell_array=variable):
-                passed_over += [name] if _is_matrix(values, single_column=True) else []
+                skipped += [name] if _is_matrix(values, single_column=True) else []
             elif _is_matrix(values, single_column=selection.views is not None):
                 views.append(rows_of(oriented(values, source), name=name))
             elif selection.views is not None:
@@ -76,17 +78,17 @@ def _collect(found: Iterator[tuple[str, Any]], source: Source, selection: Select
             f"{source.path} has no view: {', '.join(ignored) or 'no variables'}; allowed are numeric "
             "matrices, and cell arrays of them. In MATLAB, save each view as a matrix of its own."
         )
-    return Loaded(
+    return SourceContents(
         where=str(source.path),
         views=tuple(views),
         labels=labels.values,
-        labels_are_chosen=labels.values is not None and selection.labels is not None,
+        labels_explicit=labels.values is not None and selection.labels is not None,
         notes=notes,
-        passed_over=tuple(passed_over),
+        skipped=tuple(skipped),
         cell_arrays={
             variable: tuple(view.name for view in views if view.name in matrices[variable])
             for variable, value in variables.items()
-            if isinstance(value, Cells)
+            if isinstance(value, MatlabCellArray)
         },
     )
 
@@ -144,9 +146,9 @@ def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
 
 
 def _cells(items: list[Any], otherwise: Any) -> Any:
-    """`Cells` of the items where all are matrices, an array of texts where all are one text."""
+    """`MatlabCellArray` of the items where all are matrices, an array of texts where all are one text."""
     if items and all(_is_matrix(item, single_column=True) for item in items):
-        return Cells(tuple(items))
+        return MatlabCellArray(tuple(items))
     if items and all(_is_text(item) for item in items):
         return np.concatenate([item.ravel() for item in items])
     return otherwise

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.conversion import rows_of
-from mscam_dask.data.labels import as_text
 from mscam_dask.data.readers.array_labels import find_labels
 from mscam_dask.data.readers.base import (
-    Loaded,
     Selection,
     Source,
-    metric_named,
+    SourceContents,
     oriented,
     unreadable,
+    view_type_named,
 )
-from mscam_dask.data.sources import RowSource
 from mscam_dask.data.sparse import sparse_from_parts
+from mscam_dask.data.views.conversion import rows_of
+from mscam_dask.data.views.labels import as_text
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import DataError
 
 __all__ = ["read_npy", "read_npz"]
@@ -33,15 +33,15 @@ _DESCRIPTIVE = ("view_names", "kind", "label_names", "sample_ids", "digests")
 _ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
-def read_npy(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001 - a reader's signature
+def read_npy(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
     """Read one (n, d) array, mapped into memory rather than loaded."""
     with unreadable(source, "a NumPy array (.npy) of numbers", *_ERRORS):
         values = np.load(source.file, mmap_mode="r", allow_pickle=False)
     views = (rows_of(oriented(values, source), name=source.view_name),)
-    return Loaded(where=str(source.path), views=views)
+    return SourceContents(where=str(source.path), views=views)
 
 
-def read_npz(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
+def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
     """Read an archive with view_0, view_1, ... (and labels, view_names, kind, sample_ids).
 
     An archive without view_0 gives one view per two-dimensional array, named by its key, that is not
@@ -55,7 +55,7 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
         if {"format", "shape", "data"} <= set(keys) and archive["format"].ndim == 0:
             matrix = _sparse_matrix(archive, source)
             views = (rows_of(oriented(matrix, source), name=source.view_name),)
-            return Loaded(where=str(source.path), views=views)
+            return SourceContents(where=str(source.path), views=views)
         if any(_NUMBERED.fullmatch(key) for key in keys):
             return _read_numbered(archive, source, selection)
         return _read_named(archive, source, selection)
@@ -73,7 +73,7 @@ def _sparse_matrix(archive: Any, source: Source) -> Any:
     return sparse_from_parts(form, parts, _array(archive, "shape", source), str(source.path))
 
 
-def _read_numbered(archive: Any, source: Source, selection: Selection) -> Loaded:
+def _read_numbered(archive: Any, source: Source, selection: Selection) -> SourceContents:
     keys = sorted(
         (key for key in archive.files if _NUMBERED.fullmatch(key)), key=lambda key: int(key[5:])
     )
@@ -83,7 +83,7 @@ def _read_numbered(archive: Any, source: Source, selection: Selection) -> Loaded
         rows_of(
             oriented(_array(archive, key, source), source),
             name=name,
-            metric=metric_named(kind, name, source),
+            view_type=view_type_named(kind, name, source),
         )
         for key, name, kind in zip(keys, names, kinds, strict=True)
         if selection.wants(name)
@@ -92,32 +92,32 @@ def _read_numbered(archive: Any, source: Source, selection: Selection) -> Loaded
     ids = _sample_ids(archive, source)
     used = {*keys, *_DESCRIPTIVE, labels_key} - ({"sample_ids"} if ids is None else set())
     ignored = [key for key in archive.files if key not in used]
-    return Loaded(
+    return SourceContents(
         where=str(source.path),
         views=tuple(views),
         labels=None if labels_key is None else _array(archive, labels_key, source),
         label_names=_texts(archive, "label_names", None, source),
         sample_ids=ids,
-        labels_are_chosen=labels_key is not None and selection.labels is not None,
+        labels_explicit=labels_key is not None and selection.labels is not None,
         notes=(f"{source.path}: left out {ignored}.",) if ignored else (),
-        passed_over=tuple(name for name in names if not selection.wants(name)),
+        skipped=tuple(name for name in names if not selection.wants(name)),
     )
 
 
-def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
+def _read_named(archive: Any, source: Source, selection: Selection) -> SourceContents:
     labels = find_labels(
         archive.files, lambda key: _array(archive, key, source), source=source, selection=selection
     )
     views: list[RowSource] = []
     ignored: list[str] = []
-    passed_over: list[str] = []
+    skipped: list[str] = []
     is_view = selection.views is not None and "sample_ids" in selection.views
     ids = None if is_view else _sample_ids(archive, source)
     for key in archive.files:
         if key in labels.names or (key == "sample_ids" and ids is not None):
             continue
         if not selection.wants(key):
-            passed_over.append(key)
+            skipped.append(key)
             continue
         values = _array(archive, key, source)
         if values.ndim == 2 or selection.views is not None:
@@ -127,19 +127,19 @@ def _read_named(archive: Any, source: Source, selection: Selection) -> Loaded:
     notes = labels.notes
     if ignored:
         notes += (f"{source.path}: left out {ignored}, which are not (n, d).",)
-    if not views and not passed_over and labels.values is None:
+    if not views and not skipped and labels.values is None:
         raise DataError(
             f"{source.path} has no view: its keys are {list(archive.files)}; allowed are view_0, "
             "view_1, ..., or two-dimensional arrays under any name."
         )
-    return Loaded(
+    return SourceContents(
         where=str(source.path),
         views=tuple(views),
         labels=labels.values,
         sample_ids=ids,
-        labels_are_chosen=labels.values is not None and selection.labels is not None,
+        labels_explicit=labels.values is not None and selection.labels is not None,
         notes=notes,
-        passed_over=tuple(passed_over),
+        skipped=tuple(skipped),
     )
 
 

@@ -7,17 +7,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from mscam_dask.data.flowers17 import flowers17_files, load_flowers17
-from mscam_dask.data.mfeat import load_mfeat, mfeat_file
-from mscam_dask.data.multiview import MultiViewData
-from mscam_dask.data.nus_wide import is_nus_wide, load_nus_wide
-from mscam_dask.data.objects import ObjectPath, location
-from mscam_dask.data.readers.base import Loaded, Selection, Source, not_allowed
+from mscam_dask.data.datasets.flowers17 import flowers17_files, load_flowers17
+from mscam_dask.data.datasets.mfeat import load_mfeat, mfeat_file
+from mscam_dask.data.datasets.nus_wide import is_nus_wide, load_nus_wide
+from mscam_dask.data.readers.base import Selection, Source, SourceContents, not_allowed
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.numpy_files import read_npy, read_npz
 from mscam_dask.data.readers.text import read_text
 from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
-from mscam_dask.data.replacement import restore
+from mscam_dask.data.store.atomic_replace import recover
+from mscam_dask.data.store.object_store import ObjectPath, as_location
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError
 
 __all__ = ["FORMATS", "Format", "read_source"]
@@ -29,7 +29,7 @@ class Format:
 
     name: str
     matches: Callable[[Path], bool]
-    read: Callable[[Source, Selection, ExitStack], Loaded]
+    read: Callable[[Source, Selection, ExitStack], SourceContents]
 
 
 def _ends_with(*suffixes: str) -> Callable[[Path], bool]:
@@ -50,17 +50,17 @@ def _is_flowers17(path: Path) -> bool:
 
 def _published(
     load: Callable[[Path], MultiViewData],
-) -> Callable[[Source, Selection, ExitStack], Loaded]:
+) -> Callable[[Source, Selection, ExitStack], SourceContents]:
     """Reader of a data set that has a loader of its own."""
 
-    def read(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001 - a reader's signature
+    def read(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
         data = load(source.file)
-        return Loaded(
+        return SourceContents(
             where=str(source.path),
             views=data.views,
             labels=data.labels,
             label_names=data.label_names,
-            labels_are_chosen=selection.labels == "labels",
+            labels_explicit=selection.labels == "labels",
         )
 
     return read
@@ -91,7 +91,7 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def read_source(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
+def read_source(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
     """Read one source with the first format that claims it.
 
     Parameters
@@ -106,11 +106,11 @@ def read_source(source: Source, selection: Selection, stack: ExitStack) -> Loade
     DataError
         When the path does not exist, no format claims it, or its contents are not usable or may not be read.
     """
-    if isinstance(location(source.path), ObjectPath):
+    if isinstance(as_location(source.path), ObjectPath):
         return read_store(source, selection)
     path = source.file
     try:
-        restore(path)
+        recover(path)
         if not path.exists():
             raise DataError(f"There is no {path}. Check the path (relative to {Path.cwd()}).")
         for candidate in FORMATS:

@@ -13,7 +13,7 @@ from itertools import islice, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import Loaded, Selection, Source, unreadable
+from mscam_dask.data.readers.base import Selection, Source, SourceContents, unreadable
 from mscam_dask.data.readers.text_labels import parsed_labels
 from mscam_dask.data.readers.text_layout import (
     LABEL_COLUMNS,
@@ -23,13 +23,13 @@ from mscam_dask.data.readers.text_layout import (
     layout_of,
     lines_of,
 )
-from mscam_dask.data.sources import ArrayRows
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
 
 __all__ = ["read_text"]
 
 
-def read_text(source: Source, selection: Selection, stack: ExitStack) -> Loaded:  # noqa: ARG001 - a reader's signature
+def read_text(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
     """Read one table, one sample per line or column; the view is named by the file.
 
     A column called labels, class, target or the like (`LABEL_COLUMNS`, or what the selection names)
@@ -45,24 +45,24 @@ def read_text(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
     with unreadable(source, "text", UnicodeDecodeError, csv.Error):
         layout = layout_of(source, selection)
         ids = _texts(source, layout, layout.id_position)
-        if source.samples_on == "columns":
+        if source.samples_in == "columns":
             return _samples_on_columns(source, selection, layout, ids)
         values = _numbers(source, layout)
         labels = _texts(source, layout, layout.label_position)
         truth = None if labels is None else parsed_labels(labels, str(source.path))
-    return Loaded(
+    return SourceContents(
         where=str(source.path),
         views=(ArrayRows(values, source.view_name, feature_names=layout.feature_names),),
         labels=truth,
         sample_ids=None if ids is None else tuple(ids),
-        labels_are_chosen=labels is not None and selection.labels is not None,
+        labels_explicit=labels is not None and selection.labels is not None,
         notes=layout.notes,
     )
 
 
 def _samples_on_columns(
     source: Source, selection: Selection, layout: Layout, features: list[str] | None
-) -> Loaded:
+) -> SourceContents:
     """The table turned: `features` are the names of its rows, one of which may be ground truth."""
     truth = None
     notes = layout.notes
@@ -78,7 +78,7 @@ def _samples_on_columns(
         notes = (*notes, f"{source.path}: row {features[row]!r} taken as labels.")
         features = features[:row] + features[row + 1 :]
     values = _numbers(source, layout, but=row)
-    return Loaded(
+    return SourceContents(
         where=str(source.path),
         views=(
             ArrayRows(
@@ -89,7 +89,7 @@ def _samples_on_columns(
         ),
         labels=truth,
         sample_ids=layout.feature_names,
-        labels_are_chosen=truth is not None and selection.labels is not None,
+        labels_explicit=truth is not None and selection.labels is not None,
         notes=notes,
     )
 

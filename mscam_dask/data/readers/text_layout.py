@@ -111,7 +111,7 @@ def layout_of(source: Source, selection: Selection) -> Layout:
     has_header = _has_header(source, first, second) if source.header is None else source.header
     columns = _heading(first) if has_header else tuple(f"column {i}" for i in range(len(first)))
     body = second if has_header else first
-    on_rows = source.samples_on == "rows"
+    on_rows = source.samples_in == "rows"
     label_position = None
     for position, column in enumerate(columns if has_header and on_rows else ()):
         named = column == selection.labels if selection.labels else column.lower() in LABEL_COLUMNS
@@ -157,7 +157,7 @@ def _notes_of_header(
     is_plain = bool(numbers) and all(map(looks_numeric, numbers))
     if source.header is not None or not is_plain:
         return ()
-    what = "sample" if source.samples_on == "rows" else "feature"
+    what = "sample" if source.samples_in == "rows" else "feature"
     if has_header:
         is_sure = first[0].lower() in _ID_NAMES and not looks_numeric(first[0])
         taken = f"the names of columns (--no-header if it is a {what})"

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from mscam_dask.data.conversion import dataset_views, rows_of, sample_dimension
 from mscam_dask.data.readers.base import (
-    Loaded,
     Selection,
     Source,
-    metric_named,
+    SourceContents,
     oriented,
     unreadable,
+    view_type_named,
 )
-from mscam_dask.data.store import is_store, open_store
+from mscam_dask.data.store.read import is_store, open_store
+from mscam_dask.data.views.conversion import dataset_views, rows_of, sample_dimension
 from mscam_dask.errors import DataError
 
 __all__ = ["read_netcdf", "read_store", "read_zarr"]
@@ -27,7 +27,7 @@ _ERRORS = (ValueError, KeyError, TypeError, RuntimeError, AttributeError)
 _METADATA = (".zarray", "zarr.json", ".zmetadata")
 
 
-def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
+def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
     """Read the two-dimensional variables of a NetCDF file, by blocks, later."""
     import xarray as xr
 
@@ -38,27 +38,27 @@ def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> Loade
         return _from_dataset(dataset, source, selection)
 
 
-def read_store(source: Source, selection: Selection) -> Loaded:
+def read_store(source: Source, selection: Selection) -> SourceContents:
     """Read a store of this package, from a directory or a URL."""
-    if source.samples_on == "columns":
+    if source.samples_in == "columns":
         raise DataError(
-            f"samples_on='columns' (--samples-on columns) for {source.path}, a store of this "
+            f"samples_in='columns' (--samples-in columns) for {source.path}, a store of this "
             "package, which has samples on rows. Leave the option out."
         )
     data = open_store(source.path)
     views = tuple(view for view in data.views if selection.wants(view.name))
-    return Loaded(
+    return SourceContents(
         where=str(source.path),
         views=views,
         labels=data.labels,
         label_names=data.label_names,
         sample_ids=data.sample_ids,
-        labels_are_chosen=selection.labels == "labels" and data.labels is not None,
-        passed_over=tuple(name for name in data.view_names if not selection.wants(name)),
+        labels_explicit=selection.labels == "labels" and data.labels is not None,
+        skipped=tuple(name for name in data.view_names if not selection.wants(name)),
     )
 
 
-def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
+def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
     """Read a store of this package, an xarray store, or a single (n, d) Zarr array."""
     import dask.array as da
     import xarray as xr
@@ -71,7 +71,7 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
         node = zarr.open(source.file, mode="r")
         if isinstance(node, zarr.Array):
             values = da.from_zarr(node)
-            return Loaded(
+            return SourceContents(
                 where=str(source.path),
                 views=(rows_of(oriented(values, source), name=source.view_name),),
             )
@@ -79,7 +79,7 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> Loaded:
         return _from_dataset(dataset, source, selection)
 
 
-def _from_dataset(dataset: Any, source: Source, selection: Selection) -> Loaded:
+def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceContents:
     are_chosen = selection.labels is not None and selection.labels in dataset.data_vars
     label_name = (selection.labels or "labels") if are_chosen else "labels"
     notes: tuple[str, ...] = ()
@@ -88,21 +88,21 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> Loaded:
         # which gives way to what was asked for by name
         dataset = dataset.drop_vars("labels")
         notes = (f"{source.path}: left out 'labels': {label_name!r} are the labels.",)
-    passed_over = [
+    skipped = [
         str(name)
         for name in dataset.data_vars
         if name != label_name and not selection.wants(str(name))
     ]
-    kept = dataset.drop_vars(passed_over)
-    if passed_over and set(kept.data_vars) <= {label_name}:
+    kept = dataset.drop_vars(skipped)
+    if skipped and set(kept.data_vars) <= {label_name}:
         labels = kept.get(label_name)
-        return Loaded(
+        return SourceContents(
             where=str(source.path),
             views=(),
             labels=None if labels is None else np.asarray(labels),
-            labels_are_chosen=are_chosen,
+            labels_explicit=are_chosen,
             notes=notes,
-            passed_over=tuple(passed_over),
+            skipped=tuple(skipped),
         )
     tables, ids, labels = dataset_views(kept, label_name=label_name)
     _check_samples_on(kept, source)
@@ -110,24 +110,24 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> Loaded:
         rows_of(
             table,
             name=name,
-            metric=metric_named(table.attrs.get("metric", "features"), name, source),
+            view_type=view_type_named(table.attrs.get("view_type", "features"), name, source),
         )
         for name, table in tables.items()
     )
-    return Loaded(
+    return SourceContents(
         where=str(source.path),
         views=views,
         labels=labels,
         sample_ids=ids,
-        labels_are_chosen=are_chosen,
+        labels_explicit=are_chosen,
         notes=notes,
-        passed_over=tuple(passed_over),
+        skipped=tuple(skipped),
     )
 
 
 def _check_samples_on(dataset: Any, source: Source) -> None:
-    """Refuse samples_on="columns" where the names of dimensions say otherwise."""
-    if source.samples_on == "rows":
+    """Refuse samples_in="columns" where the names of dimensions say otherwise."""
+    if source.samples_in == "rows":
         return
     dimension = sample_dimension(dataset)
     on_rows = [
@@ -137,7 +137,7 @@ def _check_samples_on(dataset: Any, source: Source) -> None:
     ]
     if on_rows:
         raise DataError(
-            f"samples_on='columns' (--samples-on columns) for {source.path}, whose dimensions have "
+            f"samples_in='columns' (--samples-in columns) for {source.path}, whose dimensions have "
             f"names: {dimension!r} are the samples, on the rows of {', '.join(on_rows)}. Leave the "
             "option out; if the samples are the other dimension, rename that one to 'sample'."
         )

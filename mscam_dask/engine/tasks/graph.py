@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.kernels.laplacian import connected_components, laplacian
-from mscam_dask.kernels.spectrum import Spectrum, bottom_eigenpairs
-from mscam_dask.solvers.graph import Candidates, Graph, graph_rows
+from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
+from mscam_dask.linalg.laplacian import connected_components, laplacian
+from mscam_dask.solvers.graph_update import CandidateEdges, Graph, graph_rows
 
 __all__ = [
     "GraphSpectrum",
@@ -117,7 +117,7 @@ def added(terms: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def block_rows(
-    candidates: Candidates,
+    candidates: CandidateEdges,
     summed: NDArray[np.float64] | None,
     n_neighbors: int,
     data_weight: float,

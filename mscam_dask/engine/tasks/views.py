@@ -10,30 +10,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.passes import read_once
-from mscam_dask.data.views import RowSource
+from mscam_dask.data.views.as_multi_view import RowSource
+from mscam_dask.data.views.chunk_cache import cache_chunks
 from mscam_dask.engine.tasks.graph import GraphSpectrum, added
-from mscam_dask.kernels.distances import mean_squared_distance
-from mscam_dask.model.parameters import Parameters, Scale
-from mscam_dask.model.records import PreparedRecord, ViewRecord
-from mscam_dask.solvers.factoring import factor_view
-from mscam_dask.solvers.graph import Candidates, projected_distances, projected_weight
+from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.solvers.admm import solve_view
+from mscam_dask.solvers.graph_update import CandidateEdges, projected_distances, projected_weight
+from mscam_dask.solvers.mscan import smooth_self_representation
 from mscam_dask.solvers.reduced_problem import reduced_problem
-from mscam_dask.solvers.self_representation import smooth_self_representation
-from mscam_dask.solvers.view_admm import solve_view
-from mscam_dask.solvers.view_basis import Encoder, FactoredView, PreparedView, prepare_view
-from mscam_dask.solvers.view_rows import ViewShape
+from mscam_dask.solvers.ridge_view import Encoder, RidgeView, ViewSVD, ridge_view
+from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.types.events import ViewIteration, ViewPrepared
+from mscam_dask.types.parameters import Parameters, Scale
 
 __all__ = [
     "TimedView",
     "ViewResult",
+    "admm_view",
     "embedding_of",
     "encoder_of",
-    "factor",
-    "prepare",
-    "prepared_record",
     "projected",
-    "sub_solve",
+    "ridge_view_of",
+    "svd_view",
+    "view_prepared",
     "view_records",
     "view_shape",
 ]
@@ -46,7 +46,7 @@ _TOGETHER_BYTES = 16 * 2**20
 class TimedView:
     """A factored view and the seconds it took."""
 
-    view: FactoredView
+    view: ViewSVD
     seconds: float
 
 
@@ -55,19 +55,19 @@ class ViewResult:
     """One view's embedding and what is to be told about the sub-solve."""
 
     embedding: NDArray[Any]
-    record: ViewRecord
+    record: ViewIteration
 
 
 def view_shape(source: RowSource) -> ViewShape:
     """What the solvers need to know of a view before reading it."""
-    return ViewShape(source.shape[0], source.shape[1], source.metric)
+    return ViewShape(source.shape[0], source.shape[1], source.view_type)
 
 
-def factor(source: RowSource, scale: Scale, max_rank: int | None = None) -> TimedView:
+def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> TimedView:
     """Read one view, scale and factor it."""
     started = time.perf_counter()
-    source = read_once(source)
-    view = factor_view(
+    source = cache_chunks(source)
+    view = view_svd(
         source.read,
         view_shape(source),
         scale=scale,
@@ -78,10 +78,10 @@ def factor(source: RowSource, scale: Scale, max_rank: int | None = None) -> Time
     return TimedView(view, time.perf_counter() - started)
 
 
-def prepared_record(timed: TimedView, name: str, n_features: int) -> PreparedRecord:
+def view_prepared(timed: TimedView, name: str, n_features: int) -> ViewPrepared:
     """Scalars of a factored view."""
     basis = timed.view.basis
-    return PreparedRecord(
+    return ViewPrepared(
         view=name,
         n_features=n_features,
         rank=basis.rank,
@@ -91,13 +91,13 @@ def prepared_record(timed: TimedView, name: str, n_features: int) -> PreparedRec
     )
 
 
-def prepare(timed: TimedView, alpha: float) -> PreparedView:
+def ridge_view_of(timed: TimedView, alpha: float) -> RidgeView:
     """The directions of a view that its self-representation uses."""
-    return prepare_view(timed.view, alpha=alpha)
+    return ridge_view(timed.view, alpha=alpha)
 
 
-def sub_solve(
-    view: PreparedView,
+def admm_view(
+    view: RidgeView,
     spectrum: GraphSpectrum,
     name: str,
     parameters: Parameters,
@@ -115,7 +115,7 @@ def sub_solve(
             alpha=view.alpha,
             graph_weight=weight,
         )
-        record = ViewRecord(
+        record = ViewIteration(
             view=name,
             primal_residual=smooth.relative_residual,
             dual_residual=0.0,
@@ -132,10 +132,10 @@ def sub_solve(
         alpha=view.alpha,
         metric_ridge=parameters.metric_ridge,
         graph_weight=weight,
-        smallest_gain=parameters.smallest_gain,
+        min_shrinkage=parameters.min_shrinkage,
     )
     solution = solve_view(problem, vectors[:, : parameters.n_clusters], parameters.admm)
-    record = ViewRecord(
+    record = ViewIteration(
         view=name,
         primal_residual=solution.state.primal_residual,
         dual_residual=solution.state.dual_residual,
@@ -152,14 +152,14 @@ def embedding_of(result: ViewResult) -> NDArray[np.float64]:
     return np.asarray(result.embedding, dtype=np.float64)
 
 
-def view_records(results: list[ViewResult]) -> list[ViewRecord]:
+def view_records(results: list[ViewResult]) -> list[ViewIteration]:
     """Scalars of several sub-solves."""
     return [result.record for result in results]
 
 
 def projected(
     results: list[ViewResult],
-    candidates: Candidates,
+    candidates: CandidateEdges,
     model: str,
     *,
     together_bytes: int = _TOGETHER_BYTES,
@@ -190,12 +190,12 @@ def _side_by_side(
         yield part[0] if len(part) == 1 else np.hstack(part)
 
 
-def _divided_by_mean(embedding: NDArray[Any], candidates: Candidates) -> NDArray[np.float64]:
+def _divided_by_mean(embedding: NDArray[Any], candidates: CandidateEdges) -> NDArray[np.float64]:
     distances = projected_distances(embedding, candidates)
     distances /= max(mean_squared_distance(embedding), np.finfo(float).tiny)
     return distances
 
 
-def encoder_of(view: PreparedView) -> Encoder:
+def encoder_of(view: RidgeView) -> Encoder:
     """The map from rows of a view to anchor coordinates."""
     return view.encoder

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.comm.core import CommClosedError
 
-from mscam_dask.model.records import FitEnded, FitFailed
+from mscam_dask.monitor.dashboard.codec import RunAnnounced, encode
 from mscam_dask.monitor.dashboard.plugin import (
     NO_BOKEH,
     NO_DASHBOARD,
@@ -22,7 +22,7 @@ from mscam_dask.monitor.dashboard.plugin import (
     page_address,
 )
 from mscam_dask.monitor.events import Event
-from mscam_dask.monitor.messages import RunAnnounced, encode
+from mscam_dask.types.events import FitFailed, FitFinished
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -160,7 +160,7 @@ class ClusterEvents:
         if self._run_id is None:
             return
         self._put(event)
-        if isinstance(event, FitEnded | FitFailed):
+        if isinstance(event, FitFinished | FitFailed):
             self._idle.wait(self._last_words_s)
             self._run_id = None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from mscam_dask.model.records import OuterRecord, ViewRecord
 from mscam_dask.monitor.dashboard.plots import Line, LinePlot
+from mscam_dask.monitor.dashboard.run_state import Run, view_shares
 from mscam_dask.monitor.dashboard.style import ACCENT, INK, Mark, mark_of
-from mscam_dask.monitor.pace import printable
-from mscam_dask.monitor.runs import Run, view_shares
+from mscam_dask.monitor.messages import printable
+from mscam_dask.types.events import IterationFinished, ViewIteration
 
 __all__ = ["curve_plots"]
 
@@ -90,7 +90,7 @@ def _counts(run: Run) -> list[Line]:
         return []
     curves = (
         ("eigengap", counted.eigengap),
-        ("reliable modularity", counted.reliable_modularity),
+        ("reliable modularity", counted.adjusted_modularity),
         ("stability", counted.stability),
     )
     values = [value for _, curve in curves for value in curve if math.isfinite(value)]
@@ -112,7 +112,7 @@ def _components(run: Run) -> list[Line]:
     return [level, found]
 
 
-def _of_run(name: str, run: Run, value: Callable[[OuterRecord], float]) -> list[Line]:
+def _of_run(name: str, run: Run, value: Callable[[IterationFinished], float]) -> list[Line]:
     return [
         Line(
             name,
@@ -123,11 +123,13 @@ def _of_run(name: str, run: Run, value: Callable[[OuterRecord], float]) -> list[
     ]
 
 
-def _each(value: Callable[[ViewRecord], float]) -> Callable[[OuterRecord], dict[str, float]]:
+def _each(
+    value: Callable[[ViewIteration], float],
+) -> Callable[[IterationFinished], dict[str, float]]:
     return lambda record: {view.view: value(view) for view in record.views}
 
 
-def _of_views(run: Run, values: Callable[[OuterRecord], dict[str, float]]) -> list[Line]:
+def _of_views(run: Run, values: Callable[[IterationFinished], dict[str, float]]) -> list[Line]:
     found = [(record.iteration + 1, values(record)) for record in run.outer]
     return [
         Line(

@@ -11,8 +11,8 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from mscam_dask.model.records import ViewRecord
-from mscam_dask.monitor.runs import Run, Runs, shortened
+from mscam_dask.monitor.dashboard.run_state import Run, Runs, shortened
+from mscam_dask.types.events import ViewIteration
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -46,7 +46,7 @@ _OF_RUN: tuple[tuple[str, str, Callable[[Run], float | None]], ...] = (
     ),
 )
 
-_OF_VIEW: tuple[tuple[str, str, Callable[[ViewRecord], float]], ...] = (
+_OF_VIEW: tuple[tuple[str, str, Callable[[ViewIteration], float]], ...] = (
     ("primal_residual", "Primal residual of the sub-solve", lambda view: view.primal_residual),
     ("dual_residual", "Dual residual of the sub-solve", lambda view: view.dual_residual),
     ("objective", "The view's terms of the objective", lambda view: view.objective),

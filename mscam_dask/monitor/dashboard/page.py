@@ -12,11 +12,11 @@ from bokeh.layouts import column
 from bokeh.models import Column, InlineStyleSheet
 from bokeh.models.widgets import Div, Select
 
-from mscam_dask.model.records import FitEnded, FitFailed
 from mscam_dask.monitor.dashboard.curves import curve_plots
-from mscam_dask.monitor.dashboard.plots import Cell, Line, LinePlot, WorkPlot
+from mscam_dask.monitor.dashboard.plots import HeatmapCell, Line, LinePlot, WorkPlot
+from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, shortened
 from mscam_dask.monitor.dashboard.style import GRID_CSS, legend_html, page_css
-from mscam_dask.monitor.pace import (
+from mscam_dask.monitor.messages import (
     count_sentence,
     duration,
     end_sentence,
@@ -25,7 +25,7 @@ from mscam_dask.monitor.pace import (
     printable,
     setting_sentence,
 )
-from mscam_dask.monitor.runs import Run, Runs, Work, shortened
+from mscam_dask.types.events import FitFailed, FitFinished
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -190,7 +190,7 @@ class Page:
         views = _distinct(run.views)
         names = _short_addresses(workers)
         cells = [
-            Cell(names[pair[0]], views[pair[1]], run.work.get(pair, Work()), pair in busy)
+            HeatmapCell(names[pair[0]], views[pair[1]], run.work.get(pair, Work()), pair in busy)
             for pair in pairs
         ]
         return self._work.draw(cells, workers=list(names.values()), views=list(views.values()))
@@ -210,14 +210,14 @@ def head_html(run: Run, *, now: float) -> str:
         chosen.append(setting_sentence(selection))
     if run.learned is not None:
         chosen.append(learning_sentence(run.learned.scores, run.learned.taken))
-    if isinstance(run.end, FitEnded):
+    if isinstance(run.end, FitFinished):
         said.append(end_sentence(run.end))
     if run.state == "preparing":
         said.append("preparing views and choosing a setting")
     if run.state == "lost":
         said.append("the program that drove it is gone, how it ended is not known here")
     last = run.outer[-1] if run.outer else None
-    most = f" of at most {started.max_outer_iter}" if started is not None else ""
+    most = f" of at most {started.max_iter}" if started is not None else ""
     tiles = [
         (_WORDS[run.state], "state"),
         (f"{last.iteration + 1 if last else 0}{most}", "outer iterations"),
@@ -248,12 +248,12 @@ def head_html(run: Run, *, now: float) -> str:
 
 def _components_tile(run: Run) -> tuple[str, str]:
     found = "-" if run.n_connected_components is None else run.n_connected_components
-    what = "components of the result" if isinstance(run.end, FitEnded) else "components found"
+    what = "components of the result" if isinstance(run.end, FitFinished) else "components found"
     return f"{found} of {run.announced.n_clusters}", what
 
 
 def _score_tile(run: Run) -> tuple[str, str]:
-    told = isinstance(run.end, FitEnded) and run.end.score is not None
+    told = isinstance(run.end, FitFinished) and run.end.score is not None
     score = "-" if run.score is None else f"{run.score:.4f}"
     return score, "score of the result (nats)" if told else "score (nats)"
 

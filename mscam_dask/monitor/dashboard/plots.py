@@ -24,14 +24,14 @@ from bokeh.models.annotations import ColorBar, Legend, LegendItem, Title
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
+from mscam_dask.monitor.dashboard.run_state import Work
 from mscam_dask.monitor.dashboard.style import ACCENT, INK, MUTED, Mark
 from mscam_dask.monitor.report.charts import log_ticks
-from mscam_dask.monitor.runs import Work
 
 if TYPE_CHECKING:
     from bokeh.models.renderers import GlyphRenderer
 
-__all__ = ["Cell", "Line", "LinePlot", "WorkPlot"]
+__all__ = ["HeatmapCell", "Line", "LinePlot", "WorkPlot"]
 
 _HEIGHT = 250
 _SPAN = 0.2  # of an axis whose values are all alike
@@ -182,7 +182,7 @@ class LinePlot:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Cell:
+class HeatmapCell:
     """One view on one worker."""
 
     worker: str
@@ -259,7 +259,9 @@ class WorkPlot:
         _plain(self.figure)
         self.figure.grid.visible = False
 
-    def draw(self, cells: Sequence[Cell], *, workers: Sequence[str], views: Sequence[str]) -> bool:
+    def draw(
+        self, cells: Sequence[HeatmapCell], *, workers: Sequence[str], views: Sequence[str]
+    ) -> bool:
         """Show these cells, the first view uppermost; whether there was anything to show."""
         if not cells:
             return False

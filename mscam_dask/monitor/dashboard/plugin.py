@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import SchedulerPlugin
 
-from mscam_dask.monitor.dashboard.spans import forget_spans
-from mscam_dask.monitor.runs import Run, Runs, ViewTask
+from mscam_dask.monitor.dashboard.prune_spans import forget_spans
+from mscam_dask.monitor.dashboard.run_state import Run, Runs, ViewTask
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -31,7 +31,7 @@ TOPIC = "mscam"
 NO_BOKEH = "bokeh is not installed where the scheduler runs (pip install 'mscam-dask[dashboard]')"
 NO_DASHBOARD = "the scheduler runs without a dashboard"
 _PATH = "/mscam"
-_SOLVE = "sub_solve"
+_SOLVE = "admm_view"
 
 
 def install(dask_scheduler: Scheduler) -> str | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mscam_dask.monitor.report.wording import count, number
+from mscam_dask.monitor.report.formatting import count, number
 
 __all__ = [
     "HEIGHT",

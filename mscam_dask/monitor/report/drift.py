@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from mscam_dask.monitor.report.content import FileLink
-from mscam_dask.monitor.report.wording import count, percent, plural
+from mscam_dask.monitor.report.formatting import count, percent, plural
 
 __all__ = ["DriftSection", "MovedSample", "SizeRow", "drift_section"]
 

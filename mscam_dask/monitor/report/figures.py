@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.results import StoredResult
 from mscam_dask.monitor.report.block_matrix import BlockMatrix, block_matrix
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
-from mscam_dask.monitor.report.drawing import DRAW_SEED, Drawing, contracted_graph
+from mscam_dask.monitor.report.formatting import sentence
 from mscam_dask.monitor.report.layout import cluster_layout
 from mscam_dask.monitor.report.png import png_url
 from mscam_dask.monitor.report.scatter import (
@@ -20,7 +20,7 @@ from mscam_dask.monitor.report.scatter import (
     principal_planes,
     scatter,
 )
-from mscam_dask.monitor.report.wording import sentence
+from mscam_dask.monitor.report.subsample import DRAW_SEED, Drawing, contracted_graph
 
 __all__ = [
     "MatrixFigure",

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.monitor.pace import by_view_words, learning_sentence, neighbors_words, without_words
-from mscam_dask.monitor.report import wording
-from mscam_dask.monitor.report.certainty import Certainty, embedding_certainty
+from mscam_dask.monitor.messages import (
+    by_view_words,
+    learning_sentence,
+    neighbors_words,
+    without_words,
+)
+from mscam_dask.monitor.report import formatting as wording
+from mscam_dask.monitor.report.confidence import Confidence, embedding_confidence
 from mscam_dask.monitor.report.content import RunContent
-from mscam_dask.monitor.report.counts import count_section
-from mscam_dask.monitor.report.drawing import DRAW_SEED, Drawing, draw_samples
 from mscam_dask.monitor.report.drift import drift_section
 from mscam_dask.monitor.report.figures import (
     convergence_charts,
@@ -26,7 +29,9 @@ from mscam_dask.monitor.report.figures import (
     matrix_figure,
     view_figures,
 )
+from mscam_dask.monitor.report.n_clusters import count_section
 from mscam_dask.monitor.report.scatter import Scatter
+from mscam_dask.monitor.report.subsample import DRAW_SEED, Drawing, draw_samples
 from mscam_dask.monitor.report.tables import (
     SampleFacts,
     confusion,
@@ -61,13 +66,13 @@ def run_page(content: RunContent) -> str:
         Complete in itself: no script, style, font or picture is loaded from anywhere.
     """
     result = content.result
-    certainty = embedding_certainty(
+    confidence = embedding_confidence(
         result.view_embeddings, result.view_contributions, result.labels
     )
     listed = (
         np.empty(0, dtype=np.int64)
-        if certainty is None
-        else certainty.least_certain(LISTED_SAMPLES)
+        if confidence is None
+        else confidence.least_certain(LISTED_SAMPLES)
     )
     drawing = draw_samples(result.labels, listed)
     incoming: NDArray[np.float64] = np.asarray(result.consensus_graph.sum(axis=0)).ravel()
@@ -82,9 +87,9 @@ def run_page(content: RunContent) -> str:
     views, n_embedded = view_figures(result, drawing)
     plots = {"graph": graph.plot, **{view.key: view.plot for view in views}}
     bars, bars_cut = size_bars(result.labels)
-    settings = content.record["fit"]["settings_tried"]
+    settings = content.record["fit"]["candidate_settings"]
     matrix = matrix_figure(result)
-    counted = count_section(content.record["fit"].get("cluster_counts"))
+    counted = count_section(content.record["fit"].get("n_clusters_curves"))
     return render(
         "run.html.j2",
         {
@@ -113,8 +118,8 @@ def run_page(content: RunContent) -> str:
             "settings": [
                 {
                     **tried,
-                    "by_view": by_view_words(tried.get("preparations", ())),
-                    "without": without_words(tried.get("left_out", ())),
+                    "by_view": by_view_words(tried.get("view_settings", ())),
+                    "without": without_words(tried.get("exclude_views", ())),
                 }
                 for tried in settings[:_SETTINGS_LIMIT]
             ],
@@ -125,12 +130,12 @@ def run_page(content: RunContent) -> str:
             if content.labels_true is None
             else confusion(content.labels_true, result.labels, content.label_names),
             "samples": ()
-            if certainty is None
-            else sample_rows(listed, certainty, facts, drawing.rows),
+            if confidence is None
+            else sample_rows(listed, confidence, facts, drawing.rows),
             "settings_text": content.settings_text[:_TEXT_LIMIT],
             "settings_cut": len(content.settings_text) > _TEXT_LIMIT,
             "payload": {
-                **_payload(plots, drawing, facts, certainty),
+                **_payload(plots, drawing, facts, confidence),
                 "between": matrix.between,
                 "blocks": matrix.matrix.clusters.tolist() if matrix.between else [],
                 "sizes": matrix.matrix.sizes.tolist() if matrix.between else [],
@@ -148,13 +153,13 @@ def _learned(learning: Mapping[str, Any] | None) -> str:
 
 def _chosen(content: RunContent) -> int:
     """Position of the setting that was taken; −1 where none was tried."""
-    position = content.record["fit"].get("setting_taken")
+    position = content.record["fit"].get("selected_setting")
     if position is not None:
         return int(position)
     taken = content.record["fit"]["setting"]
     alike = [
         index
-        for index, tried in enumerate(content.record["fit"]["settings_tried"])
+        for index, tried in enumerate(content.record["fit"]["candidate_settings"])
         if all(tried.get(key) == taken[key] for key in ("scale", "alpha", "n_neighbors"))
     ]
     return alike[0] if alike else -1
@@ -164,12 +169,12 @@ def _payload(
     plots: dict[str, Scatter],
     drawing: Drawing,
     facts: SampleFacts,
-    certainty: Certainty | None,
+    confidence: Confidence | None,
 ) -> dict[str, Any]:
     """What the script needs: names of the drawn samples and their places in every plot."""
     rows = drawing.rows.tolist()
-    ratios = [] if certainty is None else certainty.distance_ratio[drawing.rows].tolist()
-    following = [] if certainty is None else certainty.next_cluster[drawing.rows].tolist()
+    ratios = [] if confidence is None else confidence.distance_ratio[drawing.rows].tolist()
+    following = [] if confidence is None else confidence.next_cluster[drawing.rows].tolist()
     return {
         "names": [facts.name(row)[:_LONGEST_NAME] for row in rows],
         "clusters": facts.labels[drawing.rows].tolist(),

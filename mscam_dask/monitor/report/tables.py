@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.monitor.report.certainty import Certainty
-from mscam_dask.monitor.report.wording import count, number, percent
+from mscam_dask.monitor.report.confidence import Confidence
+from mscam_dask.monitor.report.formatting import count, number, percent
 
 __all__ = ["Bar", "Confusion", "SampleRow", "confusion", "sample_rows", "size_bars"]
 
@@ -18,7 +18,7 @@ _LARGEST_BARS = 60
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A count, its shade from 0 to 9, and what its tooltip says."""
 
     text: str
@@ -42,7 +42,7 @@ class Confusion:
     """
 
     clusters: tuple[int, ...]
-    rows: tuple[tuple[str, str, tuple[Cell, ...]], ...]
+    rows: tuple[tuple[str, str, tuple[TableCell, ...]], ...]
     cut: str
 
 
@@ -82,10 +82,10 @@ def confusion(
         )
         for index, row in enumerate(kept_rows)
     ]
-    left_out = len(labels) - int(part.sum())
+    exclude_views = len(labels) - int(part.sum())
     cut = (
         f"The {len(kept_rows)} largest of {count(shape[0])} labels and the {len(kept_columns)} "
-        f"largest of {count(shape[1])} clusters are shown; {count(left_out)} samples are in others."
+        f"largest of {count(shape[1])} clusters are shown; {count(exclude_views)} samples are in others."
         if part.shape != shape
         else ""
     )
@@ -115,11 +115,11 @@ def _class_name(value: int, names: Sequence[str] | None) -> str:
     return str(value) if names is None else str(names[value])
 
 
-def _cell(name: str, total: int, cluster: int, samples: int, *, is_match: bool) -> Cell:
+def _cell(name: str, total: int, cluster: int, samples: int, *, is_match: bool) -> TableCell:
     share = samples / total
     tip = f"{count(samples)} of {count(total)} samples labelled {name} are in cluster {cluster} ({percent(share)})"
     shade = 0 if samples == 0 else max(1, min(9, round(9 * share)))
-    return Cell(count(samples) if samples else "", shade, tip, is_match)
+    return TableCell(count(samples) if samples else "", shade, tip, is_match)
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class SampleFacts:
 
 
 def sample_rows(
-    rows: NDArray[np.int64], certainty: Certainty, facts: SampleFacts, drawn: NDArray[np.int64]
+    rows: NDArray[np.int64], confidence: Confidence, facts: SampleFacts, drawn: NDArray[np.int64]
 ) -> tuple[SampleRow, ...]:
     """Return lines of the table.
 
@@ -195,7 +195,7 @@ def sample_rows(
     ----------
     rows : (l,)
         Samples to list, in order.
-    certainty, facts
+    confidence, facts
     drawn : (m,)
         Rows of the drawn samples.
     """
@@ -205,9 +205,9 @@ def sample_rows(
             row=row,
             name=facts.name(row),
             cluster=int(facts.labels[row]),
-            next_cluster=int(certainty.next_cluster[row]),
-            ratio=round(float(certainty.distance_ratio[row]), 6),
-            ratio_text=number(float(certainty.distance_ratio[row]), 3),
+            next_cluster=int(confidence.next_cluster[row]),
+            ratio=round(float(confidence.distance_ratio[row]), 6),
+            ratio_text=number(float(confidence.distance_ratio[row]), 3),
             incoming=round(float(facts.incoming[row]), 6),
             incoming_text=number(float(facts.incoming[row]), 3),
             label=facts.label(row),

@@ -17,7 +17,7 @@ from scipy import sparse
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.readers import Selection
 from mscam_dask.data.readers.array_labels import find_labels
-from mscam_dask.data.store import open_store
+from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
@@ -45,9 +45,9 @@ class Ingested:
         return any(re.match(quotes(*values), note) for note in self.notes)
 
 
-def ingested(path: Path, samples_on: Any = "rows", **options: Any) -> Ingested:
+def ingested(path: Path, samples_in: Any = "rows", **options: Any) -> Ingested:
     output = path.with_suffix(".zarr")
-    report = ingest(Source(path, samples_on=samples_on), output, overwrite=True, **options)
+    report = ingest(Source(path, samples_in=samples_in), output, overwrite=True, **options)
     data = open_store(output)
     labels = None if data.labels is None else data.labels.tolist()
     return Ingested(data.view_names, labels, report.notes)
@@ -62,7 +62,7 @@ def test_cells_with_the_same_labels_for_each_view(
 ) -> None:
     views = cells(COLOUR.T, SHAPE.T)
     path = save(tmp_path / "a.mat", data=views, truelabel=cells(truth, truth))
-    with pytest.raises(DataError, match=quotes(7, "'data_0' (3, 7)", "--samples-on columns")):
+    with pytest.raises(DataError, match=quotes(7, "'data_0' (3, 7)", "--samples-in columns")):
         ingested(path)
     found = ingested(path, "columns")
     assert found.views == ("data_0", "data_1")

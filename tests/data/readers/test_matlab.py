@@ -14,8 +14,8 @@ import pytest
 from scipy import sparse
 
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.readers import Loaded, Selection, Source, read_source
-from mscam_dask.data.store import open_store
+from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
+from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
 from tests.messages import quotes
@@ -35,12 +35,12 @@ def stack() -> Iterator[ExitStack]:
         yield opened
 
 
-def read(path: Path | Source, stack: ExitStack, **selection: Any) -> Loaded:
+def read(path: Path | Source, stack: ExitStack, **selection: Any) -> SourceContents:
     source = path if isinstance(path, Source) else Source(path)
     return read_source(source, Selection(**selection), stack)
 
 
-def values(loaded: Loaded) -> dict[str, list[list[float]]]:
+def values(loaded: SourceContents) -> dict[str, list[list[float]]]:
     return {view.name: view.read(0, view.shape[0]).tolist() for view in loaded.views}
 
 
@@ -106,7 +106,7 @@ def test_a_cell_array_beside_others_of_its_name(save: Any, tmp_path: Path) -> No
 
 def test_features_by_samples(save: Any, stack: ExitStack, tmp_path: Path) -> None:
     path = save(tmp_path / "a.mat", X=cells(COLOUR.T, SHAPE.T), words=WORDS.T.tocsc())
-    assert values(read(Source(path, samples_on="columns"), stack)) == {
+    assert values(read(Source(path, samples_in="columns"), stack)) == {
         "X_0": COLOUR.tolist(),
         "X_1": SHAPE.astype(float).tolist(),
         "words": WORDS.toarray().tolist(),
@@ -124,7 +124,7 @@ def test_named_labels_and_named_views(save: Any, stack: ExitStack, tmp_path: Pat
     assert values(loaded) == {"colour": COLOUR.tolist(), "one": COLOUR[:, :1].tolist()}
     assert loaded.labels is not None
     assert loaded.labels.tolist() == LABELS.ravel().tolist()
-    assert loaded.labels_are_chosen
+    assert loaded.labels_explicit
 
 
 def test_a_view_asked_for_is_no_label(save: Any, stack: ExitStack, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_can_be_no_view_is_not_named_as_one(
     save: Any, stack: ExitStack, tmp_path: Path
 ) -> None:
     path = save(tmp_path / "a.mat", X=cells(COLOUR), one=LABELS, note="hello", mixed=cells("a"))
-    assert read(path, stack, views=("Y",)).passed_over == ("X_0", "one")
+    assert read(path, stack, views=("Y",)).skipped == ("X_0", "one")
 
 
 @pytest.mark.parametrize("name", ["mixed", "note"])
@@ -187,7 +187,7 @@ def test_matrices_of_version_73_are_read_by_rows_only_when_asked(
     monkeypatch.setattr("mscam_dask.data.readers.matlab.BLOCK_BYTES", 2 * 8 * 3)  # two rows
     path = save_version_73(tmp_path / "a.mat", colour=COLOUR)
     (view,) = read(path, stack).views
-    assert getattr(view, "chunk_rows", None) == 2
+    assert getattr(view, "chunk_size", None) == 2
     np.testing.assert_array_equal(view.read(1, 4), COLOUR[1:4])
 
 

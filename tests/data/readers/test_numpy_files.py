@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mscam_dask.data.readers import Loaded, Selection, Source, read_source
+from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
 from mscam_dask.errors import DataError
 from tests.data.conftest import finite_tables
 from tests.messages import quotes
@@ -31,13 +31,13 @@ class Bomb:
         return Path.touch, (self.path,)
 
 
-def read(source: Path | Source, **selection: Any) -> Loaded:
+def read(source: Path | Source, **selection: Any) -> SourceContents:
     with ExitStack() as stack:
         given = source if isinstance(source, Source) else Source(source)
         return read_source(given, Selection(**selection), stack)
 
 
-def values(loaded: Loaded) -> dict[str, list[list[float]]]:
+def values(loaded: SourceContents) -> dict[str, list[list[float]]]:
     return {view.name: view.read(0, view.shape[0]).tolist() for view in loaded.views}
 
 
@@ -137,7 +137,7 @@ def test_sparse_archive(tmp_path: Path) -> None:
     matrix = sparse.csc_array(np.random.default_rng(0).integers(0, 2, (5, 4)))
     sparse.save_npz(path, matrix)
     assert values(read(path)) == {"words": matrix.toarray().tolist()}
-    turned = read(Source(path, samples_on="columns"))
+    turned = read(Source(path, samples_in="columns"))
     assert values(turned) == {"words": matrix.toarray().T.tolist()}
 
 

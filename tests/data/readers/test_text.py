@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers import Loaded, Selection, Source, read_labels, read_source
+from mscam_dask.data.readers import Selection, Source, SourceContents, read_labels, read_source
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.messages import quotes
 
 VALUES = [[1.5, 2.0], [-3.0, 4e-5], [0.0, 6.0]]
 
 
-def read(source: Path | Source, **selection: Any) -> Loaded:
+def read(source: Path | Source, **selection: Any) -> SourceContents:
     with ExitStack() as stack:
         given = source if isinstance(source, Source) else Source(source)
         return read_source(given, Selection(**selection), stack)
@@ -35,13 +35,13 @@ def write(folder: Path, text: str, name: str = "table.csv") -> Path:
     return path
 
 
-def table(loaded: Loaded) -> list[list[float]]:
+def table(loaded: SourceContents) -> list[list[float]]:
     (view,) = loaded.views
     rows: list[list[float]] = view.read(0, view.shape[0]).tolist()
     return rows
 
 
-def names_of(loaded: Loaded) -> tuple[str, ...] | None:
+def names_of(loaded: SourceContents) -> tuple[str, ...] | None:
     (view,) = loaded.views
     names: tuple[str, ...] | None = getattr(view, "feature_names", None)
     return names
@@ -265,19 +265,19 @@ def test_label_column_is_never_a_feature(tmp_path: Path) -> None:
     assert table(loaded) == VALUES
     assert loaded.labels is not None
     assert loaded.labels.tolist() == ["x", "y", "x"]
-    assert not loaded.labels_are_chosen
+    assert not loaded.labels_explicit
     assert any("'class'" in note for note in loaded.notes)
     chosen = write(tmp_path, "a,grade,b\n1.5,1,2\n-3,2,4e-5\n0,1,6\n", "g.csv")
     loaded = read(chosen, labels="grade")
     assert table(loaded) == VALUES
-    assert loaded.labels_are_chosen
+    assert loaded.labels_explicit
     assert loaded.labels is not None
     assert loaded.labels.tolist() == [1, 2, 1]
 
 
 def test_samples_on_columns_are_known_by_the_header(tmp_path: Path) -> None:
     path = write(tmp_path, "gene,s2,label,s3\nA,1.5,-3,0\nB,2,4e-5,6\n")
-    loaded = read(Source(path, samples_on="columns"))
+    loaded = read(Source(path, samples_in="columns"))
     assert table(loaded) == VALUES
     assert loaded.sample_ids == ("s2", "label", "s3")
     assert names_of(loaded) == ("A", "B")
@@ -286,13 +286,13 @@ def test_samples_on_columns_are_known_by_the_header(tmp_path: Path) -> None:
     assert re.match(quotes(path, "'gene'"), of_column)
     assert str(path) in of_line
     bare = write(tmp_path, "1.5,-3,0\n2,4e-5,6\n", "bare.csv")
-    loaded = read(Source(bare, samples_on="columns"))
+    loaded = read(Source(bare, samples_in="columns"))
     assert table(loaded) == VALUES
     assert loaded.sample_ids is names_of(loaded) is None
     numbered = write(tmp_path, "gene,7,5,9\nA,1.5,-3,0\nB,2,4e-5,6\n", "numbered.csv")
-    (note, _) = read(Source(numbered, samples_on="columns")).notes
+    (note, _) = read(Source(numbered, samples_in="columns")).notes
     assert "--header" in note
-    told = read(Source(numbered, samples_on="columns", header=True))
+    told = read(Source(numbered, samples_in="columns", header=True))
     assert told.sample_ids == ("7", "5", "9")
 
 
@@ -307,13 +307,13 @@ def test_names_of_truth_are_those_of_arrays(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("grades", ["x,y,x", "1,2,1"])
 def test_label_row_is_never_a_feature(tmp_path: Path, name: str, grades: str) -> None:
     path = write(tmp_path, f"id,p,q,r\nA,1.5,-3,0\n{name},{grades}\nB,2,4e-5,6\n")
-    source = Source(path, samples_on="columns")
+    source = Source(path, samples_in="columns")
     loaded = read(source, labels="grade") if name == "grade" else read(source)
     assert table(loaded) == VALUES
     assert names_of(loaded) == ("A", "B")
     assert loaded.labels is not None
     assert [str(item).removesuffix(".0") for item in loaded.labels] == grades.split(",")
-    assert loaded.labels_are_chosen == (name == "grade")
+    assert loaded.labels_explicit == (name == "grade")
     assert any(re.match(quotes(path, repr(name)), note) for note in loaded.notes)
 
 

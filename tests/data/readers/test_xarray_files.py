@@ -16,8 +16,8 @@ import xarray as xr
 import zarr
 
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.readers import Loaded, Selection, Source, read_source
-from mscam_dask.data.store import open_store
+from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
+from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.readers.test_numpy_files import Bomb
 from tests.messages import quotes
@@ -30,7 +30,7 @@ def dataset() -> xr.Dataset:
     return xr.Dataset(
         {
             "colour": (("channel", "sample"), COLOUR.T),
-            "gaps": (("sample", "other"), GAPS, {"metric": "distance"}),
+            "gaps": (("sample", "other"), GAPS, {"view_type": "distance"}),
             "labels": ("sample", np.array([0, 1, 1, 2, 0])),
             "grade": ("sample", np.array([5, 6, 7, 8, 9])),
         },
@@ -72,14 +72,14 @@ def stack() -> Iterator[ExitStack]:
         yield opened
 
 
-def read(path: Path, stack: ExitStack, **selection: Any) -> Loaded:
+def read(path: Path, stack: ExitStack, **selection: Any) -> SourceContents:
     return read_source(Source(path), Selection(**selection), stack)
 
 
 def test_views_metrics_ids_and_labels(save: Any, stack: ExitStack, tmp_path: Path) -> None:
     path = save(tmp_path / "a", dataset().drop_vars("grade"))
     loaded = read(path, stack)
-    assert {view.name: view.metric for view in loaded.views} == {
+    assert {view.name: view.view_type for view in loaded.views} == {
         "colour": "features",
         "gaps": "distance",
     }
@@ -96,7 +96,7 @@ def test_ingested_and_selected(save: Any, tmp_path: Path) -> None:
     report = ingest(path, tmp_path / "s.zarr", labels="grade", views={"gaps": "d"})
     data = open_store(report.output)
     assert data.view_names == ("d",)
-    assert data.views[0].metric == "distance"
+    assert data.views[0].view_type == "distance"
     assert data.labels is not None
     assert data.labels.tolist() == [5, 6, 7, 8, 9]
     assert data.sample_ids == ("10", "20", "30", "40", "50")
@@ -117,18 +117,18 @@ def test_samples_on_columns_is_refused_where_dimensions_say_otherwise(
 ) -> None:
     both = dataset().drop_vars("grade")
     path = save(tmp_path / "a", both)
-    with pytest.raises(DataError, match=quotes("--samples-on columns", "'sample'", "'gaps'")):
-        read_source(Source(path, samples_on="columns"), Selection(), stack)
+    with pytest.raises(DataError, match=quotes("--samples-in columns", "'sample'", "'gaps'")):
+        read_source(Source(path, samples_in="columns"), Selection(), stack)
     path = save(tmp_path / "b", both.drop_vars("gaps"))
-    (view,) = read_source(Source(path, samples_on="columns"), Selection(), stack).views
+    (view,) = read_source(Source(path, samples_in="columns"), Selection(), stack).views
     np.testing.assert_array_equal(view.read(0, 5), COLOUR)
 
 
 def test_samples_on_columns_is_refused_of_our_stores(stack: ExitStack, tmp_path: Path) -> None:
     data = xr.Dataset({"colour": (("sample", "part"), COLOUR)})
     path = ingest(save_zarr_3(tmp_path / "a", data), tmp_path / "s.zarr").output
-    with pytest.raises(DataError, match=quotes("--samples-on columns", path)):
-        read_source(Source(path, samples_on="columns"), Selection(), stack)
+    with pytest.raises(DataError, match=quotes("--samples-in columns", path)):
+        read_source(Source(path, samples_in="columns"), Selection(), stack)
 
 
 def test_other_vectors_are_refused(save: Any, stack: ExitStack, tmp_path: Path) -> None:
@@ -141,17 +141,17 @@ def test_views_that_are_not_asked_for_are_passed_over(
 ) -> None:
     path = save(tmp_path / "a", dataset().drop_vars("grade"))
     some = read(path, stack, views=("gaps",))
-    assert ([view.name for view in some.views], some.passed_over) == (["gaps"], ("colour",))
+    assert ([view.name for view in some.views], some.skipped) == (["gaps"], ("colour",))
     none = read(path, stack, views=("smell",))
     assert none.views == ()
-    assert set(none.passed_over) == {"colour", "gaps"}
+    assert set(none.skipped) == {"colour", "gaps"}
     assert none.labels is not None
     assert none.labels.tolist() == [0, 1, 1, 2, 0]
 
 
 def test_unknown_metrics_are_refused(save: Any, stack: ExitStack, tmp_path: Path) -> None:
     data = dataset().drop_vars(["grade", "labels"])
-    data["gaps"].attrs["metric"] = "cosine"
+    data["gaps"].attrs["view_type"] = "cosine"
     with pytest.raises(DataError, match=quotes("'cosine'", "'gaps'", "'kernel'")):
         read(save(tmp_path / "b", data), stack)
 

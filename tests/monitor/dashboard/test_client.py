@@ -21,12 +21,12 @@ from distributed import Client
 from distributed.comm.core import CommClosedError
 
 from mscam_dask import MSCAM
-from mscam_dask.model.records import FitStarted
 from mscam_dask.monitor.dashboard import client as module
 from mscam_dask.monitor.dashboard import plugin
 from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page, page_link
 from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD
 from mscam_dask.monitor.events import Event
+from mscam_dask.types.events import FitStarted
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.monitor.records import ENDED, SELECTED, VIEWS, outer, started
@@ -91,15 +91,15 @@ def test_everything_arrives_in_order_under_the_id_of_the_run() -> None:
     assert client.events() == [
         "run_announced",
         "fit_started",
-        "selection_ended",
-        "outer_record",
-        "fit_ended",
+        "settings_selected",
+        "iteration_finished",
+        "fit_finished",
     ]
     assert {event["run"] for m in client.scheduler.messages for event in m["events"]} == {run_id}
     name = client.scheduler.messages[0]["events"][0]["name"]
     assert re.findall(r"\d+", name) == ["10", "3"]  # samples, views
     events(outer(1))  # after the end: of no run
-    assert client.events()[-1] == "fit_ended"
+    assert client.events()[-1] == "fit_finished"
 
 
 def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit() -> None:
@@ -127,7 +127,7 @@ def test_what_cannot_be_sent_is_counted(error: Exception) -> None:
     client.scheduler.error = None
     events(outer(0))
     assert client.scheduler.messages[-1]["dropped"] == 2
-    assert client.events() == ["run_announced", "outer_record"]
+    assert client.events() == ["run_announced", "iteration_finished"]
 
 
 def test_a_copy_of_an_estimator_reports_to_the_same_cluster() -> None:

@@ -15,12 +15,12 @@ from distributed import Client
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.model.records import OuterRecord
 from mscam_dask.monitor.dashboard.client import ClusterEvents
+from mscam_dask.monitor.dashboard.codec import RunAnnounced, encode
 from mscam_dask.monitor.dashboard.metrics import RunMetrics
+from mscam_dask.monitor.dashboard.run_state import Runs
 from mscam_dask.monitor.events import Event
-from mscam_dask.monitor.messages import RunAnnounced, encode
-from mscam_dask.monitor.runs import Runs
+from mscam_dask.types.events import IterationFinished
 from tests.clusters import local_client
 from tests.monitor.records import ENDED, VIEWS, outer
 
@@ -57,7 +57,7 @@ def watched(client: Client) -> tuple[MSCAM, Samples]:
     model = MSCAM(n_clusters=4, selection=None, client=client, callbacks=[events]).fit(data)
 
     def refuse(event: Event) -> None:
-        if isinstance(event, OuterRecord):
+        if isinstance(event, IterationFinished):
             raise ConfigurationError("enough")
 
     with pytest.raises(ConfigurationError, match="enough"):
@@ -78,19 +78,19 @@ def test_the_numbers_are_those_of_the_run(watched: tuple[MSCAM, Samples]) -> Non
     assert of_run(samples, "mscam_outer_iterations_total") == {"": model.n_iter_}
     assert of_run(samples, "mscam_clusters") == {"": 4}
     assert of_run(samples, "mscam_connected_components") == {"": model.n_connected_components_}
-    assert of_run(samples, "mscam_score") == {"": model.score_}
+    assert of_run(samples, "mscam_score") == {"": model.cross_view_information_}
     assert of_run(samples, "mscam_graph_weight") == {"": last.graph_weight}
     assert of_run(samples, "mscam_remaining_seconds") == {"": 0}
-    for metric, field in (
+    for view_type, field in (
         ("mscam_primal_residual", "primal_residual"),
         ("mscam_dual_residual", "dual_residual"),
         ("mscam_objective", "objective"),
     ):
         expected = {view.view: getattr(view, field) for view in last.views}
-        assert of_run(samples, metric) == expected
+        assert of_run(samples, view_type) == expected
     assert of_run(samples, "mscam_view_share") == model.view_contributions_
-    for metric in ("mscam_view_task_seconds_total", "mscam_view_task_bytes_total"):
-        assert min(of_run(samples, metric).values()) > 0
+    for view_type in ("mscam_view_task_seconds_total", "mscam_view_task_bytes_total"):
+        assert min(of_run(samples, view_type).values()) > 0
     assert set(of_run(samples, "mscam_view_tasks_running").values()) == {0}
 
 
@@ -151,10 +151,10 @@ def test_of_a_run_that_has_ended_the_numbers_are_those_of_the_result() -> None:
     going = tell(announced, outer(0, n_components=3))
     assert (going["mscam_connected_components"], going["mscam_score"]) == ([3], [0.5])
     assert going["mscam_view_share"] == pytest.approx([0, 1 / 3, 2 / 3])
-    ended = tell(ENDED)
-    assert (ended["mscam_connected_components"], ended["mscam_score"]) == ([4], [0.63])
-    assert ended["mscam_view_share"] == [0.2, 0.3, 0.5]
-    assert ended["mscam_graph_weight"] == [0.1]
+    finalize = tell(ENDED)
+    assert (finalize["mscam_connected_components"], finalize["mscam_score"]) == ([4], [0.63])
+    assert finalize["mscam_view_share"] == [0.2, 0.3, 0.5]
+    assert finalize["mscam_graph_weight"] == [0.1]
 
 
 def test_names_that_are_cut_stay_apart() -> None:

@@ -11,14 +11,23 @@ import pytest
 pytest.importorskip("bokeh", reason="bokeh is an extra")
 
 from mscam_dask.monitor.dashboard import page as module
+from mscam_dask.monitor.dashboard.codec import RunAnnounced, encode
 from mscam_dask.monitor.dashboard.page import Page, head_html
 from mscam_dask.monitor.dashboard.plots import Line, LinePlot
+from mscam_dask.monitor.dashboard.run_state import Runs, ViewTask
 from mscam_dask.monitor.dashboard.style import Mark
 from mscam_dask.monitor.events import Event
-from mscam_dask.monitor.messages import RunAnnounced, encode
-from mscam_dask.monitor.runs import Runs, ViewTask
 from tests.messages import quotes
-from tests.monitor.records import BY_VIEW, COUNTED, ENDED, FAILED, LEARNED, VIEWS, outer, started
+from tests.monitor.records import (
+    BY_VIEW,
+    ENDED,
+    FAILED,
+    LEARNED,
+    RANK_SAMPLE,
+    VIEWS,
+    outer,
+    started,
+)
 
 
 class Clock:
@@ -152,8 +161,8 @@ def test_an_end_that_does_not_tell_its_score_leaves_that_of_the_last_iteration()
     assert (runs.n_refused, runs.by_id["01"].state) == (0, "ended")
     going = begun()
     send(going, outer(0))
-    ended, before = (tiles(head_html(one.by_id["01"], now=5.0)) for one in (runs, going))
-    assert ended["0.5000"] == before["0.5000"]
+    finalize, before = (tiles(head_html(one.by_id["01"], now=5.0)) for one in (runs, going))
+    assert finalize["0.5000"] == before["0.5000"]
 
 
 def test_the_choice_of_a_number_is_drawn_and_said() -> None:
@@ -161,16 +170,17 @@ def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     page = Page(runs)
     page.update()
     assert visible(page) == []
-    send(runs, COUNTED)
+    send(runs, RANK_SAMPLE)
     page.update()
     source: Any = page.root.select_one({"name": "counts-lines"})
     chosen, *curves = source.data["ys"]
     assert source.data["line"][0].startswith("4")
     assert source.data["line"][1:] == ["eigengap", "reliable modularity", "stability"]
     assert curves == [
-        list(curve) for curve in (COUNTED.eigengap, COUNTED.reliable_modularity, COUNTED.stability)
+        list(curve)
+        for curve in (RANK_SAMPLE.eigengap, RANK_SAMPLE.adjusted_modularity, RANK_SAMPLE.stability)
     ]
-    assert source.data["xs"] == [[4, 4], *[list(COUNTED.counts)] * 3]
+    assert source.data["xs"] == [[4, 4], *[list(RANK_SAMPLE.counts)] * 3]
     assert chosen == [0.0, 0.9]
     assert re.search(quotes(4, "0.30", "0.460", "0.80"), head_html(runs.by_id["01"], now=5.0))
     send(runs, outer(0))

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.model.records import OuterRecord
 from mscam_dask.monitor.dashboard import page
 from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page
 from mscam_dask.monitor.dashboard.plugin import page_address
+from mscam_dask.monitor.dashboard.run_state import view_shares
 from mscam_dask.monitor.events import Event
-from mscam_dask.monitor.runs import view_shares
+from mscam_dask.types.events import IterationFinished
 from tests.browser import Browser
 from tests.clusters import local_client
 
@@ -62,7 +62,7 @@ class Watched:
 
     def __init__(self, client: Client, *, name: str, views: tuple[str, ...] = NAMES) -> None:
         self._views = views
-        self._reached: queue.Queue[OuterRecord | None] = queue.Queue()
+        self._reached: queue.Queue[IterationFinished | None] = queue.Queue()
         self._go_on = threading.Semaphore(0)
         self.model = MSCAM(
             n_clusters=5,
@@ -80,11 +80,11 @@ class Watched:
             self._reached.put(None)
 
     def _hold(self, event: Event) -> None:
-        if isinstance(event, OuterRecord):
+        if isinstance(event, IterationFinished):
             self._reached.put(event)
             assert self._go_on.acquire(timeout=60)
 
-    def iterations(self) -> Iterator[OuterRecord]:
+    def iterations(self) -> Iterator[IterationFinished]:
         while (record := self._reached.get(timeout=60)) is not None:
             yield record
             self._go_on.release()

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from mscam_dask.data.history import history_dataset
+from mscam_dask.data.history_dataset import history_dataset
 from mscam_dask.data.results import StoredResult
-from mscam_dask.model.records import OuterRecord, ViewRecord
-from mscam_dask.model.status import Status
 from mscam_dask.monitor.report.content import FileLink, RunContent
+from mscam_dask.types.events import IterationFinished, ViewIteration
+from mscam_dask.types.status import Status
 
 VIEWS = ("pixels", "edges")
 
@@ -42,7 +42,7 @@ def made_up_result(
     n_clusters = int(labels.max()) + 1
     share = 1 / len(views)
     records = [
-        OuterRecord(
+        IterationFinished(
             iteration=index,
             graph_weight=0.1 * 1.3**index,
             n_connected_components=index + 1,
@@ -50,7 +50,7 @@ def made_up_result(
             score=1.0 + 0.1 * index,
             eigengap=0.1,
             views=tuple(
-                ViewRecord(
+                ViewIteration(
                     view=view,
                     primal_residual=1e-5,
                     dual_residual=1e-3,
@@ -70,7 +70,7 @@ def made_up_result(
         labels=labels,
         consensus_graph=block_graph(labels),
         n_connected_components=n_clusters,
-        status=Status.CONTINUATION.name,
+        status=Status.CONVERGED.name,
         score=1.2,
         n_neighbors=4,
         view_embeddings={
@@ -119,7 +119,7 @@ def made_up_content(
                 "views": [
                     {
                         "name": view,
-                        "metric": "features",
+                        "view_type": "features",
                         "shape": [len(labels), 7],
                         "dtype": "float64",
                         "digest": "ef" * 32,
@@ -132,14 +132,14 @@ def made_up_content(
             },
             "fit": {
                 "status": result.status,
-                "message": Status.CONTINUATION.message,
+                "message": Status.CONVERGED.message,
                 "reached": True,
                 "n_clusters": n_clusters,
                 "n_connected_components": n_clusters,
                 "n_outer_iterations": 3,
                 "score": result.score,
                 "setting": setting,
-                "settings_tried": [tried, {**tried, "scale": "standard", "score": 1.0}],
+                "candidate_settings": [tried, {**tried, "scale": "standard", "score": 1.0}],
                 "view_contributions": result.view_contributions,
                 "cluster_sizes": np.bincount(labels).tolist(),
                 **(fit or {}),

@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from mscam_dask.monitor.report.counts import count_section
+from mscam_dask.monitor.report.n_clusters import count_section
 from mscam_dask.monitor.report.page import run_page
 from tests.messages import quotes
-from tests.monitor.records import COUNTED, LEARNED
+from tests.monitor.records import LEARNED, RANK_SAMPLE
 from tests.monitor.report.made_up import VIEWS, made_up_content
 
 LABELS = np.arange(40) % 4
-CURVES = ("eigengap", "modularity", "reliable_modularity", "information", "stability")
+CURVES = ("eigengap", "modularity", "adjusted_modularity", "information", "stability")
 
 
 def text_of(page: str, section: str) -> str:
@@ -40,16 +40,18 @@ def rows_with(page: str, section: str, *values: object) -> list[str]:
 
 
 def test_the_curves_of_a_chosen_number_are_drawn_and_tabled() -> None:
-    page = run_page(made_up_content(LABELS, fit={"cluster_counts": msgspec.to_builtins(COUNTED)}))
-    section = count_section(msgspec.to_builtins(COUNTED))
+    page = run_page(
+        made_up_content(LABELS, fit={"n_clusters_curves": msgspec.to_builtins(RANK_SAMPLE)})
+    )
+    section = count_section(msgspec.to_builtins(RANK_SAMPLE))
     assert section is not None
     assert re.search(quotes(2, 5, 4), section.why)
     assert section.why in html.unescape(text_of(page, "number")).replace("8 %", "8\u00a0%")
     titles, *rows = rows_of(page, "number")
     assert titles[1:6] == list(section.titles)
     values = [
-        [str(count), *(f"{getattr(COUNTED, name)[at]:.3f}" for name in CURVES)]
-        for at, count in enumerate(COUNTED.counts)
+        [str(count), *(f"{getattr(RANK_SAMPLE, name)[at]:.3f}" for name in CURVES)]
+        for at, count in enumerate(RANK_SAMPLE.counts)
     ]
     assert [row[:6] for row in rows] == values
     marks = ["".join(row[6:]) for row in rows]
@@ -68,22 +70,22 @@ def count_tile(page: str) -> str:
 
 
 def test_every_point_is_said_and_the_chosen_number_is_marked_at_its_place() -> None:
-    section = count_section(msgspec.to_builtins(COUNTED))
+    section = count_section(msgspec.to_builtins(RANK_SAMPLE))
     assert section is not None
     for chart, name in zip(section.charts, CURVES, strict=True):
         (line,) = chart.lines
-        values = zip(COUNTED.counts, getattr(COUNTED, name), strict=True)
+        values = zip(RANK_SAMPLE.counts, getattr(RANK_SAMPLE, name), strict=True)
         for mark, (count, value) in zip(line.marks, values, strict=True):
             assert re.findall(r"[\d.]+", mark.tip) == [str(count), f"{value:g}"]
         assert chart.chosen is not None
-        assert chart.chosen.at == line.marks[COUNTED.counts.index(4)].x
+        assert chart.chosen.at == line.marks[RANK_SAMPLE.counts.index(4)].x
         assert [tick.text for tick in chart.x_ticks] == ["2", "3", "4", "5"]
     assert [chart.level is not None for chart in section.charts] == [
-        name == "reliable_modularity" for name in CURVES
+        name == "adjusted_modularity" for name in CURVES
     ]
 
 
-@pytest.mark.parametrize("given", [{}, {"cluster_counts": None}])
+@pytest.mark.parametrize("given", [{}, {"n_clusters_curves": None}])
 def test_a_given_number_has_no_curves(given: dict[str, None]) -> None:
     page = run_page(made_up_content(LABELS, fit=given))
     assert 'id="number"' not in page
@@ -92,19 +94,19 @@ def test_a_given_number_has_no_curves(given: dict[str, None]) -> None:
 
 
 def test_one_candidate_alone_is_said_to_be_so() -> None:
-    counted = {**msgspec.to_builtins(COUNTED), "reliable_modularity": [0.1, 0.2, 0.9, None]}
+    counted = {**msgspec.to_builtins(RANK_SAMPLE), "adjusted_modularity": [0.1, 0.2, 0.9, None]}
     section = count_section(counted)
     assert section is not None
     assert [row.is_near for row in section.rows] == [False, False, True, False]
-    several = count_section(msgspec.to_builtins(COUNTED))
+    several = count_section(msgspec.to_builtins(RANK_SAMPLE))
     assert several is not None
     assert section.why != several.why
     assert section.rows[3].values[2] == "\u2013"  # not finite
 
 
 def test_a_run_of_before_reliability_went_by_modularity() -> None:
-    counted = msgspec.to_builtins(COUNTED)
-    del counted["reliable_modularity"]
+    counted = msgspec.to_builtins(RANK_SAMPLE)
+    del counted["adjusted_modularity"]
     section = count_section(counted)
     assert section is not None
     assert [row.is_near for row in section.rows] == [False, False, True, True]
@@ -134,19 +136,19 @@ def test_settings_that_differ_in_their_preparations_alone_are_told_apart() -> No
         "alpha": None,
         "n_neighbors": 20,
         "n_connected_components": 1,
-        "first_graph": "distances",
+        "initial_graph": "distances",
     }
     strong = [[VIEWS[0], "unit", 0.01], [VIEWS[1], "standard", 0.1]]
     mild = [[VIEWS[0], "unit", 1.0], [VIEWS[1], "unit", 1.0]]
     settings = [
-        {**tried, "score": 1.8927, "preparations": strong},
-        {**tried, "score": 1.9032, "preparations": mild},
+        {**tried, "score": 1.8927, "view_settings": strong},
+        {**tried, "score": 1.9032, "view_settings": mild},
     ]
-    page = run_page(made_up_content(LABELS, fit={"settings_tried": settings}))
+    page = run_page(made_up_content(LABELS, fit={"candidate_settings": settings}))
     assert rows_with(page, "course", "unit, 0.01", VIEWS[0], "standard, 0.1", VIEWS[1], 1.8927)
     assert rows_with(page, "course", "unit, 1", *VIEWS, 1.9032)
     earlier = [{**tried, "score": 1.8927}, {**tried, "score": 1.9032}]  # versions that did not say
-    page = run_page(made_up_content(LABELS, fit={"settings_tried": earlier}))
+    page = run_page(made_up_content(LABELS, fit={"candidate_settings": earlier}))
     first, second = (rows_with(page, "course", score)[0] for score in (1.8927, 1.9032))
     assert first.replace("1.8927", "") == second.replace("1.9032", "")
 
@@ -159,9 +161,11 @@ def test_views_left_out_are_marked_and_told_of() -> None:
         "n_connected_components": 1,
         "score": 1.5,
     }
-    settings = [{**tried, "left_out": [VIEWS[1]]}, {**tried, "left_out": []}]
-    setting = {"scale": "unit", "alpha": 10.0, "n_neighbors": 20, "left_out": [VIEWS[1]]}
-    page = run_page(made_up_content(LABELS, fit={"setting": setting, "settings_tried": settings}))
+    settings = [{**tried, "exclude_views": [VIEWS[1]]}, {**tried, "exclude_views": []}]
+    setting = {"scale": "unit", "alpha": 10.0, "n_neighbors": 20, "exclude_views": [VIEWS[1]]}
+    page = run_page(
+        made_up_content(LABELS, fit={"setting": setting, "candidate_settings": settings})
+    )
     names = [row[0] for row in rows_of(page, "views")[1:3]]
     assert names[0] == VIEWS[0]
     assert re.fullmatch(rf"{VIEWS[1]} .+", names[1])  # with a mark

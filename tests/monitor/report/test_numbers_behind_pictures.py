@@ -19,12 +19,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.monitor.report.block_matrix import BlockMatrix, block_matrix, cluster_order
-from mscam_dask.monitor.report.certainty import embedding_certainty
 from mscam_dask.monitor.report.charts import Axes, line_chart, log_ticks, ticks
-from mscam_dask.monitor.report.drawing import contracted_graph, draw_samples
+from mscam_dask.monitor.report.confidence import embedding_confidence
 from mscam_dask.monitor.report.layout import cluster_layout, pack_circles
 from mscam_dask.monitor.report.png import encode_png
 from mscam_dask.monitor.report.scatter import principal_planes, scatter
+from mscam_dask.monitor.report.subsample import contracted_graph, draw_samples
 from mscam_dask.monitor.report.tables import confusion, size_bars
 from tests.messages import quotes
 from tests.monitor.report.made_up import block_graph
@@ -45,9 +45,9 @@ def some_labels(n_samples: int, n_clusters: int) -> np.ndarray[tuple[int], np.dt
     [
         lambda labels: block_matrix(block_graph(labels), labels).weight_across,
         lambda labels: confusion(labels[::-1], labels, None),
-        lambda labels: embedding_certainty({"a": np.eye(len(labels), 2)}, {"a": 1.0}, labels),
+        lambda labels: embedding_confidence({"a": np.eye(len(labels), 2)}, {"a": 1.0}, labels),
     ],
-    ids=["matrix", "confusion", "certainty"],
+    ids=["matrix", "confusion", "confidence"],
 )
 def test_many_clusters_take_little_memory(made: Callable[[NDArray[np.int64]], object]) -> None:
     labels = some_labels(8000, 4000)
@@ -61,7 +61,7 @@ def test_many_clusters_take_little_memory(made: Callable[[NDArray[np.int64]], ob
     assert peak < 120e6  # a number for every pair of clusters is 128e6, for each sample 256e6
 
 
-# ---- certainty -------------------------------------------------------------------------------
+# ---- confidence -------------------------------------------------------------------------------
 
 
 def test_the_ratio_is_own_distance_over_next_distance_over_all_views() -> None:
@@ -69,7 +69,7 @@ def test_the_ratio_is_own_distance_over_next_distance_over_all_views() -> None:
     labels = some_labels(40, 3)
     embeddings = {"a": rng.standard_normal((40, 2)), "b": 7 * rng.standard_normal((40, 5))}
     shares = {"a": 0.3, "b": 0.7}
-    found = embedding_certainty(embeddings, shares, labels)
+    found = embedding_confidence(embeddings, shares, labels)
     assert found is not None
     for row in range(40):
         squared = np.zeros(3)
@@ -88,7 +88,7 @@ def test_the_ratio_is_own_distance_over_next_distance_over_all_views() -> None:
 def test_a_sample_half_way_has_ratio_one_and_is_listed_first() -> None:
     values = np.array([[0.0], [0.0], [0.0], [2.0], [4.0], [4.0], [4.0], [2.0]])
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
-    found = embedding_certainty({"only": values}, {"only": 1.0}, labels)
+    found = embedding_confidence({"only": values}, {"only": 1.0}, labels)
     assert found is not None
     assert found.least_certain(2).tolist() == [3, 7]
     assert found.distance_ratio[3] == pytest.approx(1)
@@ -98,8 +98,8 @@ def test_a_sample_half_way_has_ratio_one_and_is_listed_first() -> None:
 
 def test_nothing_to_compare_is_none() -> None:
     labels = np.zeros(5, dtype=np.int64)
-    assert embedding_certainty({}, {}, np.arange(5)) is None
-    assert embedding_certainty({"a": np.ones((5, 2))}, {"a": 1.0}, labels) is None
+    assert embedding_confidence({}, {}, np.arange(5)) is None
+    assert embedding_confidence({"a": np.ones((5, 2))}, {"a": 1.0}, labels) is None
 
 
 # ---- what is drawn ---------------------------------------------------------------------------

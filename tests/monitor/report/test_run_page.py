@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from mscam_dask.model.status import Status
 from mscam_dask.monitor.report.content import FileLink
 from mscam_dask.monitor.report.page import run_page
+from mscam_dask.types.status import Status
 from tests.monitor.report.made_up import made_up_content
 
 HOSTILE = "</title></script><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{7*7}}"
@@ -48,7 +48,7 @@ def test_the_first_screen_says_what_was_asked_and_what_came_out() -> None:
     for part in ("90", "made-up", "0.987", "0.969", "0.971", "18.7 s"):
         assert part in text, part
     assert re.search(r"\b3 \w+ 3 \w+", text)  # components and clusters
-    assert Status.CONTINUATION.message[1:] in html.unescape(text)  # it begins a sentence
+    assert Status.CONVERGED.message[1:] in html.unescape(text)  # it begins a sentence
     assert re.search(r"MSCAM, 3 \D+ 0\b", text)  # clusters and seed
 
 

@@ -1,0 +1,152 @@
+"""Experiments on the command line: `compare`, `sweep`, and their files and directories elsewhere.
+
+The command line finds `EXPERIMENTS` by its entry point. Imports Click and nothing heavier.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from mscam_dask.cli.errors import handle_errors
+from mscam_dask.cli.extensions import Extension
+from mscam_dask.cli.options import execution_options, no_url, with_options
+from mscam_dask.errors import ConfigurationError
+
+__all__ = ["EXPERIMENTS", "compare", "sweep"]
+
+
+_with_options = with_options(
+    click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="TABLE.KEY=VALUE",
+        help="Override a setting of the file, for example compare.runs=3; repeat.",
+    ),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        callback=no_url,
+        help="Directory; by default runs/<pipeline>, of a comparison with --dataset "
+        "runs/<pipeline>-<data>. What is finished in it is kept.",
+    ),
+    click.option("--overwrite", is_flag=True, help="Run every fit again."),
+    click.option(
+        "--dry-run", is_flag=True, help="Show fits, bytes, memory and time; start nothing."
+    ),
+    *execution_options(in_process="one fit at a time"),
+)
+
+
+@click.command()
+@click.argument(
+    "pipeline", metavar="[PIPELINE.toml]", required=False, type=click.Path(path_type=Path)
+)
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    metavar="NAME|PATH",
+    help="Compare on this data instead of the file's; repeat.",
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    help="Compare this method instead of the file's; repeat.",
+)
+@click.option("--runs", type=click.IntRange(min=1), help="Runs of each method.")
+@_with_options
+@handle_errors
+def compare(
+    pipeline: Path | None,
+    datasets: tuple[str, ...],
+    methods: tuple[str, ...],
+    runs: int | None,
+    **options: Any,
+) -> int:
+    """Compare methods on data sets: scores, seconds and memory over several runs.
+
+    Without a file: pipelines/comparison.toml when it is there, or every method on what --dataset
+    names. Each fit is a task of its own; started again with the same output directory, the
+    command computes what is missing. Results are tables (results.md, results.csv) and one
+    document (experiment.json).
+    """
+    from mscam_dask.benchmark.run_command import compare_methods, experiment_options
+
+    asked = experiment_options(**options)
+    return compare_methods(pipeline, asked, datasets=datasets, methods=methods, runs=runs)
+
+
+@click.command()
+@click.argument("pipeline", metavar="PIPELINE.toml", type=click.Path(path_type=Path))
+@_with_options
+@handle_errors
+def sweep(pipeline: Path, **options: Any) -> int:
+    """Fit a grid of alpha and graph weight, each view factored once.
+
+    Results are heat maps of scores with and without labels, and the best label-free choice.
+    Started again with the same output directory, the command computes what is missing.
+    """
+    from mscam_dask.benchmark.run_command import experiment_options, sweep_parameters
+
+    return sweep_parameters(pipeline, experiment_options(**options))
+
+
+class _Experiments(Extension):
+    """What the command line does with the files and directories of experiments."""
+
+    commands = (compare, sweep)
+
+    def owns_tables(self, tables: Collection[str]) -> bool:
+        from mscam_dask.benchmark.config import experiment_command
+
+        return experiment_command(tables) is not None
+
+    def owns_directory(self, directory: Path) -> bool:
+        return (directory / "experiment.json").is_file()
+
+    def run(self, file: Path, **options: Any) -> int:
+        from mscam_dask.benchmark.config import experiment_command
+        from mscam_dask.benchmark.run_command import experiment_options, run_experiment
+        from mscam_dask.pipeline.config.toml_document import read_document
+
+        command = experiment_command(read_document(file).tables)
+        assert command is not None
+        return run_experiment(command, file, experiment_options(**options), named="run")
+
+    def resume(self, directory: Path) -> NoReturn:
+        from mscam_dask.benchmark.directory import ExperimentDirectory
+
+        root = directory.absolute()
+        command = ExperimentDirectory(root).read_record().command or "mscam-dask compare or sweep"
+        raise ConfigurationError(
+            f"{root} holds an experiment, which the command that began it resumes: {command} "
+            f"-o {shlex.quote(str(root))}. Fits that have ended are kept."
+        )
+
+    def describe(self, directory: Path) -> None:
+        from mscam_dask.benchmark.directory import ExperimentDirectory
+        from mscam_dask.benchmark.printing import show_experiment
+
+        show_experiment(ExperimentDirectory(directory).read_record(), directory)
+
+    def write_report(self, directory: Path, output: Path | None) -> Path:
+        import msgspec
+
+        from mscam_dask.benchmark.directory import ExperimentDirectory
+        from mscam_dask.benchmark.report import write_experiment_report
+
+        record = ExperimentDirectory(directory).read_record()
+        return write_experiment_report(directory, msgspec.to_builtins(record), output)
+
+
+EXPERIMENTS = _Experiments()
+"""The object that the entry point names."""

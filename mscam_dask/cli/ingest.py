@@ -1,0 +1,99 @@
+"""`mscam-dask ingest`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mscam_dask.cli.console import fields, relative, results_console, show, table
+from mscam_dask.data.ingest import IngestReport, Source, append, ingest
+from mscam_dask.errors import ConfigurationError
+
+__all__ = ["ingest_files"]
+
+
+def ingest_files(
+    sources: tuple[str, ...],
+    *,
+    output: str,
+    views: tuple[str, ...],
+    metrics: tuple[str, ...],
+    labels: str | None,
+    samples_in: str,
+    header: bool | None,
+    id_column: str | None,
+    delimiter: str | None,
+    chunk_size: int | None,
+    overwrite: bool,
+    append_samples: bool,
+) -> int:
+    """Ingest files into one store and show what it holds; the exit code."""
+    if append_samples and overwrite:
+        raise ConfigurationError(
+            "--append adds to a store, --overwrite replaces it; keep one of them."
+        )
+    read = append if append_samples else partial(ingest, overwrite=overwrite)
+    report = read(
+        [
+            Source(
+                path,
+                samples_in="columns" if samples_in == "columns" else "rows",
+                header=header,
+                id_column=_position(id_column),
+                delimiter=_delimiter(delimiter),
+            )
+            for path in sources
+        ],
+        output,
+        views=views or None,
+        view_type=_metric(metrics),
+        labels=labels,
+        chunk_size=chunk_size,
+    )
+    _show(report)
+    return 0
+
+
+def _position(text: str | None) -> str | int | None:
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def _delimiter(text: str | None) -> str | None:
+    return "\t" if text == r"\t" else text
+
+
+def _metric(texts: tuple[str, ...]) -> str | dict[str, str] | None:
+    """One metric for all views, or a mapping; the last "=" parts a view's name from it."""
+    named = {}
+    plain = [text for text in texts if "=" not in text]
+    for text in texts:
+        name, equals, kind = text.rpartition("=")
+        if equals:
+            named[name] = kind
+    if not plain:
+        return named or None
+    if named or len(plain) > 1:
+        raise ConfigurationError(
+            f"--view-type {' --view-type '.join(texts)}: allowed is one KIND for all views, or VIEW=KIND "
+            "for each that is not features."
+        )
+    return plain[0]
+
+
+def _show(report: IngestReport) -> None:
+    views = table(
+        ("view", "samples", "columns", "view_type", "stored as"),
+        [
+            (view.name, str(view.shape[0]), str(view.shape[1]), view.view_type, view.dtype)
+            for view in report.views
+        ],
+        numbers=("samples", "columns"),
+    )
+    classes = "none" if report.n_classes is None else f"{report.n_classes} classes"
+    rest = [
+        ("Labels", classes),
+        ("Sample ids", "yes" if report.has_sample_ids else "none, samples go by row"),
+        ("Digest", report.digest),
+        *(("Note", note) for note in report.notes),
+        ("Store", f"{relative(report.output)} ({report.stored_bytes / 2**20:.1f} MiB)"),
+    ]
+    show(results_console(), views, fields(rest))

@@ -1,0 +1,33 @@
+"""`mscam-dask report`: the report of a run or of an experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mscam_dask.cli.console import fields, relative, results_console, show
+from mscam_dask.cli.extensions import extension_of_directory
+from mscam_dask.errors import TemporaryFailure
+from mscam_dask.pipeline.run.report import write_report
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+
+__all__ = ["report_run"]
+
+
+def report_run(directory: Path, *, output: Path | None, show_in_browser: bool) -> int:
+    """Write the report, and open it where that was asked; the exit code."""
+    run = RunDirectory(directory.absolute())
+    extension = None if run.record.is_file() else extension_of_directory(directory)
+    if extension is not None:
+        file = extension.write_report(directory, output)
+    else:
+        file = write_report(run, output)
+    size = f"{file.stat().st_size / 2**20:.1f} MiB"
+    show(results_console(), fields([("Report", f"{relative(file)} ({size})")]))
+    if show_in_browser:
+        import webbrowser
+
+        if not webbrowser.open(file.as_uri()):
+            raise TemporaryFailure(
+                f"no browser could be started here; open {file.as_uri()} in one."
+            )
+    return 0

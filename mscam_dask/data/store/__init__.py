@@ -1,0 +1,3 @@
+"""data/store."""
+
+from __future__ import annotations

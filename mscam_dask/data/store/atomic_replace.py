@@ -1,0 +1,190 @@
+"""A finished directory takes the name of an older one; what a killed writer left is put right.
+
+Beside a store ``data.zarr`` there may be, with eight random hexadecimal digits each:
+
+``.data.zarr.lock``
+    While somebody writes; the operating system's lock on it ends with the process.
+``.data.zarr.<hex>.partial``
+    A store that is being written, or one that was replaced and is being removed.
+``.data.zarr.<hex>.old``
+    The store itself, where two names cannot be swapped in one step, between the renames that
+    replace it. A writer that was killed there leaves no ``data.zarr``: the next process that
+    wants it gives it its name back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mscam_dask.data.store import schema
+from mscam_dask.data.store.checksums import root_attributes
+from mscam_dask.data.store.file_lock import take_lock
+from mscam_dask.data.store.filesystem import LOCAL, Files, rename_durably, unlink_quietly
+from mscam_dask.errors import DataError, TemporaryFailure
+
+__all__ = ["exclusive_writer", "new_partial", "recover", "replace_directory"]
+
+# A writer that holds the lock renames, or puts back, within this many pauses.
+_PAUSES = 100
+_PAUSE_S = 0.01
+
+
+def new_partial(root: Path) -> Path:
+    """A name beside a directory under which nobody else writes it."""
+    return root.with_name(f".{root.name}.{uuid.uuid4().hex[:8]}.partial")
+
+
+def replace_directory(files: Files, partial: Path, root: Path) -> None:
+    """Give a finished directory its name.
+
+    Parameters
+    ----------
+    files
+        Where both are.
+    partial
+        From `new_partial`, all of it on the disk. Afterwards it is what had the name before, if
+        anything had: the caller removes it, also on failure.
+    root
+        Free, or taken by what is replaced. At every moment it is the old or the new one, except
+        where names cannot be swapped (`Files.exchange`): there it is missing between two renames;
+        on failure, and by `recover` after a kill, the old one gets its name back.
+    """
+    is_taken = root.name in files.names(root.parent)
+    if is_taken and files.exchange(partial, root):
+        files.sync(root.parent)
+        return
+    aside = partial.with_suffix(".old")
+    try:
+        if is_taken:
+            files.rename(root, aside)
+        files.rename(partial, root)
+    except BaseException:
+        names = files.names(root.parent)
+        if aside.name in names and root.name not in names:
+            files.rename(aside, root)
+        raise
+    files.sync(root.parent)
+    if is_taken:
+        files.rename(aside, partial)  # no longer to be restored
+
+
+@contextmanager
+def exclusive_writer(root: Path) -> Iterator[None]:
+    """Keep other writers of a store out, and put right what a killed one left.
+
+    Parameters
+    ----------
+    root
+        The store; its parent exists.
+
+    Raises
+    ------
+    TemporaryFailure
+        On entering, at once, when another process or thread is writing it.
+    ConfigurationError
+        On entering, when the file system has no locks.
+    OSError
+        On entering, when files cannot be made beside the store.
+    """
+    file = root.with_name(f".{root.name}.lock")
+    descriptor = _locked(file, root)
+    try:
+        _recover(root)
+        yield
+    finally:
+        with suppress(OSError):
+            file.unlink()  # by its holder only: who opened it before finds it gone
+        os.close(descriptor)
+
+
+def recover(root: Path) -> None:
+    """Give a store its name back that a killed writer had moved aside; else do nothing.
+
+    Raises
+    ------
+    DataError
+        When this process may not rename it.
+    TemporaryFailure
+        When another process holds it all the time.
+    ConfigurationError
+        When the file system has no locks.
+    """
+    for _ in range(_PAUSES):
+        if os.path.lexists(root) or not any(map(_is_whole_old, _left_over(root))):
+            return
+        with suppress(TemporaryFailure):
+            _recover_now(root)
+        time.sleep(_PAUSE_S)
+    _recover_now(root)
+
+
+def _recover_now(root: Path) -> None:
+    try:
+        with exclusive_writer(root):
+            return
+    except OSError as error:
+        kept = [str(path) for path in _left_over(root) if _is_whole_old(path)]
+        raise DataError(
+            f"{root} lies under the name {' or '.join(kept)}, since its writer was killed, and "
+            f"cannot be renamed by this process ({error}). Rename it, or let a process open it that "
+            "may write there."
+        ) from error
+
+
+def _locked(file: Path, root: Path) -> int:
+    """Descriptor of a lock file that is held and has its name."""
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            remedy = "Write the store to one that has, and copy it."
+            if not take_lock(descriptor, file, remedy=remedy):
+                raise TemporaryFailure(
+                    f"Another process is writing {root} (it holds {file}). Wait for it, then run "
+                    "the same command again."
+                )
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), file.stat()):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its holder removed it between the two calls
+
+
+def _recover(root: Path) -> None:
+    """Under the lock: restore the newest store that was moved aside, remove what else is left."""
+    left = _left_over(root)
+    if not os.path.lexists(root):
+        aside = [path for path in left if path.suffix == ".old"]
+        whole = [path for path in aside if _is_whole_old(path)]
+        if whole:
+            newest = max(whole, key=lambda path: path.stat().st_ctime_ns)
+            rename_durably(LOCAL, newest, root)
+        else:
+            left = [path for path in left if path not in aside]  # somebody may want to look at it
+    for path in left:
+        unlink_quietly(LOCAL, path)
+
+
+def _left_over(root: Path) -> list[Path]:
+    """What writers left beside a store, or are writing."""
+    ours = re.compile(rf"\.{re.escape(root.name)}\.[0-9a-f]{{8}}\.(partial|old)")
+    try:
+        names = LOCAL.names(root.parent)
+    except OSError:  # a directory that may not be listed
+        return []
+    return [root.with_name(name) for name in names if ours.fullmatch(name)]
+
+
+def _is_whole_old(path: Path) -> bool:
+    """Whether a directory that was moved aside is a store whose metadata are whole."""
+    try:
+        return path.suffix == ".old" and root_attributes(path).get("format") == schema.FORMAT
+    except (DataError, OSError):  # OSError: renamed in the middle
+        return False

@@ -1,0 +1,286 @@
+"""Places of stores beside directories: prefixes in an object store, through fsspec.
+
+Credentials and endpoint come from the environment, where the libraries look for them.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+
+__all__ = ["Location", "ObjectPath", "as_location", "size_of", "translate_errors", "zarr_place"]
+
+# Seconds and attempts: an endpoint that does not answer is given up within a minute.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "s3": {
+        "use_listings_cache": False,
+        "max_concurrency": 1,  # else the size is asked for before each object
+        "config_kwargs": {
+            "connect_timeout": 5,
+            "read_timeout": 30,
+            "retries": {"total_max_attempts": 2, "mode": "standard"},
+        },
+    },
+    "gs": {"use_listings_cache": False, "timeout": 30},
+}
+
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+}
+
+# What the libraries raise that is no OSError.
+_FOREIGN = {
+    "s3": ("botocore.exceptions.BotoCoreError", "botocore.exceptions.ClientError"),
+    "gs": ("gcsfs.retry.HttpError", "google.auth.exceptions.GoogleAuthError"),
+}
+_NO_CREDENTIALS = (
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "CredentialRetrievalError",
+    "ProfileNotFound",
+    "DefaultCredentialsError",
+    "RefreshError",
+)
+_REFUSALS = (errno.EINVAL, errno.ENOSYS, errno.EPERM, getattr(errno, "EREMCHG", errno.EINVAL))
+
+_URL = re.compile(r"(s3|gs)://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])/([^?#\0]+)")
+
+
+@dataclass(frozen=True)
+class ObjectPath:
+    """An object or what lies below a prefix, asked the way a `Path` is.
+
+    Parameters
+    ----------
+    url
+        "s3://bucket/prefix" or "gs://bucket/prefix", as `as_location` checked it.
+    """
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __truediv__(self, part: str) -> ObjectPath:
+        return ObjectPath(f"{self.url}/{part}")
+
+    @property
+    def scheme(self) -> str:
+        """The service: s3 or gs."""
+        return self.url.partition("://")[0]
+
+    @property
+    def name(self) -> str:
+        """What stands behind the last slash."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def parent(self) -> ObjectPath:
+        """What stands before the last slash."""
+        return ObjectPath(self.url.rpartition("/")[0])
+
+    def absolute(self) -> ObjectPath:
+        """Itself."""
+        return self
+
+    def is_absolute(self) -> bool:
+        """Every URL is."""
+        return True
+
+    def is_file(self) -> bool:
+        """Whether there is an object of this name."""
+        try:
+            with translate_errors(self):
+                return bool(self.files().info(self.url)["type"] == "file")
+        except FileNotFoundError:
+            return False
+
+    def is_dir(self) -> bool:
+        """Whether there are objects below it."""
+        return any(file != self for file in self.sizes())
+
+    def exists(self) -> bool:
+        """Whether there is an object of this name, or some below it."""
+        return bool(self.sizes())
+
+    def read_bytes(self) -> bytes:
+        """Content of an object; FileNotFoundError when there is none."""
+        with translate_errors(self):
+            return bytes(self.files().cat_file(self.url))
+
+    def write_bytes(self, content: bytes) -> None:
+        """Write or replace an object: readers see the old content or the new one."""
+        with translate_errors(self):
+            self.files().pipe_file(self.url, content)
+
+    def rglob(self, name: str) -> Iterator[ObjectPath]:
+        """Objects below it with this name (no pattern)."""
+        return (file for file in self.sizes() if file.name == name)
+
+    def sizes(self) -> dict[ObjectPath, int]:
+        """Every object of this name and below it, with its size in bytes.
+
+        Raises
+        ------
+        DataError
+            When the bucket is missing.
+        """
+        found: dict[str, Any] = {}
+        with translate_errors(self), suppress(FileNotFoundError):
+            found = self.files().find(self.url, detail=True)
+        bucket = self.url.split("/")[2]
+        if not found:
+            try:
+                with translate_errors(self):
+                    self.files().info(f"{self.scheme}://{bucket}")
+            except FileNotFoundError as error:
+                raise DataError(
+                    f"There is no bucket {bucket!r} for {self}. Check its name and the endpoint, "
+                    "or make it."
+                ) from error
+        return {
+            ObjectPath(f"{self.scheme}://{path}"): int(info["size"]) for path, info in found.items()
+        }
+
+    def remove(self, files: list[ObjectPath]) -> None:
+        """Remove objects below it."""
+        if files:
+            with translate_errors(self):
+                self.files().rm([file.url for file in files])
+
+    def files(self) -> Any:
+        """Return the fsspec file system, one for all of a scheme."""
+        import fsspec
+
+        return fsspec.filesystem(self.scheme, **_OPTIONS[self.scheme])
+
+
+Location = Path | ObjectPath
+
+
+def as_location(place: str | Location) -> Location:
+    """Return the place that a path or a URL names.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is no path, or a URL of another kind than s3, gs and file, or has no bucket or no name.
+    """
+    if not isinstance(place, str | Location):
+        raise ConfigurationError(
+            f"{place!r} names no place; allowed are paths and URLs (s3://bucket/name.zarr)."
+        )
+    if not isinstance(place, str) or "://" not in place:
+        return Path(place) if isinstance(place, str) else place
+    if place.startswith("file:///"):
+        return Path(unquote(place.removeprefix("file://")))
+    url = place.rstrip("/")
+    parts = _URL.fullmatch(url)
+    if parts is None or any(part in ("", ".", "..") for part in parts[3].split("/")):
+        raise ConfigurationError(
+            f"{place} is a URL that names no store; allowed are s3://bucket/name.zarr, "
+            "gs://bucket/name.zarr, file:///directory and plain paths. Credentials and endpoint "
+            "are no part of it: they come from the environment."
+        )
+    return ObjectPath(url)
+
+
+@contextmanager
+def translate_errors(place: Location) -> Iterator[None]:
+    """Turn what an object store answers into the package's errors; nothing for directories.
+
+    Raises
+    ------
+    FileNotFoundError
+        As it came, when the object is missing: the caller knows what that means.
+    ConfigurationError
+        When the library is not installed, or credentials are missing or do not suffice.
+    TemporaryFailure
+        When the store cannot be reached or fails.
+    """
+    if isinstance(place, Path):
+        yield
+        return
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{place} needs a library that is not installed ({error}). "
+            f"Install it: pip install 'mscam-dask[{place.scheme}]'"
+        ) from error
+    except FileNotFoundError:
+        raise
+    except _foreign(place.scheme) as error:
+        raise _typed(place, error) from error
+
+
+def _foreign(scheme: str) -> tuple[type[Exception], ...]:
+    classes: list[type[Exception]] = [OSError]
+    for name in ("aiohttp.ClientError", *_FOREIGN[scheme]):
+        module, _, attribute = name.rpartition(".")
+        try:
+            classes.append(getattr(importlib.import_module(module), attribute))
+        except ImportError:
+            continue
+    return tuple(classes)
+
+
+def _typed(place: ObjectPath, error: Exception) -> ConfigurationError | TemporaryFailure:
+    reason = f"{type(error).__name__}: {error}"
+    code = getattr(error, "code", None)
+    if type(error).__name__ in _NO_CREDENTIALS:
+        return ConfigurationError(
+            f"No usable credentials for {place} ({reason}). They come from the environment only: "
+            f"set {_CREDENTIALS[place.scheme]}."
+        )
+    if isinstance(error, PermissionError) or code in (401, 403):
+        return ConfigurationError(
+            f"Access to {place} was refused ({reason}). Check the credentials in the environment "
+            f"({_CREDENTIALS[place.scheme]}) and what they allow: reading needs Get and List, "
+            "writing also Put and Delete."
+        )
+    if getattr(error, "errno", None) in _REFUSALS:
+        return ConfigurationError(
+            f"The object store does not accept requests for {place} ({reason}). Check region, "
+            "endpoint and the age of the credentials."
+        )
+    return TemporaryFailure(
+        f"{place} cannot be reached ({reason}). Check the network and the endpoint (AWS_ENDPOINT_URL "
+        "where it is not the provider's own), and run the same command again."
+    )
+
+
+def size_of(place: Location) -> int:
+    """Bytes of all files or objects below a place."""
+    if isinstance(place, ObjectPath):
+        return sum(place.sizes().values())
+    return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+
+
+def zarr_place(place: Location, *, writable: bool = False) -> Any:
+    """Return what Zarr opens at a place.
+
+    Read from an object store, a missing object is a FileNotFoundError and never a chunk of zeros.
+    """
+    if isinstance(place, Path):
+        return place
+    from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+    from zarr.storage import FsspecStore
+
+    # The one client of this process, which is closed at its end; Zarr's own would not be.
+    return FsspecStore(
+        AsyncFileSystemWrapper(place.files(), asynchronous=True),
+        read_only=not writable,
+        path=place.url.partition("://")[2],
+        allowed_exceptions=(FileNotFoundError,) if writable else (),
+    )

@@ -1,0 +1,255 @@
+"""Reading a store: nothing is believed before its checksum, and nothing missing is a zero."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.store import schema
+from mscam_dask.data.store.arrays import (
+    check_codecs,
+    open_array,
+    read_chunk,
+    read_sample_ids,
+    read_vector,
+)
+from mscam_dask.data.store.checksums import (
+    CHECKSUMS,
+    METADATA_ERRORS,
+    corrupt_store,
+    require_checksums,
+    root_attributes,
+)
+from mscam_dask.data.store.current_pointer import resolve_current
+from mscam_dask.data.store.object_store import Location, as_location, translate_errors
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import (
+    VIEW_TYPES,
+    ViewType,
+    as_rows,
+    check_row_range,
+    view_digest,
+)
+from mscam_dask.errors import DataError, StoreCorruptError
+
+__all__ = [
+    "ZarrRows",
+    "is_store",
+    "open_store",
+    "verify_store",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class ZarrRows:
+    """A view in a store, opened by the process that reads it.
+
+    Parameters
+    ----------
+    path
+        Absolute path or URL of the store; workers must see it under the same name.
+    key
+        Path of the array inside the store.
+    name, metric, shape, dtype
+        See `RowSource`; as recorded when the store was written.
+    chunk_size
+        Rows of a chunk.
+    recorded_digest
+        `view_digest` of the values when they were written.
+    metadata_sha256
+        Of the array's zarr.json when it was written.
+
+    Notes
+    -----
+    Pickles to a few hundred bytes. Memory of a read: the rows asked for plus one chunk.
+    """
+
+    path: str
+    key: str
+    name: str
+    view_type: ViewType
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    chunk_size: int
+    recorded_digest: str
+    metadata_sha256: str
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, None where they have none; read when asked for.
+
+        Raises
+        ------
+        StoreCorruptError
+            When the store's metadata are not usable.
+        """
+        file = as_location(self.path) / self.key.rpartition("/")[0] / "zarr.json"
+        with translate_errors(file):
+            try:
+                names = json.loads(file.read_bytes())["attributes"].get(schema.FEATURE_NAMES)
+            except (OSError, *METADATA_ERRORS) as error:
+                raise corrupt_store(file, f"no usable group metadata: {error}") from error
+        return None if names is None else tuple(names)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64.
+
+        Raises
+        ------
+        StoreCorruptError
+            When a chunk is missing or fails its checksum, or the array is no longer the one
+            that was opened; the message names the file.
+        """
+        check_row_range(self, start, stop)
+        root = as_location(self.path)
+        array = open_array(root, self.key)
+        if array.shape != self.shape or array.dtype != self.dtype:
+            raise StoreCorruptError(
+                f"View {self.name!r} in {self.path} is now {array.shape} {array.dtype}; it was "
+                f"{self.shape} {self.dtype} when the store was opened. Another program replaced "
+                "it: open the store again."
+            )
+        self._check_unreplaced(root)
+        rows = np.empty((stop - start, self.shape[1]), dtype=np.float64)
+        for first in range(start - start % self.chunk_size, stop, self.chunk_size):
+            begin, end = max(first, start), min(first + self.chunk_size, stop)
+            rows[begin - start : end - start] = read_chunk(
+                array, root / self.key, slice(begin, end)
+            )
+        if isinstance(root, Path):  # what lies at a URL is never replaced in its place
+            self._check_unreplaced(root)
+        return as_rows(rows)
+
+    def _check_unreplaced(self, root: Location) -> None:
+        metadata = root / self.key / "zarr.json"
+        if hashlib.sha256(metadata.read_bytes()).hexdigest() != self.metadata_sha256:
+            raise corrupt_store(metadata, "it is not what it was when the store was opened")
+
+
+def is_store(path: str | Location) -> bool:
+    """Tell whether a place is a store of this package, of any version, damaged or not."""
+    root = as_location(path)
+    try:
+        root = resolve_current(root)
+    except StoreCorruptError:
+        return True  # nobody else has such a pointer
+    try:
+        return bool(root_attributes(root).get("format") == schema.FORMAT)
+    except StoreCorruptError:
+        return (root / schema.view_key(0)).is_dir()
+    except DataError:
+        return False
+
+
+def open_store(path: str | Location) -> MultiViewData:
+    """Open a store written by `ingest`; values are read later, when asked for.
+
+    Parameters
+    ----------
+    path
+        Directory of the store, or its URL (s3://, gs://, file://).
+
+    Returns
+    -------
+    MultiViewData
+        Whose views are `ZarrRows`.
+
+    Raises
+    ------
+    DataError
+        When there is no store at the path, or it was written by a newer version.
+    StoreCorruptError
+        When metadata, ids or labels are damaged; the message names the file.
+    ConfigurationError, TemporaryFailure
+        When an object store cannot be read; see `mscam_dask.data.store.object_store.translate_errors`.
+    """
+    root = resolve_current(as_location(path).absolute())
+    attributes = root_attributes(root)
+    if attributes.get("format") != schema.FORMAT:
+        raise DataError(
+            f"{root} is a Zarr group, but not a store of this package (format="
+            f"{attributes.get('format')!r}). Run mscam-dask ingest {path} -o data.zarr first."
+        )
+    if attributes.get("format_version") != schema.FORMAT_VERSION:
+        raise DataError(
+            f"{root} has format version {attributes.get('format_version')!r}; this version reads "
+            f"{schema.FORMAT_VERSION}. Upgrade mscam_dask, or ingest the original data again."
+        )
+    require_checksums(root, attributes)
+    try:
+        n_samples, n_views = int(attributes["n_samples"]), int(attributes["n_views"])
+        has_labels, has_ids = bool(attributes["has_labels"]), bool(attributes["has_sample_ids"])
+        names = attributes["label_names"]
+        label_names = None if names is None else tuple(str(name) for name in names)
+    except METADATA_ERRORS as error:
+        raise corrupt_store(
+            root / "zarr.json", f"attribute missing or unusable: {error!r}"
+        ) from error
+    keys = [schema.view_key(index) for index in range(n_views)]
+    views = tuple(_view(root, key, n_samples, attributes[CHECKSUMS].get(key, "")) for key in keys)
+    return MultiViewData(
+        views=views,
+        sample_ids=read_sample_ids(root, n_samples) if has_ids else None,
+        labels=read_vector(root, schema.LABELS, n_samples).astype(np.int64) if has_labels else None,
+        label_names=label_names,
+    )
+
+
+def verify_store(path: str | Location) -> MultiViewData:
+    """Open a store and compare the digest of every view with the recorded one.
+
+    Raises
+    ------
+    StoreCorruptError
+        When a view's values are not those that were written.
+    """
+    data = open_store(path)
+    for view in data.views:
+        assert isinstance(view, ZarrRows)
+        found = view_digest(view)
+        if found != view.recorded_digest:
+            raise corrupt_store(
+                as_location(view.path) / view.key,
+                f"view {view.name!r} has digest {found[:16]}..., recorded is "
+                f"{view.recorded_digest[:16]}...",
+            )
+    return data
+
+
+def _view(root: Location, key: str, n_samples: int, metadata_sha256: str) -> ZarrRows:
+    file = root / key / "zarr.json"
+    array = open_array(root, key)
+    check_codecs(array, file)
+    if array.ndim != 2 or array.shape[0] != n_samples or array.chunks[1] < array.shape[1]:
+        raise corrupt_store(
+            file,
+            f"shape {array.shape} in chunks {array.chunks} is not ({n_samples}, d) chunked by rows",
+        )
+    attributes = dict(array.attrs)
+    view_type = attributes.get("view_type")
+    texts = [attributes.get(field) for field in ("name", "source_dtype", "digest")]
+    if view_type not in VIEW_TYPES or not all(isinstance(text, str) for text in texts):
+        raise corrupt_store(file, f"name, metric, source_dtype or digest unusable in {attributes}")
+    try:
+        expected = schema.stored_dtype(np.dtype(attributes["source_dtype"]))
+    except (TypeError, ValueError) as error:
+        raise corrupt_store(file, f"source_dtype unusable in {attributes}") from error
+    if array.dtype.kind not in schema.VALUES.kinds or array.dtype != expected:
+        raise corrupt_store(file, f"dtype {array.dtype} where {expected} was written")
+    return ZarrRows(
+        path=str(root),
+        key=key,
+        name=attributes["name"],
+        view_type=view_type,
+        shape=array.shape,
+        dtype=array.dtype,
+        chunk_size=array.chunks[0],
+        recorded_digest=attributes["digest"],
+        metadata_sha256=metadata_sha256,
+    )

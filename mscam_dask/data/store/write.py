@@ -1,0 +1,316 @@
+"""Writing a store: aside, verified, on disk, and only then under its name."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.store import schema
+from mscam_dask.data.store.atomic_replace import (
+    exclusive_writer,
+    new_partial,
+    recover,
+    replace_directory,
+)
+from mscam_dask.data.store.checksums import root_attributes, write_checksums
+from mscam_dask.data.store.current_pointer import (
+    is_name_taken,
+    new_version,
+    resolve_current,
+    set_current,
+)
+from mscam_dask.data.store.filesystem import (
+    LOCAL,
+    full_disk_is_temporary,
+    sync_tree,
+    unlink_quietly,
+)
+from mscam_dask.data.store.object_store import (
+    Location,
+    ObjectPath,
+    as_location,
+    translate_errors,
+    zarr_place,
+)
+from mscam_dask.data.store.read import verify_store
+from mscam_dask.data.views.conversion import check_unique_ids
+from mscam_dask.data.views.feature_names import feature_names_of
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource, ViewDigest
+from mscam_dask.data.views.validation import check_finite, check_not_empty
+from mscam_dask.errors import ConfigurationError, DataError, MscamError
+
+__all__ = [
+    "CHUNK_BYTES",
+    "check_output",
+    "create_array",
+    "write_store",
+    "write_view",
+]
+
+CHUNK_BYTES = 8 * 2**20
+"""Uncompressed bytes of a chunk, unless the number of rows is given."""
+
+_ID_CHUNK = 2**20
+
+
+@overload
+def write_store(
+    data: MultiViewData, output: Path, *, chunk_size: int | None = None, overwrite: bool = False
+) -> Path: ...
+
+
+@overload
+def write_store(
+    data: MultiViewData,
+    output: str | Location,
+    *,
+    chunk_size: int | None = None,
+    overwrite: bool = False,
+) -> Location: ...
+
+
+def write_store(
+    data: MultiViewData,
+    output: str | Location,
+    *,
+    chunk_size: int | None = None,
+    overwrite: bool = False,
+) -> Location:
+    """Write views, ids and labels as one store (layout: `mscam_dask.data.store.schema`).
+
+    Parameters
+    ----------
+    data
+        Read once, by blocks of about 64 MiB.
+    output
+        Directory to make. It appears complete or not at all: a sibling directory is written,
+        read back against its digests, synced to disk and given the name, in exchange for the
+        store that had it (see `mscam_dask.data.store.atomic_replace`). Or a URL (s3://, gs://, file://):
+        see `mscam_dask.data.store.current_pointer`.
+    chunk_size
+        Samples per chunk; by default as many as make 8 MiB in each view. A fit decodes larger
+        chunks, of more than 16 MiB as float64, again and again.
+    overwrite
+        Replace a store that is there; anything else at `output` is never touched.
+
+    Returns
+    -------
+    Path or ObjectPath
+        Absolute path, or the URL, of the store.
+
+    Raises
+    ------
+    DataError
+        When `output` exists, or a view is empty or has NaN or infinite values, or ids repeat.
+    ConfigurationError
+        When `chunk_size` is less than 1, or the file system has no locks.
+    TemporaryFailure
+        When the disk is full, nothing is left behind; another process is writing the same
+        directory; or an object store cannot be reached.
+    """
+    if chunk_size is not None and chunk_size < 1:
+        raise ConfigurationError(f"chunk_size={chunk_size}; allowed is at least 1 sample.")
+    root = check_output(output, overwrite=overwrite)
+    for view in data.views:
+        check_not_empty(view)
+    if data.sample_ids is not None:
+        check_unique_ids(data.sample_ids, where="the data")
+    if isinstance(root, ObjectPath):
+        return _write_objects(data, root, chunk_size)
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with full_disk_is_temporary(root), exclusive_writer(root):
+        _refuse_taken(root, overwrite=overwrite)  # by a writer that ended meanwhile
+        partial = new_partial(root)
+        try:
+            _write(data, partial, chunk_size)
+            verify_store(partial)
+            sync_tree(LOCAL, partial)
+            replace_directory(LOCAL, partial, root)
+        finally:
+            unlink_quietly(LOCAL, partial)
+    return root
+
+
+def _write_objects(data: MultiViewData, root: ObjectPath, chunk_size: int | None) -> ObjectPath:
+    place = new_version(root)
+    try:
+        with translate_errors(place):
+            _write(data, place, chunk_size)
+        verify_store(place)
+    except BaseException:
+        with suppress(MscamError):  # what stopped the writing may stop this too
+            place.remove(list(place.sizes()))
+        raise
+    set_current(root, place)
+    return root
+
+
+def check_output(output: str | Location, *, overwrite: bool) -> Location:
+    """Return the absolute path to write to, refusing one that must not be replaced.
+
+    Raises
+    ------
+    DataError
+        When something is there and `overwrite` is off, or it is not a store.
+    """
+    root = as_location(output).absolute()
+    if isinstance(root, Path):
+        recover(root)
+    _refuse_taken(root, overwrite=overwrite)
+    return root
+
+
+def _refuse_taken(root: Location, *, overwrite: bool) -> None:
+    if not _is_in_use(root):
+        return
+    if not _is_whole_store(root):
+        raise DataError(
+            f"{root} exists and is not a store of this package; it is never replaced. Choose "
+            "another output, or move it away."
+        )
+    if not overwrite:
+        raise DataError(
+            f"{root} exists; choose another output, or say overwrite=True (--overwrite) to "
+            "replace it."
+        )
+
+
+def _is_in_use(root: Location) -> bool:
+    if isinstance(root, ObjectPath):
+        return is_name_taken(root)
+    return root.exists() and not (root.is_dir() and not any(root.iterdir()))
+
+
+def _is_whole_store(root: Location) -> bool:
+    """Whether a place is certainly ours: a damaged one might be another's."""
+    try:
+        return bool(root_attributes(resolve_current(root)).get("format") == schema.FORMAT)
+    except DataError:
+        return False
+
+
+def _write(data: MultiViewData, directory: Location, chunk_size: int | None) -> None:
+    import zarr
+
+    group = zarr.open_group(
+        zarr_place(directory, writable=True),
+        mode="w-",
+        zarr_format=3,
+        attributes={
+            "format": schema.FORMAT,
+            "format_version": schema.FORMAT_VERSION,
+            "n_samples": data.n_samples,
+            "n_views": len(data.views),
+            "has_labels": data.labels is not None,
+            "has_sample_ids": data.sample_ids is not None,
+            "label_names": None if data.label_names is None else list(data.label_names),
+        },
+    )
+    for index, view in enumerate(data.views):
+        write_view(group, schema.view_key(index), view, chunk_size)
+    if data.labels is not None:
+        _write_vector(group, schema.LABELS, data.labels.astype("<i8"))
+    if data.sample_ids is not None:
+        encoded = [item.encode() for item in data.sample_ids]
+        offsets = [0, *accumulate(len(item) for item in encoded)]
+        buffer = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        _write_vector(group, schema.SAMPLE_ID_BYTES, buffer)
+        _write_vector(group, schema.SAMPLE_ID_OFFSETS, np.array(offsets, dtype="<i8"))
+    write_checksums(group, directory)
+
+
+def write_view(
+    group: Any,
+    key: str,
+    view: RowSource,
+    chunk_size: int | None,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> None:
+    """Write one view as an array of a group, and its name, metric and digest as attributes.
+
+    Parameters
+    ----------
+    group, key
+        Zarr group, and path of the array in it.
+    view
+        Read once, by blocks of whole chunks.
+    chunk_size
+        Samples per chunk; None for as many as `chunk_bytes` hold.
+    block_bytes
+        Float64 bytes that are read at a time, at most, but for a chunk that has more.
+    chunk_bytes
+        Uncompressed bytes of a chunk.
+
+    Raises
+    ------
+    DataError
+        When the view has NaN or infinite values.
+    """
+    n_samples, n_columns = view.shape
+    dtype = schema.stored_dtype(view.dtype)
+    rows = chunk_size or max(1, chunk_bytes // (n_columns * dtype.itemsize))
+    rows = min(rows, n_samples)
+    array = create_array(group, key, view.shape, (rows, n_columns), dtype, schema.VALUES.dims)
+    digest = ViewDigest(view.shape)
+    step = rows * max(1, block_bytes // (8 * n_columns * rows))  # whole chunks: one write each
+    for start in range(0, n_samples, step):
+        stop = min(start + step, n_samples)
+        block = view.read(start, stop)
+        if not np.isfinite(block).all():
+            check_finite(view)  # reads on to the end, and raises with counts and rows
+        digest.update(block)
+        array[start:stop] = block.astype(dtype)
+    array.update_attributes(
+        {
+            "name": view.name,
+            "view_type": view.view_type,
+            "source_dtype": view.dtype.str,
+            "digest": digest.hexdigest(),
+        }
+    )
+    names = feature_names_of(view)
+    if names is not None:
+        group[key.rpartition("/")[0]].update_attributes({schema.FEATURE_NAMES: list(names)})
+
+
+def _write_vector(group: Any, spec: schema.ArraySpec, values: NDArray[Any]) -> None:
+    chunk = max(1, min(_ID_CHUNK, len(values)))
+    array = create_array(group, spec.key, values.shape, (chunk,), values.dtype, spec.dims)
+    array[:] = values
+
+
+def create_array(
+    group: Any,
+    key: str,
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    dtype: np.dtype[Any],
+    dims: tuple[str, ...],
+    *,
+    nested: bool = True,
+) -> Any:
+    """Create an array that is compressed, checksummed and keeps chunks of zeros.
+
+    Chunks lie in nested directories, as Zarr's default is, or beside each other.
+    """
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
+    return group.create_array(
+        key,
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype,
+        compressors=(ZstdCodec(level=3), Crc32cCodec()),
+        fill_value=0,
+        dimension_names=dims,
+        chunk_key_encoding={"name": "default", "separator": "/" if nested else "."},
+        config={"write_empty_chunks": True},
+    )

@@ -1,0 +1,3 @@
+"""data/views."""
+
+from __future__ import annotations

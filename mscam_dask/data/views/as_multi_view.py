@@ -1,0 +1,283 @@
+"""The one door through which data come in: `as_multi_view`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from mscam_dask.data.sparse import is_sparse
+from mscam_dask.data.store.read import ZarrRows, open_store
+from mscam_dask.data.views.conversion import (
+    SAMPLE_DIMENSIONS,
+    common_sample_ids,
+    dataset_views,
+    is_instance_of,
+    rows_of,
+    sample_ids_of,
+    split_columns,
+)
+from mscam_dask.data.views.labels import encode_labels
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import (
+    VIEW_TYPES,
+    ArrayRows,
+    DaskRows,
+    RowSource,
+    ViewType,
+    row_ranges,
+    view_digest,
+)
+from mscam_dask.errors import ConfigurationError, DataError
+
+__all__ = [
+    "VIEW_TYPES",
+    "ArrayRows",
+    "DaskRows",
+    "MultiViewData",
+    "RowSource",
+    "ViewType",
+    "ViewTypeSpec",
+    "ZarrRows",
+    "as_multi_view",
+    "row_ranges",
+    "view_digest",
+    "with_view_types",
+]
+
+ViewTypeSpec = str | Mapping[str, str] | Sequence[str]
+"""One metric for all views, or one per view by name or by position."""
+
+
+def as_multi_view(
+    views: Any,
+    *,
+    n_features_per_view: Sequence[int] | None = None,
+    view_type: ViewTypeSpec = "features",
+    view_names: Sequence[str] | None = None,
+) -> MultiViewData:
+    """Make `MultiViewData` of whatever holds several views of the same samples.
+
+    Parameters
+    ----------
+    views
+        One of: a list, tuple or dict of (n, d_v) tables (NumPy of any real dtype and layout,
+        SciPy sparse, Dask arrays, pandas frames, xarray.DataArray, row sources); an
+        xarray.Dataset whose variables share the sample dimension; the path of a store written
+        by `mscam_dask.data.ingest`; a `MultiViewData`; or one (n, d) table, which is one view
+        unless `n_features_per_view` cuts it.
+    n_features_per_view
+        Numbers of columns of the views inside one (n, sum) table; only with one table.
+    metric
+        "features", "distance" or "kernel": one for all, a mapping from view name (views left
+        out are features) or one per view in order. Views of a store or a `MultiViewData` keep
+        their recorded metric unless the argument names another: there, the default
+        "features" changes nothing. A Dataset records them as attribute `view_type` of a variable.
+    view_names
+        Names of the views in order; by default a dict's keys, a Dataset's variables, a
+        store's names, or "view_0", "view_1", ...
+
+    Returns
+    -------
+    MultiViewData
+        Sharing memory with the input where it can; nothing is read from stores or computed.
+
+    Raises
+    ------
+    DataError
+        When there is no view, a view is not a two-dimensional table of real numbers, the
+        numbers of samples differ, or ids differ between views.
+    ConfigurationError
+        When `n_features_per_view`, `view_type` or `view_names` do not fit the views.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> data = as_multi_view({"colour": np.ones((5, 3)), "shape": np.ones((5, 2), dtype="f4")})
+    >>> data.view_names, data.n_samples
+    (('colour', 'shape'), 5)
+    >>> [view.shape for view in as_multi_view(np.ones((5, 7)), n_features_per_view=(3, 4)).views]
+    [(5, 3), (5, 4)]
+    """
+    if n_features_per_view is not None:
+        views = _cut(views, n_features_per_view)
+    elif _is_table(views):
+        views = [views]
+    if isinstance(views, str | Path):
+        data = open_store(views)
+    elif isinstance(views, MultiViewData):
+        data = views
+    elif is_instance_of(views, "xarray", "Dataset"):
+        data = _from_dataset(views)
+    elif isinstance(views, Mapping):
+        data = _from_tables([(str(name), table) for name, table in views.items()])
+    elif isinstance(views, list | tuple):
+        data = _from_sequence(views, view_names)
+    else:
+        raise DataError(
+            f"Got views of type {type(views).__module__}.{type(views).__qualname__}; allowed are a "
+            "list or dict of (n_samples, n_features) tables, an xarray.Dataset, a store path, or "
+            "one table with n_features_per_view=(...). " + _shape_hint(views)
+        )
+    if view_names is not None:
+        data = _renamed(data, view_names)
+    data = with_view_types(data, view_type)
+    _check_dimensions(views, data)
+    return data
+
+
+def _check_dimensions(tables: Any, data: MultiViewData) -> None:
+    """Refuse DataArrays of features whose dimensions say that the samples are on columns."""
+    given = tables.values() if isinstance(tables, Mapping) else tables
+    if not isinstance(tables, Mapping | list | tuple) or is_instance_of(
+        tables, "xarray", "Dataset"
+    ):
+        return
+    for table, view in zip(given, data.views, strict=True):
+        if view.view_type == "features" and is_instance_of(table, "xarray", "DataArray"):
+            first, second = table.dims
+            if second in SAMPLE_DIMENSIONS and first not in SAMPLE_DIMENSIONS:
+                raise DataError(
+                    f"View {view.name!r} has dimensions {table.dims}: {second!r} is on its columns, and a "
+                    f"view has samples on its rows. Give view.transpose({second!r}, {first!r})."
+                )
+
+
+def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewData:
+    """Return the same views with their metrics set as `view_type` says (see `as_multi_view`).
+
+    Raises
+    ------
+    ConfigurationError
+        When a metric or a view name is unknown, or the count is wrong.
+    """
+    recorded = [view.view_type for view in data.views]
+    if isinstance(view_type, str):
+        chosen = recorded if view_type == "features" else [view_type] * len(data.views)
+    elif isinstance(view_type, Mapping):
+        unknown = sorted(set(view_type) - set(data.view_names))
+        if unknown:
+            raise ConfigurationError(
+                f"metric names view(s) {unknown} that do not exist; the views are "
+                f"{list(data.view_names)}."
+            )
+        chosen = [view_type.get(view.name, view.view_type) for view in data.views]
+    else:
+        chosen = list(view_type)
+        if len(chosen) != len(data.views):
+            raise ConfigurationError(
+                f"metric has {len(chosen)} entries for {len(data.views)} views "
+                f"{list(data.view_names)}; give one per view, or a mapping by name."
+            )
+    for view, kind in zip(data.views, chosen, strict=True):
+        if kind not in VIEW_TYPES:
+            raise ConfigurationError(
+                f"metric={kind!r} for view {view.name!r}; allowed are {list(VIEW_TYPES)}."
+            )
+    views = tuple(
+        view if view.view_type == kind else _replaced(view, view_type=kind)
+        for view, kind in zip(data.views, chosen, strict=True)
+    )
+    return replace(data, views=views)
+
+
+def _replaced(view: RowSource, **changes: str) -> RowSource:
+    return cast("RowSource", replace(cast("Any", view), **changes))
+
+
+def _renamed_view(view: RowSource, name: str) -> RowSource:
+    return view if view.name == name else _replaced(view, name=name)
+
+
+def _renamed(data: MultiViewData, view_names: Sequence[str]) -> MultiViewData:
+    names = [str(name) for name in view_names]
+    if isinstance(view_names, str) or len(names) != len(data.views):
+        raise ConfigurationError(
+            f"view_names={view_names!r} has not one name for each of the {len(data.views)} views "
+            f"{list(data.view_names)}."
+        )
+    views = tuple(_renamed_view(view, name) for view, name in zip(data.views, names, strict=True))
+    return replace(data, views=views)
+
+
+def _is_table(value: Any) -> bool:
+    """One two-dimensional table, as opposed to a collection of them."""
+    return (
+        isinstance(value, RowSource)
+        or is_sparse(value)
+        or is_instance_of(value, "pandas", "DataFrame")
+        or is_instance_of(value, "xarray", "DataArray")
+        or is_instance_of(value, "dask", "DataFrame")
+        or (
+            (isinstance(value, np.ndarray) or is_instance_of(value, "dask", "Array"))
+            and value.ndim == 2
+        )
+    )
+
+
+def _shape_hint(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        return "Convert it to one of these."
+    return f"An array of shape {tuple(shape)} is no collection of views: pass list(array)."
+
+
+def _cut(views: Any, n_features_per_view: Sequence[int]) -> list[Any]:
+    if isinstance(views, list | tuple):
+        views = np.asarray(views)
+    if not _is_table(views) or isinstance(views, RowSource):
+        raise ConfigurationError(
+            f"n_features_per_view={n_features_per_view!r} was given with a {type(views).__qualname__}; it is "
+            "for one two-dimensional table. Leave it out when views are already apart."
+        )
+    try:
+        sizes = tuple(operator.index(size) for size in n_features_per_view)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"n_features_per_view={n_features_per_view!r} are not whole numbers; give the number of columns of each "
+            "view, such as (240, 76)."
+        ) from error
+    n_columns = int(views.shape[1])
+    if not sizes or min(sizes) < 1 or sum(sizes) != n_columns:
+        raise ConfigurationError(
+            f"n_features_per_view={sizes} sums to {sum(sizes)} but the table has {n_columns} columns; sizes "
+            "must be at least 1 and sum to the number of columns."
+        )
+    return split_columns(views, sizes)
+
+
+def _from_sequence(tables: Sequence[Any], view_names: Sequence[str] | None) -> MultiViewData:
+    names = [
+        table.name if isinstance(table, RowSource) else f"view_{index}"
+        for index, table in enumerate(tables)
+    ]
+    if view_names is not None and len(view_names) == len(tables):
+        names = [str(name) for name in view_names]  # so that errors use the caller's names
+    return _from_tables(list(zip(names, tables, strict=True)))
+
+
+def _from_tables(tables: Sequence[tuple[str, Any]]) -> MultiViewData:
+    views = tuple(
+        _renamed_view(table, name) if isinstance(table, RowSource) else rows_of(table, name=name)
+        for name, table in tables
+    )
+    # A default index is no id, unless it stands beside a frame that has ids.
+    ids = {name: sample_ids_of(table) for name, table in tables}
+    if any(item is not None for item in ids.values()):
+        ids = {name: sample_ids_of(table, default_index=True) for name, table in tables}
+    data = MultiViewData(views=views)  # counts are compared before ids
+    return replace(data, sample_ids=common_sample_ids(ids))
+
+
+def _from_dataset(dataset: Any) -> MultiViewData:
+    tables, ids, labels = dataset_views(dataset)
+    views = tuple(
+        rows_of(table, name=name, view_type=table.attrs.get("view_type", "features"))
+        for name, table in tables.items()
+    )
+    codes, label_names = (None, None) if labels is None else encode_labels(labels)
+    return MultiViewData(views=views, sample_ids=ids, labels=codes, label_names=label_names)

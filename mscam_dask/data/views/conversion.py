@@ -1,0 +1,296 @@
+"""From what people hold (arrays, sparse matrices, frames, xarray) to row sources and ids.
+
+Frames and Dask or xarray objects are recognised by the module of their class, so that none
+of those packages is imported for somebody who does not use it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mscam_dask.data.sparse import checked_sparse, is_sparse
+from mscam_dask.data.views.content import check_view, unmasked
+from mscam_dask.data.views.labels import as_text
+from mscam_dask.data.views.sources import ArrayRows, DaskRows, RowSource, ViewType
+from mscam_dask.errors import DataError
+
+__all__ = [
+    "SAMPLE_DIMENSIONS",
+    "check_unique_ids",
+    "common_sample_ids",
+    "dataset_views",
+    "is_instance_of",
+    "rows_of",
+    "sample_dimension",
+    "sample_ids_of",
+    "split_columns",
+]
+
+SAMPLE_DIMENSIONS = ("sample", "samples", "sample_id", "obs")
+"""Names of dimensions that are the samples."""
+
+
+def is_instance_of(value: object, package: str, class_name: str) -> bool:
+    """Tell whether a value is an instance of `package`'s class, without importing it."""
+    return any(
+        cls.__name__ == class_name and cls.__module__.partition(".")[0] == package
+        for cls in type(value).__mro__
+    )
+
+
+def rows_of(value: Any, *, name: str, view_type: ViewType = "features") -> RowSource:
+    """Wrap one (n, d) table of any supported kind as a row source, without copying it.
+
+    Raises
+    ------
+    DataError
+        When the value is no two-dimensional table of real numbers, or a sparse array whose indices
+        are out of range; the message names the view.
+    """
+    names = _names_of_columns(value)
+    if is_instance_of(value, "xarray", "DataArray"):
+        value = value.data
+    if is_instance_of(value, "dask", "Array"):
+        return DaskRows(value, name, view_type, names)
+    if is_instance_of(value, "pandas", "DataFrame"):
+        return ArrayRows(_frame_values(value, name), name, view_type, names)
+    if is_sparse(value):
+        check_view(name, value.shape, value.dtype)
+        return ArrayRows(
+            sparse.csr_array(checked_sparse(value, f"View {name!r}")), name, view_type, names
+        )
+    return ArrayRows(_as_plain_array(unmasked(value, name), name), name, view_type, names)
+
+
+def _names_of_columns(value: Any) -> tuple[str, ...] | None:
+    """Labels of a frame's columns or of a DataArray's second dimension, None where it has none."""
+    if is_instance_of(value, "pandas", "DataFrame"):
+        labels = value.columns
+    elif (
+        is_instance_of(value, "xarray", "DataArray")
+        and value.ndim == 2
+        and value.dims[1] in value.indexes
+    ):
+        labels = value.indexes[value.dims[1]]
+    else:
+        return None
+    return tuple(map(as_text, labels))
+
+
+def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
+    if isinstance(value, str | PathLike):
+        raise DataError(
+            f"View {name!r} is the path {str(value)!r}, and a fit reads no files of single views. Make "
+            "one store of the files (mscam-dask ingest FILE... -o data.zarr) and give its path in the "
+            "place of the views, or load them into arrays."
+        )
+    if is_instance_of(value, "dask", "DataFrame"):  # as an array it would lose its index
+        raise DataError(
+            f"View {name!r} is a Dask frame, whose number of rows is not known. Give "
+            "frame.to_dask_array(lengths=True), or frame.compute() where it fits into memory; then its "
+            "index gives the sample ids."
+        )
+    if isinstance(value, RowSource | bytes) or not (
+        hasattr(value, "__array__") or isinstance(value, list | tuple)
+    ):
+        raise DataError(
+            f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__}; allowed are "
+            "NumPy and SciPy sparse arrays, Dask arrays, pandas frames and xarray.DataArray. "
+            "Convert it, for example with numpy.asarray(view) or .to_dask_array(lengths=True)."
+        )
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise DataError(
+            f"View {name!r} cannot be made an array ({error}); allowed is a two-dimensional "
+            "table with rows of equal length."
+        ) from error
+    except (TypeError, RuntimeError) as error:  # such as tensors of other devices
+        raise DataError(
+            f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__} that gives no "
+            f"array: {str(error).rstrip('.')}. Make a NumPy array of it first."
+        ) from error
+
+
+def _frame_values(frame: Any, name: str) -> NDArray[Any]:
+    unusable = [
+        f"{column!r} ({dtype})"
+        for column, dtype in zip(frame.columns, frame.dtypes, strict=True)
+        if getattr(dtype, "kind", "O") not in "biuf"
+    ]
+    if unusable:
+        listing = ", ".join(unusable[:5]) + (", ..." if len(unusable) > 5 else "")
+        raise DataError(
+            f"View {name!r} is a frame with {len(unusable)} column(s) that are not numbers: "
+            f"{listing}. Drop them or encode them as numbers (frame.astype(float) where they are numbers "
+            "kept as objects); use the frame's index for ids."
+        )
+    if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes):
+        # Nullable columns: a missing value becomes NaN, which validation reports with its row.
+        values: NDArray[Any] = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        # pandas makes Python objects of bool beside numbers, unless it is told the type
+        values = frame.to_numpy(dtype=np.result_type(*frame.dtypes) if len(frame.columns) else None)
+    return values
+
+
+def sample_ids_of(value: Any, *, default_index: bool = False) -> tuple[str, ...] | None:
+    """Ids that a frame's index or a DataArray's sample coordinate gives, None where it has none.
+
+    A default index (0, 1, ..., n-1) is no id, unless `default_index` says so.
+    """
+    if is_instance_of(value, "pandas", "DataFrame"):
+        index = value.index
+    elif is_instance_of(value, "xarray", "DataArray"):
+        if value.ndim == 0 or value.dims[0] not in value.indexes:
+            return None
+        index = value.indexes[value.dims[0]]
+    else:
+        return None
+    is_default = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+    if is_default and not default_index:
+        return None
+    return tuple(map(as_text, index))
+
+
+def check_unique_ids(sample_ids: tuple[str, ...], *, where: str) -> None:
+    """Refuse repeated sample ids.
+
+    Raises
+    ------
+    DataError
+        With the number of repeated ids, the first of them and their rows.
+    """
+    repeated = [item for item, count in Counter(sample_ids).items() if count > 1]
+    if repeated:
+        first = repeated[0]
+        rows = [row for row, item in enumerate(sample_ids) if item == first][:5]
+        raise DataError(
+            f"{len(repeated)} sample id(s) occur more than once in {where}; the first is {first!r}, "
+            f"in rows {rows}. Ids must be unique: drop or rename the repeated samples; frames whose index "
+            "is no id, as after pandas.concat, go by row after frame.reset_index(drop=True)."
+        )
+
+
+def common_sample_ids(ids_by_view: Mapping[str, tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    """Return the ids all views agree on, None when no view has ids; views without ids follow.
+
+    Rows are never reordered silently.
+
+    Raises
+    ------
+    DataError
+        When ids repeat within a view, or two views hold the same ids in another order, or
+        different ids; the message names the views and the first rows that disagree.
+    """
+    known = {name: ids for name, ids in ids_by_view.items() if ids is not None}
+    if not known:
+        return None
+    first_name, first_ids = next(iter(known.items()))
+    for name, ids in known.items():
+        check_unique_ids(ids, where=f"view {name!r}")
+        if ids == first_ids:
+            continue
+        if sorted(ids) == sorted(first_ids):
+            rows = [
+                row
+                for row, pair in enumerate(zip(first_ids, ids, strict=True))
+                if pair[0] != pair[1]
+            ]
+            raise DataError(
+                f"Views {first_name!r} and {name!r} hold the same sample ids in a different order: "
+                f"{len(rows)} row(s) differ, the first at row {rows[0]} ({first_ids[rows[0]]!r} "
+                f"against {ids[rows[0]]!r}). Put the rows of {name!r} in the order of "
+                f"{first_name!r} (frames: b.loc[a.index])."
+            )
+        missing = sorted(set(first_ids) - set(ids))
+        added = sorted(set(ids) - set(first_ids))
+        raise DataError(
+            f"Views {first_name!r} and {name!r} hold different samples: {len(missing)} id(s) of "
+            f"{first_name!r} are missing from {name!r} (first: {missing[:3]}) and {len(added)} are "
+            f"only in {name!r} (first: {added[:3]}). Keep the samples all views share."
+        )
+    return first_ids
+
+
+def sample_dimension(dataset: Any) -> str:
+    """Name of the dimension that all two-dimensional variables of an xarray.Dataset share.
+
+    Raises
+    ------
+    DataError
+        When no dimension is shared, or several are and none is called "sample".
+    """
+    tables = [variable for variable in dataset.data_vars.values() if variable.ndim == 2]
+    shared = [
+        str(dimension)
+        for dimension in (tables[0].dims if tables else ())
+        if all(dimension in table.dims for table in tables)
+    ]
+    preferred = [dimension for dimension in SAMPLE_DIMENSIONS if dimension in shared]
+    if preferred:
+        return preferred[0]
+    if len(shared) == 1:
+        return shared[0]
+    found = {str(name): tuple(variable.dims) for name, variable in dataset.data_vars.items()}
+    raise DataError(
+        f"The dataset's variables {found} share {'the dimensions ' + str(shared) if shared else 'no dimension'}; "
+        "allowed is exactly one shared dimension, the samples, or one called 'sample'. "
+        "Rename it, for example dataset.rename({'rows': 'sample'})."
+    )
+
+
+def dataset_views(
+    dataset: Any, *, label_name: str = "labels"
+) -> tuple[dict[str, Any], tuple[str, ...] | None, NDArray[Any] | None]:
+    """Take an xarray.Dataset apart: (views by name as DataArrays (n, d), ids, labels).
+
+    Two-dimensional variables over the sample dimension are views, transposed where samples
+    are not their first dimension; the one-dimensional variable `label_name` is the ground truth.
+
+    Raises
+    ------
+    DataError
+        When a variable is neither.
+    """
+    dimension = sample_dimension(dataset)
+    tables: dict[str, Any] = {}
+    labels: NDArray[Any] | None = None
+    for name, variable in dataset.data_vars.items():
+        if variable.dims == (dimension, dimension):  # xarray itself hardly takes such
+            raise DataError(
+                f"Variable {name!r} has dimension {dimension!r} twice; a view has two, one of them "
+                f"{dimension!r}. Name the other one differently: xarray.DataArray(values, "
+                f"dims=({dimension!r}, {f'other_{dimension}'!r}))."
+            )
+        if name == label_name and variable.dims == (dimension,):
+            labels = np.asarray(variable)
+        elif variable.ndim == 2:
+            tables[str(name)] = variable.transpose(dimension, ...)
+        else:
+            raise DataError(
+                f"Variable {name!r} has dimensions {variable.dims}; a view has two, one of them "
+                f"{dimension!r}. Drop it (dataset.drop_vars({name!r})) or give it a second one "
+                "(variable.expand_dims('feature', -1))."
+            )
+    ids = sample_ids_of(next(iter(tables.values())))
+    return tables, ids, labels
+
+
+def split_columns(value: Any, n_features_per_view: tuple[int, ...]) -> list[Any]:
+    """Cut one (n, sum of sizes) table into consecutive column blocks, without copying."""
+    columns = value
+    if is_instance_of(value, "pandas", "DataFrame"):
+        columns = value.iloc
+    elif is_sparse(value):
+        columns = sparse.csc_array(checked_sparse(value, "The table"))
+    edges = np.cumsum((0, *n_features_per_view)).tolist()
+    return [columns[:, start:stop] for start, stop in pairwise(edges)]

@@ -1,0 +1,119 @@
+"""Several views of the same samples, as one value."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.sources import RowSource, recorded_digest, view_digest
+from mscam_dask.errors import DataError
+
+__all__ = ["MultiViewData"]
+
+
+@dataclass(frozen=True, eq=False)
+class MultiViewData:
+    """The same n samples seen through one or more views.
+
+    Parameters
+    ----------
+    views
+        At least one row source, all with the same number of rows; row i is sample i in
+        every view.
+    sample_ids
+        n ids, or None when samples are known by position only.
+    labels
+        (n,) int64 ground truth for evaluation only, or None. Nothing that clusters reads it.
+    label_names
+        Name of label 0, 1, ..., or None.
+
+    Raises
+    ------
+    DataError
+        When there is no view, names repeat, or the numbers of samples differ; the message
+        lists every view with its count.
+    """
+
+    views: tuple[RowSource, ...]
+    sample_ids: tuple[str, ...] | None = None
+    labels: NDArray[np.int64] | None = None
+    label_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.views:
+            raise DataError(
+                "No views were given; allowed is one or more (n_samples, n_features) arrays. "
+                "Pass a list or dict of arrays, an xarray.Dataset or a store path."
+            )
+        repeated = [name for name, count in Counter(self.view_names).items() if count > 1]
+        if repeated:
+            raise DataError(
+                f"View names {repeated} are used more than once in {list(self.view_names)}; "
+                "names must be unique. Rename all but one of them."
+            )
+        self._check_counts()
+
+    def _check_counts(self) -> None:
+        counts = {view.name: view.shape[0] for view in self.views}
+        if len(set(counts.values())) > 1:
+            listing = ", ".join(f"{name!r}: {count}" for name, count in counts.items())
+            turned = self._turned(counts.values())
+            remedy = "Keep the samples all views share, in the same order."
+            if turned:
+                remedy = f"View(s) {turned} look like (features, samples): transpose them. Else: {remedy}"
+            raise DataError(
+                f"The views have different numbers of samples ({listing}); every view must have "
+                f"one row per sample. {remedy}"
+            )
+        for what, values in (("sample ids", self.sample_ids), ("labels", self.labels)):
+            if values is not None and len(values) != self.n_samples:
+                raise DataError(
+                    f"Got {len(values)} {what} for {self.n_samples} samples (rows of the views "
+                    f"{list(self.view_names)}); there must be one per sample, or none at all."
+                )
+        if self.labels is not None and (
+            self.labels.dtype != np.dtype(np.int64) or self.labels.ndim != 1
+        ):
+            raise DataError(
+                f"Labels have dtype {self.labels.dtype} and shape {self.labels.shape}; allowed is "
+                "one int64 per sample. Encode classes with numpy.unique(y, return_inverse=True)."
+            )
+
+    def _turned(self, counts: Iterable[int]) -> list[str]:
+        """Views with samples on columns, if with these turned all have as many; else none."""
+        for count in counts:
+            if all(count in view.shape for view in self.views):
+                return [view.name for view in self.views if view.shape[0] != count]
+        return []
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples n."""
+        return self.views[0].shape[0]
+
+    @property
+    def view_names(self) -> tuple[str, ...]:
+        """Names of the views, in order."""
+        return tuple(view.name for view in self.views)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all views as dense float64, the form in which they are computed on."""
+        return sum(8 * view.shape[0] * view.shape[1] for view in self.views)
+
+    def digest(self) -> str:
+        """SHA-256 (hexadecimal) of what is clustered: names, metrics, shapes and values.
+
+        Ids and labels are not part of it. Views of a store answer with the digest recorded
+        when they were written; others are read once.
+        """
+        total = hashlib.sha256()
+        for view in self.views:
+            values = recorded_digest(view) or view_digest(view)
+            total.update(f"{len(view.name)}:{view.name};{view.view_type};{values};".encode())
+        return total.hexdigest()

@@ -1,0 +1,335 @@
+"""Where the rows of one view come from.
+
+A `RowSource` hands out blocks of rows as C-ordered float64 whatever holds them, so that
+the code above never learns whether a view lives in memory, in a Dask graph or in a store.
+Sources are small values: they can be compared by field, replaced with
+`dataclasses.replace`, and pickled to a worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mscam_dask.data.sparse import checked_sparse, dense_rows, is_sparse
+from mscam_dask.data.views.content import check_view, unmasked
+from mscam_dask.errors import DataError
+
+if TYPE_CHECKING:
+    import dask.array as da
+
+__all__ = [
+    "BLOCK_BYTES",
+    "VIEW_TYPES",
+    "ArrayRows",
+    "DaskRows",
+    "RowSource",
+    "ViewDigest",
+    "ViewType",
+    "as_rows",
+    "check_row_range",
+    "recorded_digest",
+    "row_ranges",
+    "rows_of_chunk",
+    "view_digest",
+]
+
+ViewType = Literal["features", "distance", "kernel"]
+"""What the numbers of a view are: coordinates of the samples (n, d), pairwise distances
+(n, n, not squared) or a kernel (n, n)."""
+
+VIEW_TYPES: tuple[ViewType, ...] = get_args(ViewType)
+
+BLOCK_BYTES = 64 * 2**20
+"""Float64 bytes of one row block when a whole view is streamed."""
+
+# Of the copy that is digested at a time.
+_DIGESTED_BYTES = 2**20
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """One view, readable by row blocks.
+
+    Attributes
+    ----------
+    name
+        Name of the view; any text, never used as a path.
+    metric
+        "features" (n, d), "distance" (n, n) or "kernel" (n, n).
+    shape
+        (n samples, d columns).
+    dtype
+        Type of the values where they are held; `read` always returns float64.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def view_type(self) -> ViewType: ...
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1, (stop - start, d), C-contiguous, not to be written to."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRows:
+    """A view held in memory, dense or compressed sparse row.
+
+    Parameters
+    ----------
+    array
+        (n, d) real values: any dtype, memory order or byte order; a view of the caller's
+        memory is enough, nothing is copied here.
+    name, metric
+        See `RowSource`.
+    feature_names
+        Of the d columns; None where what held them has none.
+
+    Raises
+    ------
+    DataError
+        When the array is not two-dimensional or its dtype is not a real number's.
+    """
+
+    array: NDArray[Any] | sparse.csr_array[Any]
+    name: str
+    view_type: ViewType = "features"
+    feature_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_view(self.name, self.array.shape, self.array.dtype)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n_samples, n_columns = self.array.shape
+        return int(n_samples), int(n_columns)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.array.dtype)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64; no copy when they already are.
+
+        Raises
+        ------
+        DataError
+            When the array is sparse and indices of these rows are out of range.
+        """
+        check_row_range(self, start, stop)
+        if isinstance(self.array, sparse.csr_array):
+            return as_rows(dense_rows(self.array, start, stop, f"View {self.name!r}"))
+        return as_rows(self.array[start:stop])
+
+
+@dataclass(frozen=True, eq=False)
+class DaskRows:
+    """A view that is a Dask array; blocks are computed in the thread that reads them.
+
+    Parameters
+    ----------
+    array
+        (n, d) Dask array with known chunk sizes, holding a graph of its own (not futures
+        of a cluster: a worker that reads a block must be able to compute it alone).
+    name, metric, feature_names
+        See `ArrayRows`.
+
+    Raises
+    ------
+    DataError
+        When the shape is unknown, not two-dimensional, the dtype is not a real number's, or
+        the array is persisted on a cluster, or holds a sparse array whose indices are out of range.
+    """
+
+    array: da.Array
+    name: str
+    view_type: ViewType = "features"
+    feature_names: tuple[str, ...] | None = None
+    _checks_blocks: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if any(np.isnan(size) for size in self.array.shape):
+            raise DataError(
+                f"View {self.name!r} is a Dask array of unknown shape {self.array.shape}; the "
+                "number of samples must be known before work starts. Call "
+                ".compute_chunk_sizes() on it (or .to_dask_array(lengths=True) on a frame)."
+            )
+        check_view(self.name, self.array.shape, self.array.dtype)
+        if any(
+            type(task).__module__.startswith("distributed")
+            for task in dict(self.array.dask).values()
+        ):
+            raise DataError(
+                f"View {self.name!r} is a Dask array persisted on a cluster: its blocks are futures "
+                "that a worker cannot compute by itself. Pass the array as it was before "
+                ".persist(), or write it with mscam_dask.data.ingest and pass the store's path."
+            )
+        for value in _sparse_values_of(self.array):
+            checked_sparse(value, self._where_in_blocks)
+        object.__setattr__(self, "_checks_blocks", _may_make_sparse_blocks(self.array))
+
+    @property
+    def _where_in_blocks(self) -> str:
+        return f"A block of view {self.name!r}"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n_samples, n_columns = self.array.shape
+        return int(n_samples), int(n_columns)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.array.dtype
+        return dtype
+
+    @property
+    def chunk_size(self) -> int:
+        """Rows of the largest chunk."""
+        return max(1, *(int(rows) for rows in self.array.chunks[0]))
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64, computed here and now.
+
+        Raises
+        ------
+        DataError
+            When the rows have masked values, or are not of the shape or dtype that the array says,
+            or a sparse block has indices out of range.
+        """
+        import dask.array as da
+        from dask.array.utils import meta_from_array
+
+        check_row_range(self, start, stop)
+        array, where = self.array, self._where_in_blocks
+        if self._checks_blocks:  # before rows are taken out of them
+            meta = meta_from_array(array)
+            array = da.map_blocks(_checked_block, array, where=where, dtype=array.dtype, meta=meta)
+        block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)
+        if hasattr(block, "toarray"):
+            block = block.toarray()
+        if block.shape != (stop - start, self.shape[1]):
+            raise DataError(
+                f"View {self.name!r} is a Dask array that says {self.shape}, and its rows "
+                f"{start}:{stop} came with shape {block.shape}: a function of its graph returns blocks "
+                "of another shape. Tell map_blocks the chunks that come out (chunks=...), or call "
+                ".compute_chunk_sizes()."
+            )
+        check_view(self.name, block.shape, block.dtype)
+        return as_rows(unmasked(block, self.name, rows=(start, stop)))
+
+
+def _checked_block(block: Any, where: str) -> Any:
+    """The block of a Dask array, checked where it is sparse."""
+    return checked_sparse(block, where) if is_sparse(block) else block
+
+
+def _sparse_values_of(array: da.Array) -> Iterator[Any]:
+    """The sparse arrays that stand in the graph of a Dask array, each once."""
+    seen: set[int] = set()
+    for task in dict(array.dask).values():
+        for node in (task, *getattr(task, "args", ())):
+            value = getattr(node, "value", node)
+            if is_sparse(value) and id(value) not in seen:
+                seen.add(id(value))
+                yield value
+
+
+def _may_make_sparse_blocks(array: da.Array) -> bool:
+    """Tell whether blocks of a Dask array are sparse, or may be without its saying so.
+
+    Those that are read from a file are not: only the rows asked for are read of them.
+    """
+    from dask.array.core import getter, getter_inline, getter_nofancy
+    from dask.array.utils import meta_from_array
+
+    functions = {getattr(task, "func", None) for task in dict(array.dask).values()}
+    reads = not functions.isdisjoint((getter, getter_inline, getter_nofancy))
+    return is_sparse(meta_from_array(array)) or not reads
+
+
+def as_rows(block: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a block as C-contiguous, native, read-only float64; a view where it already is.
+
+    Extended-precision values beyond the range of float64 become infinite (and are refused
+    by validation, like any infinite value).
+    """
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(block, dtype=np.float64).view()
+    rows.flags.writeable = False
+    return rows
+
+
+def check_row_range(source: RowSource, start: int, stop: int) -> None:
+    """Refuse row ranges outside the view (NumPy would shorten them silently)."""
+    n_samples = source.shape[0]
+    if not 0 <= start <= stop <= n_samples:
+        raise IndexError(
+            f"Rows {start}:{stop} of view {source.name!r} asked for; it has rows 0:{n_samples}."
+        )
+
+
+def row_ranges(source: RowSource, *, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, int]]:
+    """Cut a view into consecutive (start, stop) row ranges of at most `block_bytes` float64 bytes.
+
+    Ranges follow the source's own chunks where it has some, so that no chunk is decoded
+    twice; a range has at least one row.
+    """
+    n_samples, n_columns = source.shape
+    rows = max(1, block_bytes // max(1, 8 * n_columns))
+    in_chunk = rows_of_chunk(source)
+    if in_chunk <= rows:
+        rows -= rows % in_chunk
+    for start in range(0, n_samples, rows):
+        yield start, min(start + rows, n_samples)
+
+
+def rows_of_chunk(source: RowSource) -> int:
+    """Rows that a source decodes together; 1 where it has no chunks."""
+    return int(getattr(source, "chunk_size", 1))
+
+
+def recorded_digest(source: RowSource) -> str:
+    """`view_digest` of a source that had it written down, as a store has; else nothing."""
+    return str(getattr(source, "recorded_digest", ""))
+
+
+class ViewDigest:
+    """SHA-256 of a view's shape and values, fed with its rows in order.
+
+    Values count as little-endian float64, negative zero as zero, so that the same numbers give
+    the same digest whatever holds them; name and metric are not part of it.
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._hash = hashlib.sha256(f"{shape[0]}x{shape[1]};".encode())
+
+    def update(self, rows: NDArray[np.float64]) -> None:
+        """Add the next rows."""
+        step = max(1, _DIGESTED_BYTES // (8 * max(1, rows.shape[1])))
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step] + 0.0
+            self._hash.update(part.astype("<f8", copy=False).data)
+
+    def hexdigest(self) -> str:
+        """Return the digest of what was added so far, 64 hexadecimal digits."""
+        return self._hash.hexdigest()
+
+
+def view_digest(source: RowSource) -> str:
+    """Read a view once and return its `ViewDigest`, 64 hexadecimal digits."""
+    digest = ViewDigest(source.shape)
+    for start, stop in row_ranges(source):
+        digest.update(source.read(start, stop))
+    return digest.hexdigest()

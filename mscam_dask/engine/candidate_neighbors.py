@@ -1,0 +1,70 @@
+"""Anchor candidates by blocks of rows: which samples may become neighbours in the graph."""
+
+from __future__ import annotations
+
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.tasks import neighbors as neighbor_tasks
+from mscam_dask.types.parameters import Parameters
+
+__all__ = ["candidate_blocks", "row_ranges"]
+
+# Tasks that search the cells of large data.
+_SEARCHES = 16
+
+_SMALLEST_BLOCK = 512
+_LARGEST_BLOCK = 8192
+_BLOCKS = 8
+
+
+def row_ranges(n_samples: int) -> list[tuple[int, int]]:
+    """Blocks of rows for the A-step: a function of n alone, never of the number of workers."""
+    size = min(_LARGEST_BLOCK, max(_SMALLEST_BLOCK, -(-n_samples // _BLOCKS)))
+    return [(start, min(start + size, n_samples)) for start in range(0, n_samples, size)]
+
+
+def candidate_blocks(
+    views: list[Handle], n_samples: int, parameters: Parameters, executor: Executor, *, key: str
+) -> tuple[Handle, ...]:
+    """Nearest neighbours of every sample in the anchor space, one handle per block of rows.
+
+    Those of large data are approximate: they come from cells of the space.
+    """
+    n_candidates = parameters.candidates(n_samples)
+    if not parameters.is_large(n_samples):
+        return tuple(
+            executor.submit(
+                neighbor_tasks.candidates,
+                views,
+                n_candidates,
+                start,
+                stop,
+                key=f"candidate_neighbors/{key}/{start}",
+            )
+            for start, stop in row_ranges(n_samples)
+        )
+    cells = executor.submit(
+        neighbor_tasks.cells, views, n_candidates, parameters.seed, key=f"cells/{key}"
+    )
+    found = [
+        executor.submit(
+            neighbor_tasks.ivf_neighbors,
+            views,
+            cells,
+            n_candidates,
+            (part, _SEARCHES),
+            key=f"ivf_neighbors/{key}/{part}",
+        )
+        for part in range(_SEARCHES)
+    ]
+    blocks = tuple(
+        executor.submit(
+            neighbor_tasks.candidates_of_rows,
+            found,
+            start,
+            stop,
+            key=f"candidate_neighbors/{key}/{start}",
+        )
+        for start, stop in row_ranges(n_samples)
+    )
+    executor.release([cells, *found])
+    return blocks

@@ -1,0 +1,295 @@
+"""Taking the state of the path down after each outer iteration, and going on from it.
+
+The engine knows `CheckpointStore` alone, which keeps a `Checkpoint`: where and how is for the layer
+that opens stores. `LoopState` is the whole state of a path; views and candidates are made again
+from the data, to the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.sparse import sparse_from_parts
+from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.outer_loop import FitContext, LoopState
+from mscam_dask.engine.scoring import BestPartition
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
+from mscam_dask.linalg.neighbor_information import entropy
+from mscam_dask.solvers.partition_score import PartitionScore
+from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.types.checkpoint import Checkpoint
+from mscam_dask.types.events import (
+    IterationFinished,
+    NClustersSelected,
+    SettingsSelected,
+    ViewPrepared,
+)
+from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.search_space import Choices
+
+__all__ = ["CheckpointManager", "CheckpointMetadata", "CheckpointStore"]
+
+_GRAPH = ("graph_data", "graph_indices", "graph_indptr")
+_VECTORS = "spectrum_vectors"
+_LABELS = "best_labels"
+
+
+class CheckpointStore(Protocol):
+    """Keeps the last state of one fit."""
+
+    def load(self) -> Checkpoint | None:
+        """The state saved last; None when there is none."""
+        ...
+
+    def save(self, snapshot: Checkpoint) -> None:
+        """Keep a state; when this returns it survives the process."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointMetadata:
+    """Everything of a checkpoint but its arrays.
+
+    Attributes
+    ----------
+    data : str
+        `MultiViewData.digest` of what is clustered.
+    candidates : tuple of Parameters
+        Settings asked for.
+    parameters : Parameters
+        Of the setting taken.
+    selection : SettingsSelected
+    prepared : tuple of ViewPrepared
+    iteration : int
+        Outer iterations done.
+    decision : str
+        Name of the `Decision` after the last one.
+    control : RankControl
+    n_neighbors : int
+        k used.
+    best_score : float
+    best_view_scores : tuple of float
+    best_iteration : int
+    history : tuple of IterationFinished
+    counted : NClustersSelected or None
+        None when the number of clusters was given.
+    either_graph : bool or None
+        Whether the first graph was chosen too; None in states of versions that did not say.
+    view_settings : tuple of Preparation or None
+        Those that were tried on every view; None in states of versions that did not say.
+    may_exclude_views : bool or None
+        Whether settings without views that no other view confirms were tried too; None in states of
+        versions that did not say.
+    best_joint : float or None
+        What all views tell of the best partition together; None in states of versions that did not say.
+    known : str or None
+        SHA-256 (hexadecimal) of the clusters handed down, "" where there were none; None in
+        states of versions that did not say.
+    """
+
+    data: str
+    candidates: tuple[Parameters, ...]
+    parameters: Parameters
+    selection: SettingsSelected
+    prepared: tuple[ViewPrepared, ...]
+    iteration: int
+    decision: str
+    control: RankControl
+    n_neighbors: int
+    best_score: float
+    best_view_scores: tuple[float, ...]
+    best_iteration: int
+    history: tuple[IterationFinished, ...]
+    counted: NClustersSelected | None = None
+    either_graph: bool | None = None
+    view_settings: tuple[ViewSettings, ...] | None = None
+    may_exclude_views: bool | None = None
+    best_joint: float | None = None
+    known: str | None = None
+
+
+class CheckpointManager:
+    """Between the driver loop and a checkpointer; without one it does nothing.
+
+    Parameters
+    ----------
+    checkpoint_store : CheckpointStore or None
+    data : MultiViewData
+    candidates : sequence of Parameters
+    choices : Choices
+        What is chosen beside the candidates.
+    known : (n,) int64, optional
+        Clusters handed down. All four as the fit was called with: a checkpoint of another fit is
+        refused.
+
+    Notes
+    -----
+    The graph and the eigenvectors come to the driver: 16 bytes for each of n·k entries and each
+    of the eigenvectors' numbers (2c vectors of float64, 20 at least below 12 000 samples), about
+    40 MB for 100 000 samples, 15 neighbours and 10 clusters.
+    """
+
+    def __init__(
+        self,
+        checkpoint_store: CheckpointStore | None,
+        data: MultiViewData,
+        candidates: Sequence[Parameters],
+        choices: Choices,
+        known: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._checkpointer = checkpoint_store
+        self._data = data
+        self._candidates = tuple(candidates)
+        self._choices = choices
+        self._known = "" if known is None else hashlib.sha256(known.tobytes()).hexdigest()
+        self._arrays: dict[str, Any] = {}
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        """Of the data, which may have to be read whole for it."""
+        return self._data.digest()
+
+    def load(self) -> CheckpointMetadata | None:
+        """What was saved last; its arrays wait for `restore`.
+
+        Raises
+        ------
+        ConfigurationError
+            When it is the checkpoint of another fit; the message says what differs.
+        StoreCorruptError
+            When it is no checkpoint of a path.
+        """
+        snapshot = None if self._checkpointer is None else self._checkpointer.load()
+        if snapshot is None:
+            return None
+        try:
+            record = msgspec.convert(dict(snapshot.record), CheckpointMetadata)
+            Decision[record.decision]
+        except (msgspec.ValidationError, KeyError) as error:
+            raise StoreCorruptError(
+                f"the checkpoint holds no state of a path ({error}): it was written by another "
+                "version of mscam_dask. Continue with that version, or start the run again."
+            ) from error
+        differs = self._differences(record)
+        if differs:
+            raise ConfigurationError(
+                f"the checkpoint is of another fit: {' and '.join(differs)} changed. Give the "
+                "data and settings of the first run, or start without its checkpoints."
+            )
+        self._arrays = dict(snapshot.arrays)
+        return record
+
+    def _differences(self, record: CheckpointMetadata) -> list[str]:
+        """What a checkpoint was taken of that is not what this fit was called with."""
+        differs = []
+        if record.data != self._digest:
+            differs.append("the data (their digest is not the recorded one)")
+        if record.candidates != self._candidates:
+            differs.append(f"the settings (recorded were {record.candidates})")
+        if (record.counted is not None) != self._choices.n_clusters:
+            was = "given" if record.counted is None else "chosen"
+            differs.append(f"whether the number of clusters is chosen (it was {was})")
+        if record.either_graph not in (None, self._choices.initial_graph):
+            differs.append("whether the first graph is chosen (selection)")
+        tried = record.view_settings
+        if tried is not None and tried != self._choices.view_settings:
+            names = ", ".join(f"{one.scale} with {one.alpha:g}" for one in tried)
+            differs.append(f"the choice of scale and alpha (recorded was {names or 'none'})")
+        if record.may_exclude_views not in (None, self._choices.may_exclude_views):
+            differs.append("whether views to leave out are chosen (exclude_views)")
+        if record.known is not None and record.known != self._known:
+            was = "others" if record.known else "none"
+            differs.append(f"the clusters handed down (init_labels; there were {was})")
+        return differs
+
+    def restore(self, record: CheckpointMetadata, executor: Executor) -> LoopState:
+        """Bring the arrays that came with `record` to where the tasks run."""
+        arrays, self._arrays = self._arrays, {}
+        try:
+            data, indices, indptr = (arrays[name] for name in _GRAPH)
+            parts = {"data": data, "indices": indices, "indptr": indptr}
+            n_samples = len(arrays[_LABELS])
+            sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
+            graph = executor.submit(
+                graph_tasks.restore_graph,
+                data,
+                indices,
+                indptr,
+                key="restore_graph/saved",
+            )
+            spectrum = None
+            if _VECTORS in arrays:
+                spectrum = executor.submit(
+                    graph_tasks.WarmStart, arrays[_VECTORS], key="warm_start/saved"
+                )
+            labels = executor.submit(graph_tasks.given, arrays[_LABELS], key="given/labels")
+        except KeyError as error:
+            raise StoreCorruptError(f"the checkpoint has no array {error}.") from error
+        except DataError as error:
+            fault = str(error).partition(". ")[0]
+            raise StoreCorruptError(
+                f"the checkpoint is damaged: {fault}. Start the run without its checkpoints."
+            ) from error
+        joint = record.best_score if record.best_joint is None else record.best_joint
+        partition_score = PartitionScore(record.best_view_scores, entropy(arrays[_LABELS]), joint)
+        best = BestPartition(labels, partition_score, record.best_iteration)
+        return LoopState(
+            record.iteration, graph, spectrum, record.control, best, record.n_neighbors
+        )
+
+    def save(
+        self, state: LoopState, decision: Decision, context: FitContext, executor: Executor
+    ) -> None:
+        """Take the state down, after an outer iteration or before the first."""
+        if self._checkpointer is None:
+            return
+        assert context.selection is not None, "there is no path without a selection"
+        handles = [
+            executor.submit(
+                graph_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
+            ),
+        ]
+        if state.spectrum is not None:
+            handles.append(
+                executor.submit(
+                    graph_tasks.vectors_of, state.spectrum, key=f"vectors_of/{state.iteration}"
+                )
+            )
+        graph, labels, *vectors = executor.gather([handles[0], state.best.labels, *handles[1:]])
+        executor.release(handles)
+        record = CheckpointMetadata(
+            data=self._digest,
+            candidates=self._candidates,
+            parameters=context.parameters,
+            selection=context.selection,
+            prepared=context.records,
+            iteration=state.iteration,
+            decision=decision.name,
+            control=state.control,
+            n_neighbors=state.n_neighbors,
+            best_score=state.best.score,
+            best_view_scores=state.best.partition_score.view_scores,
+            best_joint=state.best.partition_score.joint,
+            best_iteration=state.best.iteration,
+            history=tuple(context.history),
+            counted=context.counted,
+            either_graph=self._choices.initial_graph,
+            view_settings=self._choices.view_settings,
+            may_exclude_views=self._choices.may_exclude_views,
+            known=self._known,
+        )
+        arrays = dict(zip(_GRAPH, graph, strict=True))
+        arrays[_LABELS] = labels
+        if vectors:
+            arrays[_VECTORS] = vectors[0]
+        self._checkpointer.save(Checkpoint(arrays, msgspec.to_builtins(record)))

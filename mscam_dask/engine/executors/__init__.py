@@ -1,0 +1,3 @@
+"""engine/executors."""
+
+from __future__ import annotations

@@ -1,0 +1,133 @@
+"""How a fit ends: the graph to return, closed around the best partition, and all that is told of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.initial_graph import PreparedHandles
+from mscam_dask.engine.outer_loop import FitContext, LoopState, embed_views
+from mscam_dask.engine.scoring import score_cuts, spectrum_of
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import neighbors as neighbor_tasks
+from mscam_dask.engine.tasks import spectral_cut as cut_tasks
+from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.solvers.partition_score import PartitionScore, is_worse
+from mscam_dask.solvers.rank_control import Decision
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import Solution
+from mscam_dask.types.shares import shares_of_views
+from mscam_dask.types.status import Status
+
+__all__ = ["FinalGraph", "build_solution", "finalize", "graph_from_partition"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FinalGraph:
+    """Where the path ended: the graph to return and how it was reached."""
+
+    graph: Handle
+    labels: Handle
+    status: Status
+    partition_score: PartitionScore
+
+
+def finalize(
+    state: LoopState, decision: Decision, context: FitContext, executor: Executor
+) -> FinalGraph:
+    """The c components that the path came to, or the limit step around the partition taken instead."""
+    if state.spectrum is None:
+        return graph_from_partition(state.best.labels, Status.MERGED_COMPONENTS, context, executor)
+    is_learned = context.learned is not None and context.learned.taken > 0
+    if decision is Decision.REACHED and not is_learned:
+        reached = _reached(state, context.prepared, context.parameters, executor)
+        if reached is not None:
+            return reached
+    return graph_from_partition(state.best.labels, Status.PARTITION_GRAPH, context, executor)
+
+
+def _reached(
+    state: LoopState, prepared: PreparedHandles, parameters: Parameters, executor: Executor
+) -> FinalGraph | None:
+    """The graph with c components, unless an earlier partition scored better."""
+    labels = executor.submit(graph_tasks.components_of, state.graph, key="components/reached")
+    partitions = executor.submit(cut_tasks.single, labels, key="partitions/reached")
+    (partition_score,) = score_cuts(prepared, partitions, executor, key="reached")
+    if is_worse(partition_score, state.best.partition_score, parameters.tol):
+        return None
+    return FinalGraph(state.graph, labels, Status.CONVERGED, partition_score)
+
+
+def graph_from_partition(
+    labels: Any, status: Status, context: FitContext, executor: Executor
+) -> FinalGraph:
+    """The limit step around a partition."""
+    prepared = context.prepared
+    partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
+    (partition_score,) = score_cuts(prepared, partitions, executor, key="closed")
+    graph = executor.submit(
+        neighbor_tasks.rebuild_graph,
+        list(prepared.views),
+        labels,
+        context.n_neighbors,
+        list(prepared.blocks) if context.parameters.is_large(prepared.n_samples) else [],
+        key="partition_graph",
+    )
+    components = executor.submit(graph_tasks.components_of, graph, key="components/closed")
+    return FinalGraph(graph, components, status, partition_score)
+
+
+def build_solution(final: FinalGraph, context: FitContext, executor: Executor) -> Solution:
+    """Bring the result to the caller, with each view's embedding given the final graph."""
+    prepared = context.prepared
+    affinity = executor.submit(graph_tasks.affinity_of, final.graph, key="affinity")
+    count = executor.submit(graph_tasks.component_count, final.graph, key="component_count/final")
+    encoders = [
+        executor.submit(view_tasks.encoder_of, view, key=f"encoder/{name}")
+        for view, name in zip(prepared.views, prepared.names, strict=True)
+    ]
+    embeddings = _embeddings(final, context, executor)
+    labels, graph, n_components, *maps = executor.gather([final.labels, affinity, count, *encoders])
+    shares = shares_of_views(prepared.names, final.partition_score.view_scores)
+    return Solution(
+        labels=labels,
+        consensus_graph=graph,
+        n_connected_components=n_components,
+        status=final.status,
+        score=final.partition_score.score,
+        n_neighbors=context.n_neighbors,
+        parameters=context.parameters,
+        counted=context.counted,
+        learned=context.learned,
+        settings=() if context.selection is None else context.selection.settings,
+        agreed=() if context.selection is None else context.selection.view_settings,
+        chosen=-1 if context.selection is None else context.selection.chosen,
+        prepared=context.records,
+        history=tuple(context.history),
+        view_embeddings=embeddings,
+        view_contributions={one.view: shares.get(one.view, 0.0) for one in context.records},
+        encoders=dict(zip(prepared.names, maps, strict=True)),
+    )
+
+
+def _embeddings(
+    final: FinalGraph, context: FitContext, executor: Executor
+) -> dict[str, NDArray[np.float64]]:
+    """Each view's embedding given the final graph; none where no path was walked."""
+    if final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS):
+        return {}
+    prepared, parameters = context.prepared, context.parameters
+    weight = context.history[-1].graph_weight if context.history else parameters.graph_weight
+    spectrum = spectrum_of(
+        final.graph, None, prepared, parameters, executor, key="final", graph_from_partition=True
+    )
+    results = embed_views(spectrum, weight, prepared, parameters, executor, key="final")
+    handles = [
+        executor.submit(view_tasks.embedding_of, result, key=f"view_embedding/{name}")
+        for result, name in zip(results, prepared.names, strict=True)
+    ]
+    return dict(zip(prepared.names, executor.gather(handles), strict=True))

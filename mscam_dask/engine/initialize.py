@@ -1,0 +1,149 @@
+"""Where a fit may begin: a setting with its first graph, the spectrum of it and the best cut."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, initial_graph
+from mscam_dask.engine.scoring import BestPartition, n_samples_cut, score_cuts, spectrum_of
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import neighbors as neighbor_tasks
+from mscam_dask.engine.tasks import spectral_cut as cut_tasks
+from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
+from mscam_dask.types.parameters import Parameters
+
+__all__ = [
+    "Initialization",
+    "evaluate_graph",
+    "improve_by_restarts",
+    "initialize",
+    "release",
+    "release_unshared",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Initialization:
+    """A setting with the graph and the partition it starts from.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    prepared : Prepared
+    first : InitialGraph
+    spectrum : handle or None
+        Of the first graph; None when that has more components than clusters.
+    best : Best
+    """
+
+    parameters: Parameters
+    prepared: PreparedHandles
+    first: InitialGraph
+    spectrum: Handle | None
+    best: BestPartition
+
+
+def initialize(
+    prepared: PreparedHandles, parameters: Parameters, executor: Executor, *, key: str
+) -> Initialization:
+    """The start that the graph of the data distances gives."""
+    first = initial_graph(prepared, parameters, executor, key=key)
+    return evaluate_graph(prepared, parameters, first, executor, key=key)
+
+
+def evaluate_graph(
+    prepared: PreparedHandles,
+    parameters: Parameters,
+    first: InitialGraph,
+    executor: Executor,
+    *,
+    key: str,
+    known: Handle | None = None,
+) -> Initialization:
+    """The start that a first graph gives: its best cut or, in too many pieces, these merged.
+
+    With a `known` partition, all good cuts are judged, and those that start from it.
+    """
+    spectrum: Handle | None = None
+    if first.n_components > parameters.n_clusters:
+        components = executor.submit(
+            graph_tasks.components_of, first.graph, key=f"components/{key}"
+        )
+        labels = executor.submit(
+            neighbor_tasks.merged_components,
+            list(prepared.views),
+            components,
+            parameters.n_clusters,
+            key=f"merge_components/{key}",
+        )
+        partitions = executor.submit(cut_tasks.single, labels, key=f"partitions/{key}")
+    else:
+        spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
+        given = (
+            spectrum,
+            parameters.n_clusters,
+            parameters.seed,
+            n_samples_cut(prepared, parameters),
+        )
+        key_of_cuts = f"spectral_cut/{key}"
+        if known is None:
+            partitions = executor.submit(cut_tasks.first_cuts, *given, key=key_of_cuts)
+        else:
+            partitions = executor.submit(cut_tasks.all_cuts, *given, known, key=key_of_cuts)
+    best = _argbest(partitions, prepared, executor, key=key)
+    return Initialization(parameters, prepared, first, spectrum, best)
+
+
+def improve_by_restarts(start: Initialization, executor: Executor) -> Initialization:
+    """The same start with the best of all good cuts of its graph.
+
+    Settings are compared by few cuts of each: the more cuts, the more a setting gains that is near
+    the judge's own graphs. Of one graph the judge may tell many (docs/decisions/0055).
+    """
+    prepared, parameters = start.prepared, start.parameters
+    if start.spectrum is None or is_nearly_perfect(start.best.score, parameters):
+        return start
+    partitions = executor.submit(
+        cut_tasks.minima,
+        start.spectrum,
+        parameters.n_clusters,
+        parameters.seed,
+        n_samples_cut(prepared, parameters),
+        key="spectral_cut/minima",
+    )
+    found = _argbest(partitions, prepared, executor, key="minima")
+    if not is_better(found.partition_score, start.best.partition_score, parameters):
+        executor.release([found.labels])
+        return start
+    executor.release([start.best.labels])
+    return dataclasses.replace(start, best=found)
+
+
+def _argbest(
+    partitions: Handle, prepared: PreparedHandles, executor: Executor, *, key: str
+) -> BestPartition:
+    partition_scores = score_cuts(prepared, partitions, executor, key=key)
+    index = argbest(partition_scores)
+    labels = executor.submit(cut_tasks.pick, partitions, index, key=f"best_cut/{key}")
+    executor.release([partitions])
+    return BestPartition(labels, partition_scores[index], iteration=0)
+
+
+def release(start: Initialization, executor: Executor) -> None:
+    """Give up a start with its prepared views."""
+    _release_graph(start, executor)
+    executor.release([*start.prepared.blocks, *start.prepared.views])
+
+
+def release_unshared(start: Initialization, other: Initialization, executor: Executor) -> None:
+    """Give up what a start does not share with another of the same prepared views."""
+    _release_graph(start, executor)
+    if start.prepared.blocks is not other.prepared.blocks:
+        executor.release(start.prepared.blocks)
+
+
+def _release_graph(start: Initialization, executor: Executor) -> None:
+    """Give up the graph of a start, its spectrum and its partition."""
+    handles = [start.first.graph, start.best.labels]
+    executor.release(handles if start.spectrum is None else [*handles, start.spectrum])

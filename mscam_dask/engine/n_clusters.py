@@ -1,0 +1,152 @@
+"""Choosing the number of clusters without labels: every number's cut of the first graph, judged.
+
+One graph of the data distances, its bottom spectrum and those of two halves of it serve all
+numbers; large data are looked at on their sample. See docs/decisions/0015 and 0071.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.initial_graph import PreparedHandles, initial_graph, prepare_views
+from mscam_dask.engine.precompute import PrecomputedViews
+from mscam_dask.engine.scoring import score_partitions_by_views
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import n_clusters as n_clusters_tasks
+from mscam_dask.engine.tasks import spectral_cut as cut_tasks
+from mscam_dask.solvers.n_clusters import (
+    adjusted_modularity,
+    relative_gaps,
+    widest_gap_near_peak,
+)
+from mscam_dask.solvers.partition_score import PartitionScore, mean_score
+from mscam_dask.types.events import NClustersSelected
+from mscam_dask.types.parameters import Parameters
+
+__all__ = ["choose_count", "with_count"]
+
+_HALVES = 2
+
+
+def choose_count(
+    precomputed: PrecomputedViews, parameters: Parameters, executor: Executor
+) -> NClustersSelected:
+    """The number of clusters from 2 to `parameters.n_clusters`, with the curves it follows from.
+
+    Parameters
+    ----------
+    precomputed : PrecomputedViews
+        Of more than `parameters.n_clusters` samples.
+    parameters : Parameters
+        The setting in which it is looked for.
+    executor : Executor
+        Entered.
+
+    Returns
+    -------
+    NClustersSelected
+    """
+    began = time.perf_counter()
+    if precomputed.sample is not None:
+        precomputed = precomputed.sample
+    most = min(parameters.n_clusters, precomputed.n_samples - 1)
+    counts = range(2, most + 1)
+    prepared = prepare_views(
+        precomputed, parameters, executor, key="count", later=precomputed.factored
+    )
+    first = initial_graph(prepared, parameters, executor, key="count")
+    halves = executor.submit(
+        n_clusters_tasks.halves_of, first.graph, parameters.seed, key="edge_split/count"
+    )
+    graphs = [first.graph]
+    graphs += [
+        executor.submit(cut_tasks.pick, halves, index, key=f"edge_half/{index}")
+        for index in range(_HALVES)
+    ]
+    spectra = [
+        executor.submit(
+            graph_tasks.graph_spectrum,
+            graph,
+            None,
+            most + 1,
+            parameters.seed,
+            key=f"graph_spectrum/count/{index}",
+        )
+        for index, graph in enumerate(graphs)
+    ]
+    cuts = _best_informed(spectra[0], counts, prepared, executor)
+    agreements = [
+        executor.submit(n_clusters_tasks.split_half_ari, *spectra[1:], c, key=f"stability/{c}")
+        for c in counts
+    ]
+    values = executor.submit(n_clusters_tasks.values_of, spectra[0], key="values/count")
+    eigenvalues, *stability = executor.gather([values, *agreements])
+    gaps = relative_gaps(eigenvalues)
+    reliable = tuple(
+        adjusted_modularity(cut.modularity, cut.partition_score.reliability) for cut in cuts
+    )
+    executor.release(
+        [*prepared.views, *prepared.blocks, halves, *graphs, *spectra, *agreements, values]
+    )
+    return NClustersSelected(
+        counts=tuple(counts),
+        eigengap=gaps,
+        modularity=tuple(cut.modularity for cut in cuts),
+        adjusted_modularity=reliable,
+        information=tuple(cut.partition_score.score for cut in cuts),
+        stability=tuple(stability),
+        n_clusters=widest_gap_near_peak(tuple(counts), reliable, gaps),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def with_count(
+    candidates: Sequence[Parameters], counted: NClustersSelected
+) -> tuple[Parameters, ...]:
+    """The candidates with the number of clusters that was chosen."""
+    return tuple(dataclasses.replace(one, n_clusters=counted.n_clusters) for one in candidates)
+
+
+@dataclasses.dataclass(frozen=True)
+class _JudgedCut:
+    """What is found on a cut: modularity is the mean over views."""
+
+    partition_score: PartitionScore
+    modularity: float
+
+
+def _best_informed(
+    spectrum: Handle, counts: Sequence[int], prepared: PreparedHandles, executor: Executor
+) -> list[_JudgedCut]:
+    """Of each number of clusters the cut that the views' neutral graphs tell most about."""
+    cuts = [executor.submit(n_clusters_tasks.cuts_of, spectrum, c, key=f"cuts/{c}") for c in counts]
+    told = [
+        score_partitions_by_views(prepared, cuts_of_one, executor, key=f"count/{c}")
+        for c, cuts_of_one in zip(counts, cuts, strict=True)
+    ]
+    by_view = [
+        executor.submit(
+            n_clusters_tasks.modularities, reference_graphs, cuts, key=f"modularities/{name}"
+        )
+        for reference_graphs, name in zip(
+            prepared.reference_graphs.handles(executor, prepared.validation_views),
+            prepared.validation_views,
+            strict=True,
+        )
+    ]
+    partition_scores = executor.gather(told)
+    modularities = zip(*executor.gather(by_view), strict=True)
+    executor.release([*cuts, *told, *by_view])
+    return [
+        max(
+            (
+                _JudgedCut(PartitionScore(*partition_score), mean_score(of_cut))
+                for partition_score, of_cut in zip(of_one, zip(*of_views, strict=True), strict=True)
+            ),
+            key=lambda cut: (cut.partition_score.score, cut.modularity),
+        )
+        for of_one, of_views in zip(partition_scores, modularities, strict=True)
+    ]

@@ -1,0 +1,278 @@
+"""The outer iterations: a path of growing graph weight, one consensus graph after another.
+
+An iteration depends on the previous one through `LoopState` alone: the graph, the first guess of
+its spectrum, the rank control and the best partition so far. Views carry nothing from one iteration to the next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Iterator
+
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.initial_graph import PreparedHandles, build_graph
+from mscam_dask.engine.scoring import BestPartition, n_samples_cut, score_cuts, spectrum_of
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import spectral_cut as cut_tasks
+from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.solvers.graph_update import projected_weight
+from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better
+from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.types.events import (
+    IterationFinished,
+    NClustersSelected,
+    RefinementFinished,
+    SettingsSelected,
+    ViewPrepared,
+)
+from mscam_dask.types.parameters import Parameters
+
+__all__ = ["FitContext", "LoopState", "embed_views", "outer_iteration"]
+
+# Views that one task of the reduction takes together: hundreds of views would otherwise mean
+# thousands of small tasks an iteration.
+_FAN_IN = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopState:
+    """What the next outer iteration starts from.
+
+    Attributes
+    ----------
+    iteration : int
+        Number of the next outer iteration.
+    graph : handle
+    spectrum : handle or None
+        Vectors of that of the previous graph: a first guess, which changes the result within
+        the tolerance of the eigensolver, and so its last bits. None when there is no path to
+        walk: the first graph has more components than clusters.
+    control : RankControl
+    best : Best
+    n_neighbors : int
+    """
+
+    iteration: int
+    graph: Handle
+    spectrum: Handle | None
+    control: RankControl
+    best: BestPartition
+    n_neighbors: int
+
+
+@dataclasses.dataclass(frozen=True)
+class FitContext:
+    """What does not change along the path, and the records of the way so far.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        Of the setting taken.
+    prepared : Prepared
+    records : tuple of ViewPrepared
+    n_neighbors : int
+    selection : SettingsSelected or None
+        None when there was nothing to choose between and no path.
+    history : list of IterationFinished
+        Grows with the path.
+    counted : NClustersSelected or None
+        None when the number of clusters was given.
+    learned : RefinementFinished or None
+        None before the path has ended, and where no distances were learned.
+    """
+
+    parameters: Parameters
+    prepared: PreparedHandles
+    records: tuple[ViewPrepared, ...]
+    n_neighbors: int
+    selection: SettingsSelected | None
+    history: list[IterationFinished]
+    counted: NClustersSelected | None = None
+    learned: RefinementFinished | None = None
+
+
+def embed_views(
+    spectrum: Handle,
+    graph_weight: float,
+    prepared: PreparedHandles,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> list[Handle]:
+    """One sub-solve per view, in parallel."""
+    return [
+        executor.submit(
+            view_tasks.admm_view,
+            view,
+            spectrum,
+            name,
+            parameters,
+            graph_weight,
+            key=f"admm_view/{key}/{name}",
+        )
+        for view, name in zip(prepared.views, prepared.names, strict=True)
+    ]
+
+
+def outer_iteration(
+    state: LoopState, prepared: PreparedHandles, parameters: Parameters, executor: Executor
+) -> tuple[LoopState, IterationFinished, Decision]:
+    """Spectrum, cut and judgement; sub-solves; reduction; A-step with rank control."""
+    started = time.perf_counter()
+    key = str(state.iteration)
+    spectrum = spectrum_of(state.graph, state.spectrum, prepared, parameters, executor, key=key)
+    results, summed = _solved(spectrum, state.control, prepared, parameters, executor, key)
+    cuts = executor.submit(
+        cut_tasks.next_cuts,
+        spectrum,
+        parameters.n_clusters,
+        state.best.labels,
+        n_samples_cut(prepared, parameters),
+        key=f"spectral_cut/{key}",
+    )
+    partition_scores = score_cuts(prepared, cuts, executor, key=key)
+    best, partition_score = _better(state, cuts, partition_scores, parameters, executor)
+    executor.release([state.graph] if state.spectrum is None else [state.graph, state.spectrum])
+
+    control, attempt = state.control, 0
+    while True:
+        graph_weight = control.graph_weight
+        data_weight, view_weight = _weights(graph_weight, prepared, parameters)
+        graph, n_components = build_graph(
+            executor,
+            prepared.blocks,
+            summed,
+            n_neighbors=state.n_neighbors,
+            data_weight=data_weight,
+            projected_weight=view_weight,
+            key=f"{key}/{attempt}",
+        )
+        decision, control = control.observe(n_components)
+        if decision is not Decision.RETRY:
+            break
+        executor.release([graph])
+        if parameters.model == "mscan":  # its distances hold the graph weight: solve again
+            executor.release([*results, *summed])
+            results, summed = _solved(
+                spectrum, control, prepared, parameters, executor, f"{key}/{attempt}"
+            )
+        attempt += 1
+
+    records = [
+        executor.submit(
+            view_tasks.view_records,
+            group,
+            key=f"view_records/{key}/{first}",
+        )
+        for first, group in _groups(results)
+    ]
+    facts = executor.submit(
+        graph_tasks.spectrum_facts, spectrum, parameters.n_clusters, key=f"spectrum_facts/{key}"
+    )
+    *view_records, (eigengap, spectrum_converged) = executor.gather([*records, facts])
+    # the Laplacian has served; the next spectrum starts from the vectors
+    warm_start = executor.submit(graph_tasks.warm_start, spectrum, key=f"warm_start/{key}")
+    executor.release([*results, *records, *summed, facts, cuts, spectrum])
+    record = IterationFinished(
+        iteration=state.iteration,
+        graph_weight=graph_weight,
+        n_connected_components=n_components,
+        n_clusters=parameters.n_clusters,
+        score=partition_score.score,
+        eigengap=eigengap,
+        views=tuple(itertools.chain.from_iterable(view_records)),
+        view_scores=partition_score.view_scores,
+        seconds=time.perf_counter() - started,
+        spectrum_converged=bool(spectrum_converged),
+    )
+    following = LoopState(state.iteration + 1, graph, warm_start, control, best, state.n_neighbors)
+    return following, record, decision
+
+
+def _weights(
+    graph_weight: float, prepared: PreparedHandles, parameters: Parameters
+) -> tuple[float, float]:
+    """Factors of the data distances and of each view's projected distances in the A-step."""
+    n_views = len(prepared.names)
+    if parameters.model == "mscan":
+        return 0.0, 1.0 / n_views
+    scale = projected_weight(prepared.n_samples, parameters.n_clusters)
+    return parameters.identity_weight, graph_weight * scale / n_views
+
+
+def _solved(
+    spectrum: Handle,
+    control: RankControl,
+    prepared: PreparedHandles,
+    parameters: Parameters,
+    executor: Executor,
+    key: str,
+) -> tuple[list[Handle], list[Handle]]:
+    """The views' sub-solves, and the sums of their projected distances by block of rows."""
+    results = embed_views(spectrum, control.graph_weight, prepared, parameters, executor, key=key)
+    return results, _reduced(results, prepared, parameters, executor, key=key)
+
+
+def _reduced(
+    results: list[Handle],
+    prepared: PreparedHandles,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> list[Handle]:
+    """Sum over views of the projected distances, per block of rows, by a tree in view order."""
+    summed = []
+    for index, block in enumerate(prepared.blocks):
+        level = [
+            executor.submit(
+                view_tasks.projected,
+                group,
+                block,
+                parameters.model,
+                key=f"projected_distances/{key}/{index}/{first}",
+            )
+            for first, group in _groups(results)
+        ]
+        depth = 0
+        while len(level) > 1:
+            level = [
+                executor.submit(
+                    graph_tasks.added,
+                    group,
+                    key=f"reduce_distances/{key}/{index}/{depth}/{first}",
+                )
+                for first, group in _groups(level)
+            ]
+            depth += 1
+        summed.append(level[0])
+    return summed
+
+
+def _groups(handles: list[Handle]) -> Iterator[tuple[int, list[Handle]]]:
+    """What one task of the reduction takes together, with the position of its first."""
+    for first in range(0, len(handles), _FAN_IN):
+        yield first, handles[first : first + _FAN_IN]
+
+
+def _better(
+    state: LoopState,
+    cuts: Handle,
+    partition_scores: list[PartitionScore],
+    parameters: Parameters,
+    executor: Executor,
+) -> tuple[BestPartition, PartitionScore]:
+    """The better of the best so far and the best new cut, whose verdict is returned too.
+
+    A later partition must win by more than `tol`: within noise the simpler one stays.
+    """
+    best = state.best
+    index = argbest(partition_scores)
+    partition_score = partition_scores[index]
+    if not is_better(partition_score, best.partition_score, parameters):
+        return best, partition_score
+    labels = executor.submit(cut_tasks.pick, cuts, index, key=f"best_cut/{state.iteration}")
+    return BestPartition(labels, partition_score, state.iteration), partition_score

@@ -1,0 +1,185 @@
+"""What a fit stands on: the views, read and factored, and the judge's neutral graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.sampling import sampled_view
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.tasks import partition_scores as score_tasks
+from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.solvers.spectral_cut import sampled_rows
+from mscam_dask.types.events import ViewPrepared
+from mscam_dask.types.parameters import Scale
+
+__all__ = [
+    "LARGE_RANK",
+    "REFERENCE_NEIGHBORS",
+    "SAMPLE",
+    "LazyReferenceGraphs",
+    "PrecomputedViews",
+    "precompute_views",
+]
+
+# k of the neutral graphs: the same whatever k is tried, so that no setting is favoured.
+REFERENCE_NEIGHBORS = 9
+
+# Samples of large data on which settings are tried and partitions judged.
+SAMPLE = 4000
+
+# Directions of a view of large data that are kept: see docs/decisions/0038.
+LARGE_RANK = 64
+
+
+class LazyReferenceGraphs:
+    """The judge's neutral graphs, made when they are first asked for.
+
+    Parameters
+    ----------
+    data : MultiViewData
+        Of large data the sample that is judged.
+
+    Notes
+    -----
+    They depend on the views alone, and nothing waits for them before a first partition is there to
+    be judged. By then the spectrum of the first graph is under way, which is one task: all workers
+    but one would stand idle beside it.
+    """
+
+    def __init__(self, data: MultiViewData) -> None:
+        self._views = {source.name: source for source in data.views}
+        self._n_neighbors = min(REFERENCE_NEIGHBORS, data.n_samples - 1)
+        self._handles: dict[str, Handle] = {}
+
+    def handles(self, executor: Executor, names: Sequence[str]) -> tuple[Handle, ...]:
+        """One for each of these views; the same each time."""
+        for name in names:
+            if name not in self._handles:
+                source = self._views.pop(name)  # a sample of a view in memory is a copy
+                self._handles[name] = executor.submit(
+                    score_tasks.reference_graphs_of_view,
+                    source,
+                    self._n_neighbors,
+                    key=f"reference_graphs/{name}",
+                )
+        return tuple(self._handles[name] for name in names)
+
+
+@dataclasses.dataclass(frozen=True)
+class PrecomputedViews:
+    """What does not depend on α or k: handles that live as long as the fit.
+
+    Attributes
+    ----------
+    names : tuple of str
+    n_samples : int
+    factored : dict of tuple of str to tuple of handles
+        The factored views, by the scalings of the views; usable ones only.
+    reference_graphs : Neutral
+    records : tuple of ViewPrepared
+        Of the views under the first usable scaling (of the sample, of large data).
+    data : MultiViewData or None
+        Large data: factored when the setting is known, by `prepare`.
+    sample : PrecomputedViews or None
+        Of a sample of large data, on which the setting is chosen.
+    n_validation_samples : int
+        Samples of the neutral graphs, where these are not all.
+    """
+
+    names: tuple[str, ...]
+    n_samples: int
+    factored: dict[tuple[Scale, ...], tuple[Handle, ...]]
+    reference_graphs: LazyReferenceGraphs
+    records: tuple[ViewPrepared, ...]
+    data: MultiViewData | None = None
+    sample: PrecomputedViews | None = None
+    n_validation_samples: int = 0
+
+
+def precompute_views(
+    data: MultiViewData,
+    scales: Sequence[tuple[Scale, ...]],
+    executor: Executor,
+    *,
+    exact_samples: int | None = None,
+) -> PrecomputedViews:
+    """Read every view and factor it under each scaling asked for.
+
+    `scales` holds the scalings of all views, once for each setting. Scalings that make all rows
+    of a view equal (unit length, of a positive column) are left out, unless they are the only
+    ones. With more than `exact_samples` samples all this is done for
+    a seeded sample of them.
+    """
+    if exact_samples is not None and data.n_samples > exact_samples:
+        rows = sampled_rows(data.n_samples, SAMPLE)
+        drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
+        sample = _foundation(drawn, scales, executor, max_rank=LARGE_RANK)
+        return dataclasses.replace(
+            sample,
+            n_samples=data.n_samples,
+            data=data,
+            sample=sample,
+            n_validation_samples=sample.n_samples,
+        )
+    return _foundation(data, scales, executor)
+
+
+def _foundation(
+    data: MultiViewData,
+    scales: Sequence[tuple[Scale, ...]],
+    executor: Executor,
+    *,
+    max_rank: int | None = None,
+) -> PrecomputedViews:
+    names = data.view_names
+    single: dict[tuple[int, Scale], Handle] = {}
+    factored: dict[tuple[Scale, ...], tuple[Handle, ...]] = {}
+    refusals: list[DataError] = []
+    for by_view in dict.fromkeys(scales):
+        with _collected(refusals):  # an executor may raise here or when gathering
+            for view in enumerate(by_view):
+                if view not in single:
+                    index, scale = view
+                    source = data.views[index]
+                    single[view] = executor.submit(
+                        view_tasks.svd_view,
+                        source,
+                        scale,
+                        max_rank,
+                        key=f"factor/{scale}/{source.name}",
+                    )
+            factored[by_view] = tuple(single[view] for view in enumerate(by_view))
+    records: dict[tuple[Scale, ...], tuple[ViewPrepared, ...]] = {}
+    for setting, (by_view, views) in enumerate(factored.items()):
+        handles = [
+            executor.submit(
+                view_tasks.view_prepared,
+                view,
+                source.name,
+                source.shape[1],
+                key=f"view_prepared/{setting}/{source.name}",
+            )
+            for view, source in zip(views, data.views, strict=True)
+        ]
+        with _collected(refusals):
+            records[by_view] = tuple(executor.gather(handles))
+    if not records:
+        raise refusals[0]
+    usable = {by_view: views for by_view, views in factored.items() if by_view in records}
+    return PrecomputedViews(
+        names, data.n_samples, usable, LazyReferenceGraphs(data), records[next(iter(records))]
+    )
+
+
+@contextlib.contextmanager
+def _collected(refusals: list[DataError]) -> Iterator[None]:
+    try:
+        yield
+    except StoreCorruptError:
+        raise
+    except DataError as error:
+        refusals.append(error)

@@ -1,0 +1,149 @@
+"""`solver="reference"`: the dense oracle behind the same face, in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS
+from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
+from mscam_dask.engine.tasks.views import view_shape
+from mscam_dask.errors import ConfigurationError, MemoryPlanError
+from mscam_dask.solvers.partition_score import mean_score
+from mscam_dask.solvers.reference import (
+    ReferenceCorrections,
+    ReferenceOptions,
+    ReferenceSolution,
+    solve_mscam,
+    solve_mscan,
+)
+from mscam_dask.solvers.reference_graphs import view_score
+from mscam_dask.solvers.view_svd import scaled_gram
+from mscam_dask.types.events import IterationFinished
+from mscam_dask.types.parameters import Parameters, Scale
+from mscam_dask.types.result import Solution
+from mscam_dask.types.shares import shares_of_views
+from mscam_dask.types.status import Status
+
+__all__ = ["run_reference"]
+
+_GIB = 2.0**30
+
+# Dense n×n arrays alive at the same time in one view's ADMM, beside one Gram matrix per view.
+_WORKING_MATRICES = 12
+
+# Of these the dense algorithms have no counterpart: no partition is judged, no search is cut short.
+# Nor have they anything random, so that any seed gives the same.
+_WITHOUT_MEANING = ("tol", "patience", "min_shrinkage", "n_candidates", "exact_samples")
+
+
+def run_reference(
+    data: MultiViewData, parameters: Parameters, *, memory_limit_bytes: int | None = None
+) -> Solution:
+    """Run Algorithm 1 or 2, corrected, on dense matrices.
+
+    Parameters
+    ----------
+    data : MultiViewData
+    parameters : Parameters
+    memory_limit_bytes : int, optional
+
+    Returns
+    -------
+    Solution
+        Labels are the components of the graph, however many there are.
+
+    Raises
+    ------
+    ConfigurationError
+        When a parameter is set that has no meaning here.
+    MemoryPlanError
+        When the n×n matrices cannot fit.
+    """
+    _refuse_what_has_no_meaning(parameters)
+    n = data.n_samples
+    need = 8 * n * n * (len(data.views) + _WORKING_MATRICES)
+    if memory_limit_bytes is not None and need > memory_limit_bytes:
+        raise MemoryPlanError(
+            f"solver='reference' holds about {len(data.views) + _WORKING_MATRICES} dense "
+            f"{n} x {n} matrices, {need / _GIB:.2f} GiB, and {memory_limit_bytes / _GIB:.2f} GiB "
+            "are free; use solver='reduced'"
+        )
+    view_settings = [parameters.preparation(view) for view in range(len(data.views))]
+    grams = [
+        _gram(source, one.scale) for source, one in zip(data.views, view_settings, strict=True)
+    ]
+    settings = ReferenceOptions(
+        n_clusters=parameters.n_clusters,
+        n_neighbors=parameters.n_neighbors,
+        alpha=parameters.alpha,
+        view_alphas=tuple(one.alpha for one in view_settings),
+        graph_weight=parameters.graph_weight,
+        graph_weight_growth=parameters.graph_weight_growth,
+        max_iter=parameters.max_iter,
+        admm=parameters.admm,
+        corrections=ReferenceCorrections(
+            identity_weight=parameters.identity_weight, metric_ridge=parameters.metric_ridge
+        ),
+    )
+    solve = solve_mscan if parameters.model == "mscan" else solve_mscam
+    result = solve(grams, settings)
+    reached = result.n_connected_components == parameters.n_clusters
+    scores = [
+        view_score(
+            reference_graphs_of_view(source, min(REFERENCE_NEIGHBORS, data.n_samples - 1)),
+            result.labels,
+        )
+        for source in data.views
+    ]
+    return Solution(
+        labels=result.labels,
+        consensus_graph=result.consensus_graph,
+        n_connected_components=result.n_connected_components,
+        status=Status.CONVERGED if reached else Status.COMPONENTS_NOT_REACHED,
+        score=mean_score(scores),
+        n_neighbors=parameters.n_neighbors,
+        parameters=parameters,
+        settings=(),
+        prepared=(),
+        history=_history(result, parameters),
+        view_embeddings=dict(zip(data.view_names, result.view_embeddings, strict=True)),
+        view_contributions=shares_of_views(data.view_names, scores),
+        encoders={},
+    )
+
+
+def _refuse_what_has_no_meaning(parameters: Parameters) -> None:
+    for field in dataclasses.fields(parameters):
+        got = getattr(parameters, field.name)
+        if field.name in _WITHOUT_MEANING and got != field.default:
+            raise ConfigurationError(
+                f"{field.name}={got!r} has no meaning with solver='reference'; allowed is "
+                f"{field.default!r}, the default. Leave it out, or use solver='reduced'."
+            )
+
+
+def _gram(source: RowSource, scale: Scale) -> NDArray[np.float64]:
+    return scaled_gram(source.read, view_shape(source), scale=scale, name=source.name)
+
+
+def _history(result: ReferenceSolution, parameters: Parameters) -> tuple[IterationFinished, ...]:
+    """The A-steps as records; what the dense algorithms do not compute is NaN."""
+    return tuple(
+        IterationFinished(
+            iteration=iteration,
+            graph_weight=step.graph_weight,
+            n_connected_components=step.n_connected_components,
+            n_clusters=parameters.n_clusters,
+            score=math.nan,
+            eigengap=math.nan,
+            views=(),
+            view_scores=(),
+            seconds=math.nan,
+        )
+        for iteration, step in enumerate(result.history)
+    )

@@ -1,0 +1,92 @@
+"""Tasks in the anchor space of one view or of all: candidates, and the graphs that distances alone give."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.linalg.ivf import IVFIndex, build_ivf, ivf_search
+from mscam_dask.solvers.graph_update import (
+    CandidateEdges,
+    Graph,
+    candidate_neighbors,
+    neighbor_graph,
+)
+from mscam_dask.solvers.joint_embedding import joint_embedding
+from mscam_dask.solvers.lda import LinearDiscriminants
+from mscam_dask.solvers.partition_graph import partition_graph
+from mscam_dask.solvers.ridge_view import RidgeView
+from mscam_dask.solvers.spectral_cut import merge_components
+
+__all__ = [
+    "candidates",
+    "candidates_of_rows",
+    "cells",
+    "ivf_neighbors",
+    "merged_components",
+    "own_graph",
+    "rebuild_graph",
+]
+
+
+def candidates(
+    views: list[RidgeView | LinearDiscriminants], n_candidates: int, start: int, stop: int
+) -> CandidateEdges:
+    """Nearest neighbours of a block of rows in the anchor space."""
+    return candidate_neighbors(joint_embedding(views), n_candidates, start, stop)
+
+
+def own_graph(view: RidgeView, n_neighbors: int) -> Graph:
+    """The adaptive-neighbour graph of one view by itself."""
+    return neighbor_graph(joint_embedding([view]), n_neighbors)
+
+
+def cells(views: list[RidgeView | LinearDiscriminants], n_candidates: int, seed: int) -> IVFIndex:
+    """Cells of the anchor space of large data."""
+    rng = np.random.default_rng(seed)
+    return build_ivf(joint_embedding(views), n_candidates=n_candidates, rng=rng)
+
+
+def ivf_neighbors(
+    views: list[RidgeView | LinearDiscriminants],
+    found: IVFIndex,
+    n_candidates: int,
+    part: tuple[int, int],
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    """Approximate neighbours of the samples in one part of the cells: (which, of how many)."""
+    which, of = part
+    first, last = which * len(found) // of, (which + 1) * len(found) // of
+    return ivf_search(joint_embedding(views), found, n_candidates, first=first, last=last)
+
+
+def candidates_of_rows(
+    parts: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]],
+    start: int,
+    stop: int,
+) -> CandidateEdges:
+    """Candidates of a block of rows, out of what was found cell by cell."""
+    n_candidates = parts[0][1].shape[1]
+    indices = np.empty((stop - start, n_candidates), dtype=np.int32)
+    distances = np.empty((stop - start, n_candidates))
+    for samples, neighbors, squared in parts:
+        inside = np.flatnonzero((samples >= start) & (samples < stop))
+        indices[samples[inside] - start] = neighbors[inside]
+        distances[samples[inside] - start] = squared[inside]
+    return CandidateEdges(start, indices, distances)
+
+
+def merged_components(
+    views: list[RidgeView], components: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Components of a graph, merged down to the clusters asked for."""
+    return merge_components(joint_embedding(views), components, n_clusters)
+
+
+def rebuild_graph(
+    views: list[RidgeView],
+    labels: NDArray[np.int64],
+    n_neighbors: int,
+    blocks: list[CandidateEdges],
+) -> Graph:
+    """The limit step around a partition; large clusters choose among their candidates."""
+    return partition_graph(joint_embedding(views), labels, n_neighbors, candidates=blocks)

@@ -1,0 +1,144 @@
+"""Tasks that compare the preparations of the views on a sample of the rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.as_multi_view import RowSource
+from mscam_dask.data.views.sampling import SampledRows
+from mscam_dask.errors import DataError
+from mscam_dask.solvers.preprocessing import (
+    Choice,
+    choose_view_settings,
+    default_settings,
+    embedding_neighbors,
+    has_few_columns,
+)
+from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.types.parameters import Scale, ViewSettings
+
+__all__ = ["Coarse", "SampledNeighbors", "choose", "coarse_overlaps", "sampled_neighbors"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Coarse:
+    """Which of the sampled rows are searched for how many neighbours among them."""
+
+    rows: NDArray[np.int64]
+    n_neighbors: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledNeighbors:
+    """Neighbours of sampled rows in one view.
+
+    Attributes
+    ----------
+    by_preparation : dict of int to (m, k) int64
+        By position of the preparation.
+    coarse : (m', k') int32
+        Many neighbours of fewer rows, for the usual preparation; of shape (0, 0) where not asked for.
+    """
+
+    by_preparation: dict[int, NDArray[np.int64]]
+    coarse: NDArray[np.int32]
+
+
+def sampled_neighbors(
+    source: RowSource,
+    options: tuple[ViewSettings, ...],
+    sample: NDArray[np.int64],
+    n_neighbors: int,
+    coarse: Coarse | None,
+) -> SampledNeighbors:
+    """Nearest neighbours within a sample of the rows, for each preparation of one view.
+
+    A preparation that makes all rows equal is left out, unless they all do; the scaling makes
+    no difference to distance and kernel views, so that it is tried once.
+    """
+    rows = SampledRows(source, sample).in_memory().read(0, len(sample))
+    shape = ViewShape(len(rows), rows.shape[1], source.view_type)
+    positions: dict[Scale, dict[float, int]] = {}
+    for position, option in enumerate(options):
+        scale = option.scale if source.view_type == "features" else options[0].scale
+        positions.setdefault(scale, {}).setdefault(option.alpha, position)
+    found: dict[int, NDArray[np.int64]] = {}
+    coarsely: dict[Scale, NDArray[np.int32]] = {}
+    refusal: DataError | None = None
+    for scale, by_alpha in positions.items():
+        try:
+            lists, coarsely[scale] = _neighbors_by_alpha(
+                rows, shape, scale, source.name, list(by_alpha), n_neighbors, coarse
+            )
+        except DataError as error:
+            refusal = error
+            continue
+        found.update(zip(by_alpha.values(), lists, strict=True))
+    if not found and refusal is not None:
+        raise refusal
+    tried = [options[position] for position in found]
+    usual = tried[default_settings(shape, tried)]
+    return SampledNeighbors(found, coarsely[usual.scale])
+
+
+def _neighbors_by_alpha(
+    rows: NDArray[np.float64],
+    shape: ViewShape,
+    scale: Scale,
+    name: str,
+    alphas: Sequence[float],
+    n_neighbors: int,
+    coarse: Coarse | None,
+) -> tuple[list[NDArray[np.int64]], NDArray[np.int32]]:
+    """Those of one scaling, whose basis is as large as the rows and given up at the end."""
+    view = view_svd(lambda start, stop: rows[start:stop], shape, scale=scale, name=name)
+    lists = [embedding_neighbors(view, alpha, n_neighbors) for alpha in alphas]
+    if coarse is None:
+        return lists, np.zeros((0, 0), dtype=np.int32)
+    many = embedding_neighbors(view, max(alphas), coarse.n_neighbors, coarse.rows)
+    return lists, many.astype(np.int32)
+
+
+def choose(
+    found: list[SampledNeighbors],
+    shapes: list[ViewShape],
+    options: tuple[ViewSettings, ...],
+    least_alpha: float,
+    keeps_lengths: bool,  # noqa: FBT001 - tasks take positions
+) -> tuple[Choice, ...]:
+    """The preparation of each view among those with no smaller α; see `choose_view_settings`.
+
+    With `keeps_lengths`, rows of few columns are not scaled to unit length.
+    """
+
+    def is_tried(option: ViewSettings, shape: ViewShape) -> bool:
+        shortened = keeps_lengths and has_few_columns(shape) and option.scale == "unit"
+        return option.alpha >= least_alpha and not shortened
+
+    positions = [
+        [one for one in sorted(view.by_preparation) if is_tried(options[one], shape)]
+        or sorted(view.by_preparation)
+        for view, shape in zip(found, shapes, strict=True)
+    ]
+    usual = [
+        default_settings(shape, [options[position] for position in tried])
+        for shape, tried in zip(shapes, positions, strict=True)
+    ]
+    lists = [
+        [view.by_preparation[position] for position in tried]
+        for view, tried in zip(found, positions, strict=True)
+    ]
+    return tuple(
+        dataclasses.replace(choice, index=tried[choice.index])
+        for choice, tried in zip(choose_view_settings(lists, usual), positions, strict=True)
+    )
+
+
+def coarse_overlaps(found: list[SampledNeighbors]) -> tuple[Choice, ...]:
+    """How far many neighbours in each view are those of the other views; nothing is chosen."""
+    return choose_view_settings([[view.coarse] for view in found], [0] * len(found))

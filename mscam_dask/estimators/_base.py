@@ -1,0 +1,243 @@
+"""What MSCAM and MSCAN share: asking for a fit and showing its result."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted
+
+from mscam_dask.data.history_dataset import count_dataset, history_dataset
+from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.validation import validate
+from mscam_dask.engine.fit import Observer, run_fit
+from mscam_dask.engine.map_views import map_views
+from mscam_dask.engine.memory import check_memory
+from mscam_dask.engine.reference import run_reference
+from mscam_dask.errors import ConfigurationError, ConvergenceWarning
+from mscam_dask.estimators._cloning import SharedResourcesMixin
+from mscam_dask.estimators._executors import executor_for, validate_callbacks, with_dashboard
+from mscam_dask.estimators._inputs import validate_labels
+from mscam_dask.estimators._predict import NeighborPredictMixin
+from mscam_dask.estimators._search_space import SearchSpaceMixin
+from mscam_dask.estimators._sklearn_callbacks import (
+    CallbackSupportMixin,
+    FitCallbacks,
+    with_callbacks,
+)
+from mscam_dask.estimators._warnings import (
+    warn_duplicate_samples,
+    warn_excluded_views,
+    warn_unconverged_spectra,
+)
+from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.result import Solution
+from mscam_dask.types.status import Status
+
+if TYPE_CHECKING:
+    import xarray
+    from scipy.sparse import csr_array
+
+__all__ = ["BaseMultiViewClustering"]
+
+_SOLVERS = ("reduced", "reference")
+
+
+class BaseMultiViewClustering(
+    SharedResourcesMixin,
+    NeighborPredictMixin,
+    SearchSpaceMixin,
+    CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
+    ClusterMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Base of MSCAM and MSCAN, which give their parameters."""
+
+    labels_: NDArray[np.int64]
+    consensus_graph_: csr_array[np.float64]
+    n_connected_components_: int
+    status_: Status
+    n_iter_: int
+    n_neighbors_: int
+    cross_view_information_: float
+    view_names_: tuple[str, ...]
+    view_embeddings_: dict[str, NDArray[np.float64]]
+    view_contributions_: dict[str, float]
+    view_settings_: dict[str, ViewSettings]
+    excluded_views_: tuple[str, ...]
+    n_clusters_: int
+    solution_: Solution
+    data_warnings_: tuple[Any, ...]
+
+    @with_callbacks
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Cluster the samples.
+
+        Parameters
+        ----------
+        X : list or dict of (n_samples, n_features_v) arrays, xarray.Dataset, store path or array
+            The views: NumPy, SciPy sparse or Dask arrays of any real dtype; the path of a store
+            made by ``mscam-dask ingest``; or one (n_samples, n_features) array, cut into views
+            by `n_features_per_view`. Row i is sample i in every view.
+        y : ignored
+            Present for scikit-learn; labels never enter a fit.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ConfigurationError
+            A parameter is out of range, or does not fit the data (c > n, k ≥ n).
+        DataError
+            The views cannot be clustered as given; the message names view and rows.
+        ClusterError
+            The Dask cluster cannot carry the work.
+
+        Warns
+        -----
+        ConvergenceWarning
+            The clusters may depend on chance: eigenvectors did not converge, or fewer samples differ
+            than there are clusters.
+        """
+        if self.solver not in _SOLVERS:
+            raise ConfigurationError(
+                f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
+            )
+        validate_callbacks(self.callbacks, self.checkpoint_store)
+        data, of_table = self._views_to_fit(X)
+        candidates = self._candidates(data)
+        first = candidates[0]
+        report = validate(
+            data,
+            n_clusters=first.n_clusters,
+            n_neighbors=first.n_neighbors,
+            digest=bool(self.solver == "reduced"),
+            over=lambda look, views: map_views(
+                look, views, executor_for(self.client, self.n_jobs), stage="validate"
+            ),
+        )
+        solution = self._solve(data, candidates)
+        self.solution_ = solution
+        self.labels_ = solution.labels
+        self.consensus_graph_ = solution.consensus_graph
+        self.n_clusters_ = solution.parameters.n_clusters
+        self.n_connected_components_ = solution.n_connected_components
+        self.status_ = solution.status
+        self.n_iter_ = len(solution.history)
+        self.n_neighbors_ = solution.n_neighbors
+        self.cross_view_information_ = solution.score
+        self.view_names_ = data.view_names
+        self.view_embeddings_ = solution.view_embeddings
+        self.view_contributions_ = solution.view_contributions
+        self.view_settings_ = {
+            name: solution.parameters.preparation(index)
+            for index, name in enumerate(data.view_names)
+        }
+        self.excluded_views_ = solution.exclude_views
+        self.data_warnings_ = tuple(report.issues)
+        self._training = data
+        self._training_digests = report.digests
+        self._keep(of_table)
+        warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3)
+        return self
+
+    def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:
+        """The settings that a fit of `X` would choose from; nothing is fitted.
+
+        Parameters
+        ----------
+        X : as for `fit`
+        """
+        data, _ = self._views_to_fit(X)
+        return self._candidates(data)
+
+    def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
+        observers, run_id = self._observers(data, candidates[0].n_clusters)
+        executor = executor_for(self.client, self.n_jobs, run_id)
+        known = self._known(data, candidates)
+        if self.solver == "reference":
+            (parameters,) = candidates
+            solution = run_reference(
+                data, parameters, memory_limit_bytes=executor.memory_limit_bytes
+            )
+            if not solution.status.reached:
+                warnings.warn(
+                    f"{solution.n_connected_components} connected components instead of "
+                    f"{parameters.n_clusters}: {solution.status.message}",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
+            return solution
+        for parameters in candidates:
+            check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
+        solution = run_fit(
+            data,
+            candidates,
+            executor,
+            choices=self._choices(data),
+            observers=observers,
+            checkpoint_store=self.checkpoint_store,
+            known=known,
+        )
+        warn_unconverged_spectra(solution, stacklevel=4)
+        if self.exclude_views is None:
+            warn_excluded_views(solution, stacklevel=4)
+        return solution
+
+    @property
+    def n_clusters_curves_(self) -> xarray.Dataset | None:
+        """Curves over the numbers of clusters looked at; None when the number was given."""
+        check_is_fitted(self)
+        counted = self.solution_.counted
+        return None if counted is None else count_dataset(counted)
+
+    @property
+    def history_(self) -> xarray.Dataset:
+        """The outer iterations, over (outer_iteration, view)."""
+        check_is_fitted(self)
+        return history_dataset(self.solution_.history, self.view_names_)
+
+    def _known(
+        self, data: MultiViewData, candidates: tuple[Parameters, ...]
+    ) -> NDArray[np.int64] | None:
+        """The clusters handed down by an earlier fit, checked."""
+        if self.init_labels is None:
+            return None
+        if self.solver == "reference":
+            raise ConfigurationError(
+                "solver='reference' starts as the paper does; leave init_labels out."
+            )
+        labels = validate_labels(self.init_labels, data.n_samples, candidates[0].n_clusters)
+        if len(candidates) > 1 or self._options(data):
+            raise ConfigurationError(
+                "init_labels start from one setting, and scale, alpha or n_neighbors is left to "
+                "be chosen. Give the three of the earlier fit (solution_.parameters)."
+            )
+        return labels
+
+    def _observers(
+        self, data: MultiViewData, n_clusters: int
+    ) -> tuple[tuple[Observer, ...], str | None]:
+        """The callbacks; with a client, the one for its dashboard too, and the id of the run."""
+        observers = () if self.callbacks is None else tuple(self.callbacks)
+        if FitCallbacks.are_set(self):
+            observers = (*observers, FitCallbacks(self))
+        if self.client is None or self.solver == "reference":
+            return observers, None
+        return with_dashboard(
+            observers,
+            self.client,
+            name=f"{type(self).__name__}, {data.n_samples} samples",
+            data=data,
+            n_clusters=n_clusters,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

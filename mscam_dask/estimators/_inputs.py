@@ -1,0 +1,169 @@
+"""What `fit` and `predict` are given: one table, several arrays, a store, as views."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+from mscam_dask.data.sparse import checked_sparse, is_sparse
+from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.data.views.conversion import is_instance_of
+from mscam_dask.data.views.pairwise import check_not_negative
+from mscam_dask.data.views.validation import check_finite
+from mscam_dask.engine.warm_start import UNKNOWN
+from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
+from mscam_dask.estimators._feature_names import check_feature_names
+
+__all__ = ["MultiViewInputMixin", "validate_labels"]
+
+
+_OF_TABLE = ("n_features_in_", "feature_names_in_")
+
+
+class MultiViewInputMixin:
+    """Part of an estimator: its input as views, new samples as those of the fit."""
+
+    view_type: str | Mapping[str, str] | Sequence[str]
+    n_features_per_view: Sequence[int] | None
+    view_names_: tuple[str, ...]
+    excluded_views_: tuple[str, ...]
+    _training: MultiViewData
+
+    def _views_to_fit(self, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
+        """Views of `X`, and what scikit-learn keeps of one table, for `_keep` when the fit has ended."""
+        asked = copy.copy(self)
+        asked._keep({})
+        data = asked._views(X, reset=True)
+        return data, {name: found for name, found in vars(asked).items() if name in _OF_TABLE}
+
+    def _keep(self, of_table: Mapping[str, Any]) -> None:
+        """Set what scikit-learn keeps of one table, and forget that of another."""
+        for name in _OF_TABLE:
+            vars(self).pop(name, None)
+        vars(self).update(of_table)
+
+    def _views(self, X: Any, *, reset: bool) -> MultiViewData:
+        """Views of `X`; one plain table goes through scikit-learn's own validation first."""
+        if _is_plain_table(X):
+            table = self._table(X, reset=reset)
+            n_columns = table.shape[1]
+            sizes = (n_columns,) if self.n_features_per_view is None else self.n_features_per_view
+            data = as_multi_view(table, n_features_per_view=sizes, view_type=self.view_type)
+        elif self.n_features_per_view is not None:
+            raise ConfigurationError(
+                f"n_features_per_view={self.n_features_per_view!r} goes with one 2-D array; the views given "
+                "are separate already. Leave n_features_per_view out."
+            )
+        else:
+            data = as_multi_view(X, view_type=self.view_type if reset else self._view_types_of(X))
+        return data if reset else self._as_fitted(data)
+
+    def _table(self, X: Any, *, reset: bool) -> Any:
+        """Scikit-learn's words, in an error of this package."""
+        if is_sparse(X):
+            checked_sparse(X, "The table")
+        try:
+            return validate_data(
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                ensure_all_finite=False,  # told with its place, as of every view
+                ensure_min_samples=2 if reset else 1,
+            )
+        except MscamError:
+            raise
+        except TypeError as error:
+            raise DataTypeError(str(error)) from error
+        except ValueError as error:
+            raise DataError(str(error)) from error
+
+    def _view_types_of(self, X: Any) -> str | Mapping[str, str]:
+        """The metrics of the fit; not of views left out that new samples may come without."""
+        if isinstance(self.view_type, str):
+            return self.view_type
+        metrics = (
+            self.view_type
+            if isinstance(self.view_type, Mapping)
+            else dict(zip(self.view_names_, self.view_type, strict=True))
+        )
+        there = set(X) if isinstance(X, Mapping) else set()
+        return {
+            name: kind
+            for name, kind in metrics.items()
+            if name in there or name not in self.excluded_views_
+        }
+
+    def _as_fitted(self, data: MultiViewData) -> MultiViewData:
+        """New samples' views, checked, in the order of the fit; those left out need not be there."""
+        by_name = {source.name: source for source in data.views}
+        asked = [
+            source
+            for source in self._training.views
+            if source.name in by_name or source.name not in self.excluded_views_
+        ]
+        expected = {
+            source.name: source.shape[0] if source.view_type != "features" else source.shape[1]
+            for source in asked
+        }
+        got = {source.name: source.shape[1] for source in data.views}
+        if got != expected:
+            raise DataError(
+                f"the fit saw views with these numbers of columns: {expected}; got {got}. "
+                "Give the same views, by the same names, with the same features."
+            )
+        check_feature_names(
+            ((source, by_name[source.name]) for source in asked),
+            estimator=type(self).__name__,
+            stacklevel=4,
+        )
+        counted = [by_name[name] for name in self.view_names_ if name not in self.excluded_views_]
+        for source in counted:
+            check_finite(source)
+            if source.view_type == "distance":
+                check_not_negative(source)
+        return dataclasses.replace(data, views=tuple(counted))
+
+
+def validate_labels(init_labels: Any, n_samples: int, n_clusters: int) -> NDArray[np.int64]:
+    """Clusters handed down by an earlier fit, one for each sample, or `UNKNOWN`.
+
+    Raises
+    ------
+    DataError
+        With the shape, dtype or range that was got and that is allowed.
+    """
+    labels = np.asarray(init_labels)
+    if labels.shape != (n_samples,) or labels.dtype.kind not in "iu":
+        raise DataError(
+            f"init_labels has shape {labels.shape} and dtype {labels.dtype}; allowed is one "
+            f"whole number for each of the {n_samples} samples."
+        )
+    if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
+        raise DataError(
+            f"init_labels go from {labels.min()} to {labels.max()}; allowed are 0 to "
+            f"{n_clusters - 1}, and {UNKNOWN} for samples without one, not for all."
+        )
+    return labels.astype(np.int64)
+
+
+def _is_plain_table(X: Any) -> bool:
+    """Whether X is one table, as scikit-learn knows it, and not a collection of views."""
+    if is_sparse(X):  # a dictionary of keys is a mapping as well
+        return True
+    if isinstance(X, MultiViewData | str | os.PathLike | Mapping):
+        return False
+    if type(X).__module__.partition(".")[0] == "xarray" or is_instance_of(X, "dask", "DataFrame"):
+        return False
+    if isinstance(X, Sequence):
+        return len(X) > 0 and not any(
+            hasattr(item, "shape") or isinstance(item, str | os.PathLike) for item in X
+        )
+    return hasattr(X, "__array__") or hasattr(X, "__array_interface__")

@@ -1,0 +1,236 @@
+"""Squared Euclidean distances: all pairs, on given edges, and on average."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas
+
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
+
+__all__ = [
+    "distances_by_products",
+    "distances_to",
+    "mean_squared_distance",
+    "squared_distances",
+    "squared_distances_on_edges",
+    "subtract_twice_products",
+]
+
+# Differences of one block of edges: small enough to stay in the second-level cache.
+_BLOCK_BYTES = 1 << 20
+
+
+def squared_distances(
+    rows: NDArray[np.float64], others: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """d_ij = ||rows_i - others_j||^2, by one matrix product.
+
+    Parameters
+    ----------
+    rows : array of shape (m, r)
+    others : array of shape (n, r)
+
+    Returns
+    -------
+    array of shape (m, n)
+        Squared distances, clipped at 0.
+
+    Raises
+    ------
+    DataError
+        The two do not have the same number of columns.
+
+    Notes
+    -----
+    Both sides are first centred at the mean of `others`, so that a common offset costs
+    no digits; near coincident points still lose about eps * ||x||^2 to cancellation
+    (`squared_distances_on_edges` does not). 2 m n r flops, one (m, n) result and one
+    copy of each argument.
+    """
+    _check_columns(rows, others)
+    if rows.shape[1] == 0 or len(others) == 0:
+        return np.zeros((len(rows), len(others)))
+    center = others.mean(axis=0)
+    a = rows - center
+    b = others - center
+    return distances_by_products(a, b, np.einsum("ij,ij->i", b, b))
+
+
+def distances_by_products(
+    rows: NDArray[np.float64], others: NDArray[np.float64], squared_norms: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The same of points that are centred already, for blocks of rows: nothing of n rows is copied.
+
+    Parameters
+    ----------
+    rows : array of shape (m, r)
+    others : array of shape (n, r)
+        Whose mean is near 0.
+    squared_norms : array of shape (n,)
+        Of `others`.
+
+    Returns
+    -------
+    array of shape (m, n)
+        Squared distances, clipped at 0.
+    """
+    result: NDArray[np.float64] = rows @ others.T
+    result *= -2.0
+    result += np.einsum("ij,ij->i", rows, rows)[:, None]
+    result += squared_norms
+    np.maximum(result, 0.0, out=result)
+    return result
+
+
+def squared_distances_on_edges(
+    embedding: NDArray[Any] | WeightedBlocks,
+    indices: NDArray[np.int64],
+    *,
+    row_start: int = 0,
+    block_bytes: int = _BLOCK_BYTES,
+) -> NDArray[np.float64]:
+    """d_il = ||embedding[row_start + i] - embedding[indices[i, l]]||^2, by exact differences.
+
+    Parameters
+    ----------
+    embedding : array of shape (n, r) or Coordinates
+        Coordinates of all samples.
+    indices : array of shape (m, K)
+        Candidates of rows ``row_start .. row_start + m``; -1 marks an absent one.
+    row_start : int
+        Sample of the first row of `indices`.
+    block_bytes : int
+        Size of the differences that are held at a time.
+
+    Returns
+    -------
+    array of shape (m, K)
+        Squared distances, ``inf`` where the candidate is absent. ``d_ij`` and ``d_ji``
+        are the same number to the last bit, and no value depends on `row_start` or on
+        how the rows were cut into calls.
+
+    Raises
+    ------
+    DataError
+        An index is below -1 or not below n, or the rows reach beyond the embedding.
+
+    Notes
+    -----
+    3 m K r flops; besides the result it holds two blocks of about a megabyte. Columns kept
+    as float32 are subtracted and summed in float32: about six digits.
+    """
+    n, m = len(embedding), len(indices)
+    if not 0 <= row_start <= n - m:
+        raise DataError(
+            f"edges of rows {row_start} to {row_start + m} were asked for, but the embedding "
+            f"has {n} rows. Pass the edges of rows inside it."
+        )
+    if indices.size and (indices.min() < -1 or indices.max() >= n):
+        raise DataError(
+            f"candidate indices span {indices.min()} to {indices.max()}; allowed are 0 to "
+            f"{n - 1}, and -1 for an absent candidate. Rebuild them for this embedding."
+        )
+    samples = np.arange(row_start, row_start + m)
+    result = distances_to(embedding, samples, indices, block_bytes=block_bytes)
+    result[indices < 0] = np.inf
+    return result
+
+
+def distances_to(
+    embedding: NDArray[Any] | WeightedBlocks,
+    samples: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    *,
+    block_bytes: int = _BLOCK_BYTES,
+) -> NDArray[np.float64]:
+    """||x_samples[i] - x_indices[i, l]||^2 by exact differences, (m, K); any value for index -1."""
+    m, n_candidates = indices.shape
+    result = np.zeros((m, n_candidates))
+    pairs = (
+        tuple(embedding.pairs()) if isinstance(embedding, WeightedBlocks) else ((embedding, None),)
+    )
+    for slab, weights in pairs:
+        factors = None if weights is None else weights.astype(slab.dtype)
+        r = slab.shape[1]
+        step = max(1, block_bytes // max(1, slab.itemsize * r * n_candidates))
+        for start in range(0, m, step):
+            rows = slice(start, min(start + step, m))
+            ends = _gathered(slab, indices[rows])
+            ends -= slab[samples[rows], None, :]
+            weighted = ends if factors is None else ends * factors
+            result[rows] += np.einsum("ijk,ijk->ij", ends, weighted)
+    return result
+
+
+def _gathered(slab: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
+    """Rows of a slab; for index −1, which the caller throws away, any.
+
+    `take` is the faster of the two, but copies all of a slab that is not contiguous first: leading
+    columns of a basis are not.
+    """
+    if slab.flags.c_contiguous:
+        return np.take(slab, indices, axis=0, mode="clip")
+    return np.asarray(slab[indices])
+
+
+def subtract_twice_products(
+    result: NDArray[np.float32], rows: NDArray[np.float32], others: NDArray[np.float32]
+) -> None:
+    """result -= 2 rows othersᵀ, in place, by one call of BLAS and no other pass over it.
+
+    Parameters
+    ----------
+    result : C-contiguous (m, n)
+    rows : (m, r)
+    others : (n, r)
+    """
+    written = blas.sgemm(
+        -2.0, others.T, rows.T, beta=1.0, c=result.T, trans_a=True, overwrite_c=True
+    )
+    if not np.shares_memory(written, result):  # not reached with float32 in C order
+        result[...] = written.T
+
+
+def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
+    """Mean of ||x_i - x_j||^2 over the ordered pairs i != j, from the moments.
+
+    Parameters
+    ----------
+    embedding : array of shape (n, r) or Coordinates, n >= 2
+
+    Returns
+    -------
+    float
+        2 / (n - 1) * sum_i ||x_i - mean||^2, summed in float64; O(n r) time.
+
+    Raises
+    ------
+    DataError
+        Fewer than two rows: there is no pair.
+    """
+    n = len(embedding)
+    if n < 2:
+        raise DataError(
+            f"the mean distance between samples was asked for {n} sample(s); at least 2 are "
+            "needed. Check the number of rows of the view."
+        )
+    total = 0.0
+    for slab, weights in as_weighted_blocks(embedding).pairs():
+        mean = slab.mean(axis=0, dtype=np.float64)
+        step = max(1, _BLOCK_BYTES // (8 * max(1, slab.shape[1])))
+        for start in range(0, n, step):
+            centered = slab[start : start + step] - mean
+            total += float(np.einsum("ij,ij->j", centered, centered) @ weights)
+    return 2.0 * total / (n - 1)
+
+
+def _check_columns(rows: NDArray[np.float64], others: NDArray[np.float64]) -> None:
+    if rows.shape[1] != others.shape[1]:
+        raise DataError(
+            f"distances between points with {rows.shape[1]} and {others.shape[1]} columns do "
+            "not exist; both sides must live in one space. Pass rows of the same view."
+        )

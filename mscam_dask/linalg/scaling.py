@@ -1,0 +1,283 @@
+"""Column moments that stream by row blocks, and the scalings made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.types.parameters import Scale
+
+__all__ = [
+    "ColumnMoments",
+    "RowTransform",
+    "fit_transform_from_moments",
+    "safe_exponent",
+]
+
+# A column whose range is below this share of its magnitude holds rounding, no data.
+_CONSTANT_TOLERANCE = 8 * np.finfo(np.float64).eps
+
+# Between 2^-200 and 2^200 squares, sums of squares and their products neither vanish nor overflow.
+_HARMLESS = 200
+
+
+def safe_exponent(largest: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Powers of two to divide numbers by so that their squares and sums are finite.
+
+    Parameters
+    ----------
+    largest : array
+        Largest magnitudes, finite.
+
+    Returns
+    -------
+    array of the same shape, int32
+        0 for magnitudes between 2^-200 and 2^200 and for 0: ordinary data keep their bits. Else e
+        with largest / 2^e in [1/2, 1). `numpy.ldexp(x, -e)` is exact down to 2^-822 of the
+        largest magnitude.
+    """
+    exponent = np.frexp(largest)[1]
+    return np.where(np.abs(exponent) > _HARMLESS, exponent, 0).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMoments:
+    """Count, mean, spread and range of each column of some rows.
+
+    Attributes
+    ----------
+    count : int
+        Number of rows.
+    mean : array of shape (d,)
+    deviation_norm : array of shape (d,)
+        Square root of the sum of squared deviations from the mean. The root is what is
+        kept, so that columns near 1e-300 or 1e300 neither vanish nor overflow.
+    minimum, maximum : array of shape (d,)
+    """
+
+    count: int
+    mean: NDArray[np.float64]
+    deviation_norm: NDArray[np.float64]
+    minimum: NDArray[np.float64]
+    maximum: NDArray[np.float64]
+
+    @classmethod
+    @np.errstate(under="ignore")
+    def from_rows(cls, rows: NDArray[np.float64]) -> ColumnMoments:
+        """Moments of one block.
+
+        Parameters
+        ----------
+        rows : array of shape (m, d), m >= 1, finite
+
+        Raises
+        ------
+        DataError
+            The block has no row.
+        """
+        if rows.ndim != 2 or len(rows) == 0:
+            raise DataError(
+                f"column moments of a block of shape {rows.shape} do not exist; it needs at "
+                "least one row. Check the row blocks of the view."
+            )
+        minimum, maximum = rows.min(axis=0), rows.max(axis=0)
+        # powers of two: scaling by them is exact
+        exponent = np.frexp(np.maximum(np.abs(minimum), np.abs(maximum)))[1]
+        scaled = np.ldexp(rows, -exponent)
+        mean = scaled.mean(axis=0)
+        scaled -= mean
+        spread_exponent = np.frexp(np.abs(scaled).max(axis=0))[1]
+        scaled = np.ldexp(scaled, -spread_exponent)
+        norm = np.sqrt(np.einsum("ij,ij->j", scaled, scaled))
+        return cls(
+            count=len(rows),
+            mean=np.clip(np.ldexp(mean, exponent), minimum, maximum),
+            deviation_norm=np.ldexp(norm, spread_exponent + exponent),
+            minimum=minimum,
+            maximum=maximum,
+        )
+
+    @np.errstate(under="ignore")
+    def merge(self, other: ColumnMoments) -> ColumnMoments:
+        """Moments of both sets of rows together (Chan, Golub, LeVeque 1983).
+
+        Parameters
+        ----------
+        other : ColumnMoments
+            Of different rows of the same view.
+
+        Raises
+        ------
+        DataError
+            The two do not have the same columns.
+        """
+        if self.n_columns != other.n_columns:
+            raise DataError(
+                f"column moments of {self.n_columns} and {other.n_columns} columns cannot be "
+                "merged. All row blocks of a view must have the same columns."
+            )
+        count = self.count + other.count
+        # halves: the difference of two means of opposite sign may exceed the range
+        half_gap = 0.5 * other.mean - 0.5 * self.mean
+        mean = self.mean + 2.0 * (half_gap * (other.count / count))
+        minimum = np.minimum(self.minimum, other.minimum)
+        maximum = np.maximum(self.maximum, other.maximum)
+        between = 2.0 * np.sqrt(self.count / count * other.count) * np.abs(half_gap)
+        return ColumnMoments(
+            count=count,
+            mean=np.clip(mean, minimum, maximum),
+            deviation_norm=np.hypot(np.hypot(self.deviation_norm, other.deviation_norm), between),
+            minimum=minimum,
+            maximum=maximum,
+        )
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns, d."""
+        return len(self.mean)
+
+    @property
+    @np.errstate(under="ignore")
+    def standard_deviation(self) -> NDArray[np.float64]:
+        """Population standard deviation of each column, shape (d,)."""
+        return np.asarray(self.deviation_norm / np.sqrt(self.count), dtype=np.float64)
+
+    @property
+    @np.errstate(under="ignore")
+    def variance(self) -> NDArray[np.float64]:
+        """Population variance of each column, shape (d,); may overflow beyond 1e154."""
+        return np.asarray(self.standard_deviation**2, dtype=np.float64)
+
+    @property
+    @np.errstate(under="ignore")
+    def is_constant(self) -> NDArray[np.bool_]:
+        """Columns that hold one value, to a few units in the last place, shape (d,)."""
+        magnitude = np.maximum(np.abs(self.minimum), np.abs(self.maximum))
+        half_range = 0.5 * self.maximum - 0.5 * self.minimum
+        return np.asarray(half_range <= 0.5 * _CONSTANT_TOLERANCE * magnitude, dtype=np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class RowTransform:
+    """A scaling of rows, learned once, applied to any block of rows of the same view.
+
+    Attributes
+    ----------
+    kind : {"standard", "unit", "minmax", "none"}
+    exponent : array of shape (d,), int32
+        Columns are divided by 2 to this power first: 0 but for columns of extreme magnitude,
+        one number in all columns for "none".
+    offset : array of shape (d,)
+        Then subtracted from each row; 0 for "unit" and "none".
+    scale : array of shape (d,)
+        Then divides each row, and is positive; 1 for "unit" and "none".
+    constant : array of shape (d,), bool
+        Columns mapped to 0.
+    """
+
+    kind: Scale
+    exponent: NDArray[np.int32]
+    offset: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    constant: NDArray[np.bool_]
+
+    @np.errstate(under="ignore")
+    def apply(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scaled copy of a block of rows.
+
+        Parameters
+        ----------
+        rows : array of shape (m, d), finite
+
+        Returns
+        -------
+        array of shape (m, d)
+            A new C-contiguous array.
+
+        Raises
+        ------
+        DataError
+            The rows do not have the d columns the scaling was learned on.
+        """
+        if rows.ndim != 2 or rows.shape[1] != len(self.offset):
+            raise DataError(
+                f"rows of shape {rows.shape} were given to a scaling learned on "
+                f"{len(self.offset)} columns. Pass rows of the same view."
+            )
+        if self.kind == "unit":
+            return _unit_rows(rows)
+        if self.exponent.any():
+            rows = np.ldexp(rows, -self.exponent)
+        if self.kind == "none":
+            return np.array(rows, dtype=np.float64, order="C")
+        scaled = np.ascontiguousarray(rows - self.offset)
+        scaled /= self.scale
+        scaled[:, self.constant] = 0.0
+        return scaled
+
+
+@np.errstate(under="ignore")
+def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransform:
+    """The scaling `kind` for a view with these column moments.
+
+    Parameters
+    ----------
+    kind : {"standard", "unit", "minmax", "none"}
+        "standard": columns to mean 0 and variance 1; "minmax": columns to [0, 1];
+        "unit": rows to Euclidean norm 1 (zero rows stay zero, the moments do not
+        matter); "none": as they are, but for a power of two when their magnitude is
+        extreme. Under "standard" and "minmax" constant columns become 0.
+    moments : ColumnMoments
+        Of all rows of the view.
+
+    Returns
+    -------
+    RowTransform
+
+    Raises
+    ------
+    ConfigurationError
+        `kind` is none of the four.
+    """
+    if kind not in get_args(Scale):
+        raise ConfigurationError(
+            f"scale is {kind!r}; allowed is one of {', '.join(get_args(Scale))}. Set scale."
+        )
+    d = moments.n_columns
+    offset, scale = np.zeros(d), np.ones(d)
+    constant = np.zeros(d, dtype=np.bool_)
+    largest = np.maximum(np.abs(moments.minimum), np.abs(moments.maximum))
+    if kind in ("unit", "none"):
+        largest = np.broadcast_to(largest.max(initial=0.0), d)
+    exponent = np.zeros(d, dtype=np.int32) if kind == "unit" else safe_exponent(largest)
+    if kind == "standard":
+        offset = np.ldexp(moments.mean, -exponent)
+        scale = np.ldexp(moments.standard_deviation, -exponent)
+        constant = moments.is_constant
+    elif kind == "minmax":
+        offset = np.ldexp(moments.minimum, -exponent)
+        scale = np.ldexp(moments.maximum, -exponent) - offset
+        constant = moments.is_constant
+    return RowTransform(
+        kind=kind,
+        exponent=exponent,
+        offset=offset,
+        scale=np.where(constant | (scale <= 0), 1.0, scale),
+        constant=constant,
+    )
+
+
+def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows divided by their Euclidean norm; the largest entry first, so nothing overflows."""
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    exponent = safe_exponent(largest)
+    if exponent.any():  # the reciprocal of a subnormal number is none
+        rows, largest = np.ldexp(rows, -exponent), np.ldexp(largest, -exponent)
+    unit = np.ascontiguousarray(rows / np.where(largest > 0, largest, 1.0))
+    norms = np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]
+    unit /= np.where(norms > 0, norms, 1.0)
+    return unit

@@ -1,0 +1,3 @@
+"""pipeline/config."""
+
+from __future__ import annotations

@@ -1,0 +1,420 @@
+"""Tables of a pipeline file, one frozen structure each.
+
+A field's `Meta` has the meaning of its key and, where the type does not say it, the values that are
+allowed; docs/settings_page.py makes docs/pipeline-settings.md from them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from mscam_dask.types.parameters import Scale
+
+__all__ = [
+    "BUILT_IN_SOURCES",
+    "ClusterKeys",
+    "ClusterTable",
+    "DataTable",
+    "EvaluateTable",
+    "ExecutionTable",
+    "IncrementalTable",
+    "Method",
+    "OutputTable",
+    "ReportTable",
+    "Settings",
+]
+
+ViewType = Literal["features", "distance", "kernel"]
+Method = Literal["mscam", "mscan"]
+Count = Annotated[int, Meta(ge=1)]
+Text = Annotated[str, Meta(min_length=1)]
+Directory = Annotated[str, Meta(min_length=1, title="a directory")]
+File = Annotated[str, Meta(min_length=1, title="a file")]
+Memory = Annotated[Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`')]
+
+BUILT_IN_SOURCES = ("digits", "mfeat")
+"""Sources that are named instead of being files; a file of that name is ./digits."""
+
+
+class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[data]: where the views come from; files are read by `mscam_dask.data.ingest`."""
+
+    source: Annotated[
+        Text | Annotated[list[Text], Meta(min_length=1)],
+        Meta(
+            title='a path, a URL of a store, a list of paths, `"digits"` or `"mfeat"`',
+            description="Files, a directory or a store; or a data set that comes with the package.",
+        ),
+    ]
+    path: Annotated[
+        Directory | None,
+        Meta(
+            description='For `"mfeat"`: directory of the six UCI files; by default they are '
+            "downloaded from OpenML."
+        ),
+    ] = None
+    cache: Annotated[
+        Directory | None,
+        Meta(
+            description='For `"mfeat"`: where downloads from OpenML are kept; by default '
+            "`~/.cache/mscam_dask`."
+        ),
+    ] = None
+    families: Annotated[
+        Annotated[list[Text], Meta(min_length=1)] | None,
+        Meta(
+            title="a list of names",
+            description='For `"digits"`: feature families to compute; all by default.',
+        ),
+    ] = None
+    views: Annotated[
+        Annotated[list[Text], Meta(min_length=1)] | dict[Text, Text] | None,
+        Meta(
+            title='a list of names, or a table `{old = "new"}`',
+            description="Views to take, in this order, and their new names; the name of a MATLAB "
+            "cell array takes all views in it; all views by default.",
+        ),
+    ] = None
+    view_type: Annotated[
+        ViewType | list[ViewType] | dict[Text, ViewType] | None,
+        Meta(
+            title='`"features"`, `"distance"`, `"kernel"`; a list, or a table by view',
+            description="Kind of the views: feature columns, a distance matrix or a kernel matrix; "
+            "features by default.",
+        ),
+    ] = None
+    labels: Annotated[
+        Text | None,
+        Meta(
+            title="a variable, a column or a file",
+            description="Ground truth, for the evaluation only; a file has one label per line, or "
+            "ids and labels.",
+        ),
+    ] = None
+    samples_in: Annotated[
+        Literal["rows", "columns"] | None,
+        Meta(
+            description="Where the samples are in matrices of files; rows by default. With "
+            "columns, the header of a text file has their ids."
+        ),
+    ] = None
+    header: Annotated[
+        bool | None,
+        Meta(
+            description="Whether text files name their columns; by default they do if the first "
+            "line is not all numbers."
+        ),
+    ] = None
+    id_column: Annotated[
+        int | str | None,
+        Meta(
+            title="a name, or a position from 0",
+            description="Column of text files with sample ids; by default the first column, if it "
+            "is not numeric, is called id or the like, or ends in id (`PatientID`) above distinct "
+            "whole numbers.",
+        ),
+    ] = None
+    delimiter: Annotated[
+        Text | None,
+        Meta(
+            description="Separates the columns of text files; by default comma for `.csv`, tab for "
+            "`.tsv`, otherwise white space."
+        ),
+    ] = None
+    chunk_size: Annotated[
+        Count | None,
+        Meta(description="Samples per chunk of the store; by default as many as fit in 8 MiB."),
+    ] = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Its sources, one or more."""
+        return (self.source,) if isinstance(self.source, str) else tuple(self.source)
+
+
+class ClusterTable(Struct, frozen=True, kw_only=True):
+    """[cluster] as it was understood: the method and the parameters of its estimator.
+
+    Attributes
+    ----------
+    method
+        "mscam" or "mscan".
+    parameters
+        Of the estimator, defaults included; None where the estimator chooses.
+    """
+
+    method: Method
+    parameters: dict[str, Any]
+
+    @property
+    def n_clusters(self) -> int | None:
+        """Clusters asked for; None where the number is chosen."""
+        value = self.parameters["n_clusters"]
+        return None if value == "auto" else int(value)
+
+    @property
+    def n_neighbors(self) -> int | None:
+        """Neighbours asked for; None where the estimator chooses."""
+        value = self.parameters["n_neighbors"]
+        return None if value is None else int(value)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the estimator: TOML has no None, selection = "none" stands for it."""
+        arguments = dict(self.parameters)
+        if arguments.get("selection") == "none":
+            arguments["selection"] = None
+        return arguments
+
+
+class ClusterKeys(Struct, frozen=True, kw_only=True):
+    """[cluster] as it is written: the parameters of `MSCAM`, with their types in TOML.
+
+    Defaults are those of the estimator; [cluster] of a file with method = "mscan" has the keys that are
+    parameters of `MSCAN`. Ranges are checked by `mscam_dask.types.parameters.Parameters`.
+    """
+
+    method: Annotated[
+        Method,
+        Meta(description="With a learned metric in each view, or the model of the paper without."),
+    ] = "mscam"
+    n_clusters: Annotated[
+        int | Literal["auto"],
+        Meta(
+            title='a whole number ≥ 1, or `"auto"`',
+            description='Number of clusters; `"auto"` selects it without labels, from 2 to '
+            "`max_clusters`.",
+        ),
+    ]
+    max_clusters: Annotated[
+        Annotated[int, Meta(ge=2)] | None,
+        Meta(
+            description='Largest number of clusters that `"auto"` may select; by default a tenth '
+            "of the samples, 30 at most."
+        ),
+    ] = None
+    alpha: Annotated[
+        float | None,
+        Meta(
+            title="a number from 10⁻⁶ to 10⁶",
+            description="Ridge of the self-representation, in units of a view's mean squared "
+            "singular value; selected for each view by default.",
+        ),
+    ] = None
+    scale: Annotated[
+        Scale | None,
+        Meta(
+            description="Scaling of feature views: columns to variance 1, rows to length 1, "
+            "columns to [0, 1], none; selected for each view by default."
+        ),
+    ] = None
+    n_neighbors: Annotated[
+        int | None,
+        Meta(
+            title="a whole number ≥ 1",
+            description="Neighbors of a sample in the consensus graph; by default 20, or fewer if "
+            "the mean cluster size is smaller.",
+        ),
+    ] = None
+    exclude_views: Annotated[
+        tuple[str, ...] | None,
+        Meta(
+            title="a list of names of views",
+            description="Views to exclude from the fit; by default those whose nearest neighbors "
+            "overlap with those of the other views no more than by chance, if the partition scores "
+            "higher without them. `[]` keeps all.",
+        ),
+    ] = None
+    selection: Annotated[
+        Literal["auto", "none"],
+        Meta(
+            description="Whether `alpha`, `scale` and `n_neighbors` that are not given are "
+            'selected without labels; with `"none"` they are 1, `"standard"` and 9, as in the paper.'
+        ),
+    ] = "auto"
+    graph_weight: Annotated[
+        float,
+        Meta(
+            title="a number from 10⁻³⁰ to 10³⁰",
+            description="Initial weight λ of the graph; it grows over the outer iterations.",
+        ),
+    ] = 0.1
+    identity_weight: Annotated[
+        float,
+        Meta(
+            title="a number from 10⁻⁶ to 10⁶",
+            description='With `"mscam"`: weight w of the data distances beside the learned metric, '
+            "M = w·I + PPᵀ.",
+        ),
+    ] = 1.0
+    metric_ridge: Annotated[
+        float,
+        Meta(
+            title="0, or a number from 10⁻⁶ to 10⁶",
+            description='With `"mscam"`: ridge on the metric factor P.',
+        ),
+    ] = 1.0
+    max_iter: Annotated[
+        int, Meta(title="a whole number ≥ 1", description="Maximum number of outer iterations.")
+    ] = 30
+    tol: Annotated[
+        float,
+        Meta(
+            title="a number ≥ 0",
+            description="Relative difference below which two partition scores are a tie; the "
+            "earlier, simpler partition wins it.",
+        ),
+    ] = 0.001
+    solver: Annotated[
+        Literal["reduced", "reference"],
+        Meta(
+            description='`"reference"` runs the corrected algorithm of the paper with dense matrices, '
+            "for comparison on small data."
+        ),
+    ] = "reduced"
+    random_state: Annotated[int, Meta(title="a whole number ≥ 0", description="Seed.")] = 0
+
+
+class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[execution]: executor of the tasks; nothing in it changes the result."""
+
+    workers: Annotated[
+        Count | None,
+        Meta(
+            description="Worker processes of the cluster that is started; one per core by default."
+        ),
+    ] = None
+    threads: Annotated[
+        Count | None,
+        Meta(description="Threads of each worker, one by default; with `in_process` of the fit."),
+    ] = None
+    memory_limit: Annotated[
+        Memory | None,
+        Meta(
+            description="Memory of each worker; by default an equal share of the memory there is."
+        ),
+    ] = None
+    scheduler: Annotated[
+        Text | None,
+        Meta(
+            title='`"tls://host:port"`, `"tcp://host:port"`',
+            description="A running cluster to use; by default one is started.",
+        ),
+    ] = None
+    tls_ca: Annotated[
+        File | None,
+        Meta(description="For `tls://`: certificate of the authority that both sides trust."),
+    ] = None
+    tls_cert: Annotated[
+        File | None, Meta(description="For `tls://`: certificate of this side.")
+    ] = None
+    tls_key: Annotated[File | None, Meta(description="For `tls://`: key of that certificate.")] = (
+        None
+    )
+    in_process: Annotated[
+        bool, Meta(description="No cluster: the tasks run in threads of this process.")
+    ] = False
+
+
+class EvaluateTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[evaluate]: comparison of the clusters with ground truth."""
+
+    enabled: Annotated[
+        bool,
+        Meta(description="Whether the clusters are scored against the labels, if there are any."),
+    ] = True
+
+
+class ReportTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[report]: the report of a run."""
+
+    enabled: Annotated[
+        bool, Meta(description="Whether a `report.html` is written to the run directory.")
+    ] = True
+
+
+class IncrementalTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[incremental]: start from the last run of the same pipeline."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether a run starts from the settings, clusters and λ of the last run of "
+            "the pipeline, and names clusters as that run did."
+        ),
+    ] = False
+    min_overlap: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Share of the samples that the last run must have contained; below it the "
+            "run starts without it.",
+        ),
+    ] = 0.5
+    max_warm_runs: Annotated[
+        Count,
+        Meta(
+            description="Consecutive runs that start from the last one, before settings are "
+            "selected again."
+        ),
+    ] = 30
+
+
+class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[output]: the run directory.
+
+    A run of the same fit in another run directory resumes from the checkpoints; see also
+    `mscam_dask.pipeline.run.retention`.
+    """
+
+    directory: Annotated[
+        Directory | None,
+        Meta(
+            description="The run directory itself; not with [incremental] or `keep`, which need a "
+            "root of run directories."
+        ),
+    ] = None
+    root: Annotated[
+        Directory | None,
+        Meta(
+            description="Directory of run directories, each named after pipeline, settings and "
+            "data; `runs` by default."
+        ),
+    ] = None
+    keep: Annotated[
+        Count | None,
+        Meta(
+            description="Finished runs of the pipeline to keep in the root, the new one included; "
+            "all by default."
+        ),
+    ] = None
+    checkpoints: Annotated[
+        Text | None,
+        Meta(
+            title="a directory or a URL",
+            description="Directory of the checkpoints of fits that have not finished; by default "
+            "in the run directory.",
+        ),
+    ] = None
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """A whole pipeline, checked, with every path absolute.
+
+    Attributes
+    ----------
+    name
+        Of the pipeline: its file without ending.
+    """
+
+    name: str
+    data: DataTable
+    cluster: ClusterTable
+    execution: ExecutionTable = ExecutionTable()
+    evaluate: EvaluateTable = EvaluateTable()
+    report: ReportTable = ReportTable()
+    incremental: IncrementalTable = IncrementalTable()
+    output: OutputTable = OutputTable()

@@ -1,0 +1,3 @@
+"""pipeline/run."""
+
+from __future__ import annotations

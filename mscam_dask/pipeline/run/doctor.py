@@ -1,0 +1,196 @@
+"""What a computer offers to a run, and what is missing, each with a remedy."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from mscam_dask.errors import MscamError
+from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.run.cluster import open_cluster, smallest_memory_bytes
+from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
+
+__all__ = ["CHECKS", "Check"]
+
+Level = Literal["ok", "warn", "fail"]
+
+_GIB = 2.0**30
+_FEW_BYTES = 2 * 2**30
+_OLDEST_PYTHON = (3, 11)
+_MODULES = ("numpy", "scipy", "sklearn", "dask", "distributed", "zarr", "xarray")
+_EXTRAS = {
+    "h5py": ("mat", "MATLAB v7.3 files"),
+    "h5netcdf": ("netcdf", "NetCDF-4 files"),
+    "bokeh": ("dashboard", "the Dask dashboard"),
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    name
+    level
+        "ok"; "warn": runs work, something does not; "fail": runs do not work.
+    found
+        What is there.
+    remedy
+        What to do, empty when all is well.
+    """
+
+    name: str
+    level: Level
+    found: str
+    remedy: str = ""
+
+
+def _python() -> Check:
+    version = software_versions()["python"]
+    if sys.version_info[:2] >= _OLDEST_PYTHON:
+        return Check("Python", "ok", version)
+    oldest = ".".join(map(str, _OLDEST_PYTHON))
+    return Check("Python", "fail", version, f"Install Python {oldest} or later.")
+
+
+def _packages() -> Check:
+    broken = []
+    for module in _MODULES:
+        try:
+            import_module(module)
+        except ImportError as error:
+            broken.append(f"{module} ({error})")
+    versions = software_versions()
+    found = ", ".join(
+        f"{name} {version}"
+        for name, version in versions.items()
+        if name not in ("python", "platform")
+    )
+    if broken:
+        return Check(
+            "Packages", "fail", f"{found}; broken: {', '.join(broken)}", "pip install mscam-dask"
+        )
+    return Check("Packages", "ok", found)
+
+
+def _cores() -> Check:
+    from dask.system import CPU_COUNT
+
+    return Check("Cores", "ok", f"{CPU_COUNT}, so that many worker processes by default")
+
+
+def _memory() -> Check:
+    limit = smallest_memory_bytes()
+    found = f"{limit / _GIB:.1f} GiB for this process and its workers"
+    if limit < _FEW_BYTES:
+        return Check(
+            "Memory", "warn", found, "Small data only; use --workers 1, or a larger computer."
+        )
+    return Check("Memory", "ok", found)
+
+
+def _blas() -> Check:
+    import_module("scipy.linalg")
+    libraries = blas_libraries()
+    blas = [library for library in libraries if library["user_api"] == "blas"]
+    if not blas:
+        return Check(
+            "BLAS",
+            "warn",
+            "none whose threads can be set",
+            "Set OMP_NUM_THREADS=1 (and VECLIB_MAXIMUM_THREADS=1 on macOS) before a run, or "
+            "workers compete for cores.",
+        )
+    listing = sorted({f"{library['internal_api']} {library['version']}" for library in blas})
+    threads = max(int(library["num_threads"]) for library in blas)
+    return Check(
+        "BLAS",
+        "ok",
+        f"{', '.join(listing)}, up to {threads} thread(s); a fit uses 1 in each task",
+    )
+
+
+def _temporary() -> Check:
+    try:
+        with tempfile.TemporaryFile() as stream:
+            stream.write(b"\0" * 4096)
+        return Check("Temporary files", "ok", tempfile.gettempdir())
+    except OSError as error:
+        return Check(
+            "Temporary files",
+            "fail",
+            f"cannot be written: {error}",
+            "Make room, or set TMPDIR to a directory that can be written.",
+        )
+
+
+def _disk() -> Check:
+    here = Path.cwd()
+    free = shutil.disk_usage(here).free
+    found = f"{free / _GIB:.1f} GiB free in {here}"
+    try:
+        with tempfile.TemporaryFile(dir=here):
+            pass
+    except OSError:
+        return Check(
+            "Disk",
+            "warn",
+            f"{here} cannot be written",
+            "Runs go to ./runs by default: work somewhere else, or give run --output DIR.",
+        )
+    if free < _FEW_BYTES:
+        return Check("Disk", "warn", found, "Results and a copy of the data need room.")
+    return Check("Disk", "ok", found)
+
+
+def _cluster() -> Check:
+    try:
+        with open_cluster(ExecutionTable(workers=1)) as cluster:
+            assert cluster.client is not None
+            answer = cluster.client.submit(sum, [1, 2, 3], pure=False).result(timeout=30)
+            dashboard = cluster.dashboard or "no dashboard"
+    except (MscamError, OSError, TimeoutError) as error:
+        return Check(
+            "Dask cluster",
+            "fail",
+            str(error),
+            "Allow connections on 127.0.0.1 (firewall, proxy), or run with --in-process.",
+        )
+    if answer != 6:
+        return Check("Dask cluster", "fail", f"1 + 2 + 3 came back as {answer}", "Reinstall Dask.")
+    return Check("Dask cluster", "ok", f"starts and answers on 127.0.0.1, dashboard {dashboard}")
+
+
+def _extras() -> Check:
+    missing = {module: extra for module, extra in _EXTRAS.items() if find_spec(module) is None}
+    if not missing:
+        return Check(
+            "Extras", "ok", ", ".join(f"{extra} ({use})" for extra, use in _EXTRAS.values())
+        )
+    listing = ", ".join(f"{module}, for {use}" for module, (_, use) in missing.items())
+    names = ",".join(extra for extra, _ in missing.values())
+    return Check(
+        "Extras", "warn", f"not installed: {listing}", f"pip install 'mscam-dask[{names}]'"
+    )
+
+
+CHECKS: tuple[tuple[str, Callable[[], Check]], ...] = (
+    ("Python", _python),
+    ("Packages", _packages),
+    ("Cores", _cores),
+    ("Memory", _memory),
+    ("BLAS", _blas),
+    ("Temporary files", _temporary),
+    ("Disk", _disk),
+    ("Extras", _extras),
+    ("Dask cluster", _cluster),
+)
+"""In order; each is called once and takes well under a second, but for the cluster."""

@@ -1,0 +1,114 @@
+"""What makes two runs the same: digests of the data, the settings and this package's version.
+
+Three digests, each of all that its step depends on and of nothing else: a run whose digest is that of
+an earlier one has nothing to compute; one that shares only some takes over what these stand for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mscam_dask import __version__
+from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
+from mscam_dask.data.store.read import is_store, open_store
+from mscam_dask.errors import DataError
+from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
+
+__all__ = ["ID_LENGTH", "clustering_id", "fit_id", "ingest_id", "run_id"]
+
+ID_LENGTH = 12
+"""Hexadecimal digits of a digest in the name of a run directory."""
+
+
+def ingest_id(table: DataTable) -> str:
+    """Digest of what [data] names and how it is read, labels included.
+
+    Raises
+    ------
+    DataError
+        When a source is missing or cannot be read.
+    """
+    options = msgspec.to_builtins(table)
+    for place in ("source", "path", "cache", "labels"):
+        options.pop(place)  # where the data are is not what they are
+    if table.source in BUILT_IN_SOURCES:
+        names = [str(table.source)]
+        content = [] if table.path is None else [_content(Path(table.path))]
+    else:
+        names = [Path(source).name for source in table.sources]
+        content = [_content(as_location(source)) for source in table.sources]
+    labels = table.labels
+    if labels is not None and Path(labels).is_file():
+        labels = _content(Path(labels))
+    return _digest("ingest", __version__, options, names, content, labels)
+
+
+def clustering_id(settings: Settings, data: str) -> str:
+    """Digest of what the clusters depend on.
+
+    Parameters
+    ----------
+    settings
+    data
+        `MultiViewData.digest` of the views; labels never enter a fit.
+    """
+    return _digest("clustering", __version__, data, settings.cluster, settings.incremental)
+
+
+def fit_id(clustering: str, start: str | None) -> str:
+    """Digest of a clustering and of the run that it starts from, if any."""
+    return _digest("fit", clustering, start)
+
+
+def run_id(settings: Settings, ingest: str | None = None) -> str:
+    """Digest of a whole run: everything but where and by what it is computed.
+
+    Parameters
+    ----------
+    settings
+    ingest
+        `ingest_id`, where it is known.
+
+    Raises
+    ------
+    DataError
+        When a source is missing or cannot be read.
+    """
+    parts = msgspec.to_builtins(settings)
+    for elsewhere in ("data", "execution", "output"):
+        parts.pop(elsewhere)
+    if ingest is None:
+        ingest = ingest_id(settings.data)
+    return _digest("run", __version__, ingest, parts)
+
+
+def _content(path: Location) -> str:
+    """Digest of a store, a file or a directory of files."""
+    if isinstance(path, ObjectPath) or is_store(path):
+        data = open_store(path)
+        labels = None if data.labels is None else data.labels.tolist()
+        ids = None if data.sample_ids is None else list(data.sample_ids)
+        return _digest("store", data.digest(), labels, data.label_names, ids)
+    try:
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if file.is_file())
+            return _digest([(str(file.relative_to(path)), _file(file)) for file in files])
+        return _file(path)
+    except FileNotFoundError as error:
+        raise DataError(f"There is no {path}. Check [data] source.") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _file(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _digest(*parts: Any) -> str:
+    """SHA-256 of values, by their JSON with sorted keys."""
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()

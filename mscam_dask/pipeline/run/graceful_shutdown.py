@@ -1,0 +1,172 @@
+"""SIGTERM and Ctrl-C during a run: end soon, at a point to go on from; asked twice, end at once."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.resource_tracker import ensure_running
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from mscam_dask.errors import TemporaryFailure
+
+__all__ = ["EXIT_INTERRUPTED", "GracefulShutdown", "defer_signals"]
+
+EXIT_INTERRUPTED = 130
+"""After Ctrl-C, as shells expect; after SIGTERM it is that of `TemporaryFailure`."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_DEADLINE_S = 5.0
+_STANDARD_ERROR = 2
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Let what is inside finish; a SIGTERM or SIGINT that came meanwhile is handled at its end.
+
+    Threads and processes that are started inside are never told of a SIGINT, which a terminal sends
+    to every process of a command: the one that started them ends them. Outside the main thread
+    nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ensure_running()  # when it is started later, its thread is told of SIGINT again
+    came: list[int] = []
+    previous = {number: signal.signal(number, lambda n, _: came.append(n)) for number in _SIGNALS}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for first in came[:1]:
+            handler = previous[signal.Signals(first)]
+            # raised again it would count as a second one
+            handler(first, None) if callable(handler) else signal.raise_signal(first)
+
+
+class GracefulShutdown:
+    """Turns the first SIGTERM or SIGINT into KeyboardInterrupt in the main thread.
+
+    Parameters
+    ----------
+    at_deadline : callable
+        Called, in another thread, when the process has not ended 5 s after the first signal
+        (a task of minutes may be running inside a library); returns what to say on standard error.
+        The process then ends. A second signal ends it without that call.
+
+    Attributes
+    ----------
+    signal_name : str or None
+        The first signal that came.
+
+    Notes
+    -----
+    Python runs signal handlers between two of its own instructions in the main thread, so a
+    long call in a library holds them up. The wake-up descriptor is written at once, and a
+    thread of this class reads it. Outside the main thread nothing is installed.
+    """
+
+    def __init__(self, at_deadline: Callable[[], str]) -> None:
+        self.signal_name: str | None = None
+        self._at_deadline = at_deadline
+        self._deferring = False
+        self._pending = False
+        self._previous: dict[signal.Signals, Any] = {}
+        self._previous_descriptor = -1
+        self._pipe: tuple[socket.socket, socket.socket] | None = None
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What a command that was interrupted returns."""
+        return TemporaryFailure.exit_code if self.signal_name == "SIGTERM" else EXIT_INTERRUPTED
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Let what is inside finish first; a signal that came meanwhile is raised at its end."""
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+        if self._pending:
+            self._pending = False
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        reader, writer = socket.socketpair()
+        writer.settimeout(0.0)
+        self._pipe = reader, writer
+        self._previous_descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        self._watcher = threading.Thread(
+            target=self._watch, args=(reader,), name="mscam-signals", daemon=True
+        )
+        self._watcher.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pipe is None or self._watcher is None:
+            return
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._previous_descriptor)
+        reader, writer = self._pipe
+        writer.close()  # the watcher reads the end of the stream
+        self._watcher.join()
+        reader.close()
+        self._pipe = self._watcher = None
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.signal_name = self.signal_name or signal.Signals(number).name
+        if self._deferring:
+            self._pending = True
+            return
+        raise KeyboardInterrupt
+
+    def _watch(self, reader: socket.socket) -> None:
+        if not self._next_signal(reader):
+            return
+        try:
+            finalize = not self._next_signal(reader, time.monotonic() + _DEADLINE_S)
+        except TimeoutError:  # neither the end nor a second signal
+            said = self._at_deadline()
+            with suppress(OSError):  # nobody may be left to read it
+                os.write(_STANDARD_ERROR, f"{said}\n".encode())
+            finalize = False
+        if not finalize:
+            os._exit(self.exit_code)
+
+    def _next_signal(self, reader: socket.socket, deadline: float = math.inf) -> bool:
+        """Wait for one of our signals; False when there will be none, TimeoutError at the deadline.
+
+        The program may handle other signals too; each comes here, and is passed over.
+        """
+        while True:
+            if deadline < math.inf:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                reader.settimeout(left)
+            received = reader.recv(1)
+            if not received:
+                return False
+            if received[0] in _SIGNALS:
+                self.signal_name = self.signal_name or signal.Signals(received[0]).name
+                return True

@@ -1,0 +1,226 @@
+"""The data of a pipeline: whatever [data] names becomes one store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from mscam_dask.data.ingest import Source, ingest
+from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
+from mscam_dask.data.store.read import is_store, open_store
+from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import recorded_digest
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
+from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable
+from mscam_dask.pipeline.run.run_record import DataRecord, SourceRecord, ViewEntry
+
+__all__ = [
+    "OpenData",
+    "check_sources_outside",
+    "open_again",
+    "open_data",
+    "settled",
+    "source_records",
+    "view_entries",
+]
+
+
+_ATTEMPTS = 3
+_PAUSE_S = 0.2  # a store takes the place of another within milliseconds
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, eq=False)
+class OpenData:
+    """A store, open, and how it came to be.
+
+    Attributes
+    ----------
+    data
+    store
+        Its directory or URL.
+    is_new
+        Whether this run wrote it.
+    notes
+        What reading the sources took for what.
+    """
+
+    data: MultiViewData
+    store: Location
+    is_new: bool
+    notes: tuple[str, ...] = ()
+
+    def record(self, notes: tuple[str, ...] = ()) -> DataRecord:
+        """Return what run.json says of the data."""
+        labels = self.data.labels
+        return DataRecord(
+            store=self.store.name if self.is_new else str(self.store),
+            digest=self.data.digest(),
+            n_samples=self.data.n_samples,
+            views=view_entries(self.data),
+            n_classes=None if labels is None else len(set(labels.tolist())),
+            has_sample_ids=self.data.sample_ids is not None,
+            notes=tuple(dict.fromkeys(self.notes + notes)),
+        )
+
+
+def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
+    """Return what a record says of the views."""
+    return tuple(
+        ViewEntry(
+            name=view.name,
+            view_type=view.view_type,
+            shape=view.shape,
+            dtype=view.dtype.name,
+            digest=recorded_digest(view),
+        )
+        for view in data.views
+    )
+
+
+def check_sources_outside(table: DataTable, output: Path) -> None:
+    """Refuse a run directory that holds what the run is to read: a run replaces its files.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    inside = [
+        source
+        for source in table.sources
+        if Path(source).is_absolute() and Path(source).resolve().is_relative_to(output.resolve())
+    ]
+    if inside:
+        raise ConfigurationError(
+            f"the source {inside[0]} lies inside the run directory {output}, whose files a run "
+            "replaces. Choose another output directory."
+        )
+
+
+def open_data(table: DataTable, output: Path) -> OpenData:
+    """Open the store that [data] names, or make one of its sources.
+
+    Parameters
+    ----------
+    table
+        Checked settings.
+    output
+        Where a store is written, when one is.
+
+    Raises
+    ------
+    DataError, ConfigurationError, TemporaryFailure
+        As `mscam_dask.data.ingest.ingest`.
+    """
+    view_type: ViewTypeSpec | None = table.view_type
+    if _is_ready(table):
+        store = as_location(table.sources[0])
+        data = settled(lambda: open_store(store))
+        return OpenData(
+            data if view_type is None else with_view_types(data, view_type), store, is_new=False
+        )
+    report = ingest(
+        _built_in(table) if table.source in BUILT_IN_SOURCES else _files(table),
+        output,
+        views=table.views,
+        view_type=view_type,
+        labels=table.labels,
+        chunk_size=table.chunk_size,
+    )
+    return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
+
+
+def settled(read: Callable[[], _T]) -> _T:
+    """Read something of a store, again when it may have been replaced in the middle of it.
+
+    Raises
+    ------
+    StoreCorruptError
+        When it is damaged every time.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return read()
+        except StoreCorruptError:
+            time.sleep(_PAUSE_S)
+    return read()
+
+
+def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
+    """Open what `open_data` opened or wrote when the run began.
+
+    Raises
+    ------
+    DataError
+        When it is not there any more, or damaged.
+    """
+    if as_location(earlier.store).is_absolute():
+        return open_data(table, output)
+    return OpenData(open_store(output), output, is_new=True, notes=earlier.notes)
+
+
+def _is_ready(table: DataTable) -> bool:
+    """Whether the source is a store that can be read where it is."""
+    as_it_is = table.views is None and table.labels is None and table.chunk_size is None
+    return as_it_is and len(table.sources) == 1 and is_store(table.sources[0])
+
+
+def _files(table: DataTable) -> list[Source]:
+    return [
+        Source(
+            path,
+            samples_in=table.samples_in or "rows",
+            header=table.header,
+            id_column=table.id_column,
+            delimiter=table.delimiter,
+        )
+        for path in table.sources
+    ]
+
+
+def _built_in(table: DataTable) -> MultiViewData:
+    from mscam_dask.data.datasets import digits_views, fetch_mfeat, load_mfeat
+
+    if table.source == "digits":
+        return digits_views() if table.families is None else digits_views(table.families)
+    if table.path is not None:
+        return load_mfeat(table.path)
+    return fetch_mfeat(table.cache or _default_cache())
+
+
+def _default_cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "mscam_dask"
+
+
+def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
+    """Digest the files that [data] names; what was read is what they held then.
+
+    Raises
+    ------
+    DataError
+        When a file may not be read.
+    """
+    if table.source in BUILT_IN_SOURCES:
+        return (SourceRecord(source=str(table.source)),)
+    return tuple(_source_record(as_location(source)) for source in table.sources)
+
+
+def _source_record(path: Location) -> SourceRecord:
+    if (
+        isinstance(path, ObjectPath) or not path.is_file()
+    ):  # a directory (its views have digests), or missing (ingest says so)
+        return SourceRecord(source=str(path))
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+    return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=digest)

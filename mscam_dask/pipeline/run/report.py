@@ -1,0 +1,164 @@
+"""The report of a run directory: reads what the run wrote, and writes one HTML file."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.results import read_result
+from mscam_dask.data.store.object_store import as_location
+from mscam_dask.data.store.read import open_store
+from mscam_dask.errors import DataError, MscamError
+from mscam_dask.monitor.events import Event, StepFinished, StepStarted
+from mscam_dask.monitor.report.content import FileLink, RunContent
+from mscam_dask.monitor.report.page import run_page
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.run_record import RunRecord
+
+__all__ = ["report_html", "report_step", "write_report"]
+
+_FILES = (
+    ("labels.csv", "each sample and its cluster"),
+    ("moved.csv", "samples that changed cluster since the run before"),
+    ("result.zarr", "labels, consensus graph, view embeddings, history"),
+    ("run.json", "this record, for programs"),
+    ("pipeline.toml", "the settings, defaults included; runs again"),
+    ("events.jsonl", "what happened when, one JSON record a line"),
+    ("data.zarr", "what was clustered"),
+)
+
+
+def report_step(directory: RunDirectory, tell: Callable[[Event], None]) -> None:
+    """Write the report as the last step of a run, which has its results whether or not it works."""
+    started = time.perf_counter()
+    tell(StepStarted(step="report"))
+    notes: tuple[str, ...] = ()
+    try:
+        summary = str(write_report(directory))
+    except (MscamError, OSError) as error:
+        summary = "not written"
+        again = f"Try again with mscam-dask report {directory.path}."
+        notes = (f"The results are complete, but not their report: {error} {again}",)
+    seconds = time.perf_counter() - started
+    tell(StepFinished(step="report", summary=summary, notes=notes, seconds=seconds))
+
+
+def write_report(directory: RunDirectory, output: Path | None = None) -> Path:
+    """Write the report of a run that ended with results.
+
+    Parameters
+    ----------
+    directory
+        Of the run.
+    output
+        File to write; by default report.html in the run directory.
+
+    Returns
+    -------
+    Path
+        The file, absolute.
+
+    Raises
+    ------
+    DataError
+        When there is no run, it has no results, or a file of it is damaged.
+    """
+    target = directory.report if output is None else output.absolute()
+    if target.is_dir():
+        raise DataError(f"{target} is a directory; the report is one file. Give a file name.")
+    page = report_html(directory, target.parent)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    directory.write(target, page.encode())
+    return target
+
+
+def report_html(directory: RunDirectory, base: Path) -> str:
+    """Return the page; its links start from `base`."""
+    record = directory.read_record()
+    if record.fit is None or record.data is None or not directory.result.is_dir():
+        reason = "is still running" if record.state == "running" else f"{record.state}"
+        cause = f": {record.error.message}" if record.error is not None else "."
+        raise DataError(
+            f"{directory.path} holds a run without results, there is nothing to report; it {reason}"
+            f"{cause} mscam-dask describe shows what there is."
+        )
+    labels_true, label_names, notes = _truth(directory, record)
+    return run_page(
+        RunContent(
+            record=msgspec.to_builtins(record),
+            result=read_result(directory.result),
+            settings_text=directory.pipeline.read_text(encoding="utf-8"),
+            sample_ids=_sample_ids(directory, record),
+            labels_true=labels_true,
+            label_names=label_names,
+            files=_links(directory, base),
+            moved=_moved(directory),
+            notes=notes,
+        )
+    )
+
+
+def _links(directory: RunDirectory, base: Path) -> tuple[FileLink, ...]:
+    links = []
+    for name, what in _FILES:
+        file = directory.path / name
+        if file.exists():
+            href = quote(Path(os.path.relpath(file, base)).as_posix())
+            links.append(FileLink(name=name, href=href + "/" * file.is_dir(), what=what))
+    return tuple(links)
+
+
+def _sample_ids(directory: RunDirectory, record: RunRecord) -> list[str] | None:
+    """Ids from labels.csv, which is always there; None where samples are known by row."""
+    assert record.data is not None
+    if not record.data.has_sample_ids:
+        return None
+    with directory.labels.open(encoding="utf-8", newline="") as stream:
+        names = [line[0] for line in csv.reader(stream)][1:]
+    if len(names) != record.data.n_samples:
+        raise DataError(
+            f"{directory.labels} has {len(names)} samples, the run {record.data.n_samples}: it was "
+            "changed since. Run the pipeline again."
+        )
+    return names
+
+
+def _moved(directory: RunDirectory) -> list[tuple[str, int, int]]:
+    """Lines of moved.csv; none where the run had none before it."""
+    if not directory.moved.is_file():
+        return []
+    try:
+        with directory.moved.open(encoding="utf-8", newline="") as stream:
+            return [(name, int(old), int(new)) for name, old, new in list(csv.reader(stream))[1:]]
+    except ValueError as error:
+        raise DataError(
+            f"{directory.moved} is damaged ({error}). Delete it, and the report is made without."
+        ) from error
+
+
+def _truth(
+    directory: RunDirectory, record: RunRecord
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None, tuple[str, ...]]:
+    """Labels that the run was compared with, from the store it read, if that is still there."""
+    assert record.data is not None
+    if record.metrics is None:
+        return None, None, ()
+    recorded = as_location(record.data.store)
+    store = directory.path / recorded if isinstance(recorded, Path) else recorded
+    try:
+        data = open_store(store)
+    except DataError as error:
+        note = f"The labels are not shown: {error}"
+        return None, None, (note,)
+    if data.digest() != record.data.digest or data.labels is None:
+        note = f"The labels are not shown: {store} has changed since the run."
+        return None, None, (note,)
+    return data.labels, data.label_names, ()

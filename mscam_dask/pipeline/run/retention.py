@@ -1,0 +1,107 @@
+"""Removing old run directories: those beyond the last few, and never one that is still needed."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from mscam_dask.errors import DataError, MscamError
+from mscam_dask.monitor.events import Event, StepFinished, StepStarted
+from mscam_dask.pipeline.config.settings import Settings
+from mscam_dask.pipeline.run.fingerprints import ID_LENGTH
+from mscam_dask.pipeline.run.lock import RunLock
+from mscam_dask.pipeline.run.previous_runs import PreviousRun, glob_escaped, previous_runs
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.warm_start import last_comparable
+
+__all__ = ["remove_old_runs", "retain_step"]
+
+
+def retain_step(settings: Settings, directory: RunDirectory, tell: Callable[[Event], None]) -> None:
+    """Remove old runs as the last step of a run, which has its results whether or not it works."""
+    started = time.perf_counter()
+    tell(StepStarted(step="retain"))
+    notes: tuple[str, ...] = ()
+    try:
+        removed = remove_old_runs(settings, directory)
+        summary = f"removed {', '.join(removed)}" if removed else "nothing to remove"
+    except (MscamError, OSError) as error:
+        summary = "not all old runs could be removed"
+        notes = (f"The results are complete, but old runs could not be removed: {error}",)
+    seconds = time.perf_counter() - started
+    tell(StepFinished(step="retain", summary=summary, notes=notes, seconds=seconds))
+
+
+def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:
+    """Remove finished runs of the same pipeline but the last [output] keep.
+
+    Parameters
+    ----------
+    settings
+        With [output] root and keep.
+    directory
+        Of the run that has just finished; it is one of those that stay.
+
+    Returns
+    -------
+    tuple of str
+        Names of those removed.
+
+    Notes
+    -----
+    What stays beside the last few: the run that the next one would start from, those that a run which
+    has not finished started from, those that another driver holds, and those in which somebody put
+    files of their own.
+    """
+    table = settings.output
+    if table.keep is None or table.root is None:
+        return ()
+    root = Path(table.root)
+    for aside in root.glob(f".{glob_escaped(settings.name)}-*.old"):  # of one killed in the middle
+        if _is_aside(aside, settings.name):
+            shutil.rmtree(aside)
+    found = previous_runs(settings, directory)
+    runs = [run for run in found if not run.directory.path.is_symlink()]
+    needed = _started_from(root)
+    record = directory.read_record()
+    last = last_comparable([PreviousRun(directory, record), *runs], settings)
+    if last is not None:
+        needed.add(last.name)
+    old = [run for run in runs[table.keep - 1 :] if run.name not in needed]
+    return tuple(run.name for run in old if _removed(run.directory))
+
+
+def _started_from(root: Path) -> set[str]:
+    """Names of the runs that runs which have not finished started from."""
+    names = set()
+    for path in root.iterdir():
+        with contextlib.suppress(DataError, OSError):
+            record = RunDirectory(path).read_record()
+            if record.state != "finished" and record.start:
+                names.add(record.start)
+    return names
+
+
+def _is_aside(path: Path, name: str) -> bool:
+    """Whether `_removed` gave it that name, and nobody put anything in."""
+    made = rf"\.{re.escape(name)}-[0-9a-f]{{{ID_LENGTH}}}\.[0-9a-f]{{8}}\.old"
+    if not re.fullmatch(made, path.name) or path.is_symlink():
+        return False
+    return path.is_dir() and RunDirectory(path).holds_only_own()
+
+
+def _removed(directory: RunDirectory) -> bool:
+    path = directory.path
+    if not directory.holds_only_own():
+        return False
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
+    with contextlib.suppress(MscamError), RunLock(path):
+        path.rename(aside)  # from here on it is no run any more, whatever happens
+        shutil.rmtree(aside)
+        return True
+    return False

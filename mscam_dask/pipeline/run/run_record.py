@@ -1,0 +1,303 @@
+"""What run.json says: everything about a run but its arrays."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from mscam_dask.errors import DataError
+from mscam_dask.pipeline.run.drift import DriftRecord
+
+__all__ = [
+    "RUN_FORMAT",
+    "RUN_FORMAT_VERSION",
+    "DataRecord",
+    "ErrorRecord",
+    "FitRecord",
+    "RefinementEntry",
+    "ResumeEntry",
+    "RunRecord",
+    "SettingEntry",
+    "SourceRecord",
+    "ViewEntry",
+    "decode_record",
+    "encode_record",
+]
+
+RUN_FORMAT = "mscam_dask.run"
+RUN_FORMAT_VERSION = 1
+
+
+class ViewEntry(Struct, frozen=True, kw_only=True):
+    """One view as it was clustered; `digest` is its `mscam_dask.data.views.sources.ViewDigest`."""
+
+    name: str
+    view_type: str
+    shape: tuple[int, int]
+    dtype: str
+    digest: str
+
+
+class DataRecord(Struct, frozen=True, kw_only=True):
+    """What was clustered.
+
+    Attributes
+    ----------
+    store
+        Directory that was read: inside the run directory, or a store that was there before.
+    digest
+        `MultiViewData.digest`: names, metrics, shapes and values.
+    n_classes
+        Distinct labels; None without labels.
+    notes
+        What reading the sources took for what, and what validation found odd.
+    """
+
+    store: str
+    digest: str
+    n_samples: int
+    views: tuple[ViewEntry, ...]
+    n_classes: int | None
+    has_sample_ids: bool
+    notes: tuple[str, ...] = ()
+
+
+class SourceRecord(Struct, frozen=True, kw_only=True):
+    """A source as the pipeline named it, with its SHA-256 where it is a single file."""
+
+    source: str
+    n_bytes: int | None = None
+    sha256: str | None = None
+
+
+class ViewSettingsEntry(Struct, frozen=True, kw_only=True):
+    """Scaling and α of one view, and what they were chosen by.
+
+    Attributes
+    ----------
+    scale, alpha
+    agreement
+        Mean share of a sample's neighbours that are neighbours in another view too, less what
+        chance gives; None where scale and alpha were given.
+    ahead
+        Of the usual preparation, in standard errors; 0 where the usual one was kept.
+    """
+
+    scale: str
+    alpha: float
+    agreement: float | None = None
+    ahead: float | None = None
+
+
+class SettingEntry(Struct, frozen=True, kw_only=True):
+    """What was asked for or, where nothing was, chosen without labels.
+
+    Attributes
+    ----------
+    scale
+        "by view" where views differ.
+    alpha
+        None where views differ.
+    n_neighbors
+    views
+        Of each view, its scale and alpha, where views differ; else None.
+    initial_graph
+        "distances" or "distances and views", see `mscam_dask.types.events.CandidateSettings`.
+    exclude_views
+        Views that did not count.
+    """
+
+    scale: str
+    alpha: float | None
+    n_neighbors: int
+    views: dict[str, ViewSettingsEntry] | None = None
+    initial_graph: str = "distances"
+    exclude_views: tuple[str, ...] = ()
+
+
+class RefinementEntry(Struct, frozen=True, kw_only=True):
+    """What distances learned from the best partition gave; no seconds: the same run, the same record.
+
+    Attributes
+    ----------
+    scores
+        Of the partition of each round.
+    taken
+        How many of them took the place of the partition before: the first ones.
+    """
+
+    scores: tuple[float, ...]
+    taken: int
+
+
+class FitRecord(Struct, frozen=True, kw_only=True):
+    """What the clustering gave.
+
+    Attributes
+    ----------
+    status, message
+        Name and sentence of a `mscam_dask.types.status.Status`.
+    reached
+        Whether the graph has exactly the components asked for.
+    score
+        Label-free score of the clusters; None when it is not finite.
+    setting
+        The setting of the fit.
+    candidate_settings
+        Every setting it was chosen from, with its score.
+    selected_setting
+        Position of the setting there; -1 where none was tried, None in records of versions that
+        did not say.
+    cluster_sizes
+        Samples of each cluster.
+    cluster_names
+        Number by which each cluster goes in labels.csv, ascending. A cluster keeps that of the run
+        before, so that numbers are left out where the number of clusters was chosen and has fallen.
+        None in records of versions that did not say: 0, 1, ...
+    n_clusters_curves
+        The `mscam_dask.types.events.NClustersSelected` of a number of clusters that was chosen;
+        None when it was given.
+    learning
+        What distances learned from the best partition gave; None where none were, and in records of
+        versions that did not learn any.
+    """
+
+    status: str
+    message: str
+    reached: bool
+    n_clusters: int
+    n_connected_components: int
+    n_outer_iterations: int
+    score: float | None
+    setting: SettingEntry
+    candidate_settings: tuple[dict[str, Any], ...]
+    view_contributions: dict[str, float]
+    cluster_sizes: tuple[int, ...]
+    n_clusters_curves: dict[str, Any] | None = None
+    learning: RefinementEntry | None = None
+    selected_setting: int | None = None
+    cluster_names: tuple[int, ...] | None = None
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """Samples of each cluster, by the number it goes by in labels.csv."""
+        names = self.cluster_names or range(len(self.cluster_sizes))
+        pairs = zip(names, self.cluster_sizes, strict=True)
+        return {name: size for name, size in pairs if size}  # versions before told missing ones
+
+
+class ErrorRecord(Struct, frozen=True, kw_only=True):
+    """Why a run ended early."""
+
+    type: str
+    message: str
+
+
+class ResumeEntry(Struct, frozen=True, kw_only=True):
+    """One continuation of a run.
+
+    Attributes
+    ----------
+    time
+        When it began (UTC).
+    state
+        In which the run was found; "running" means killed.
+    after_iteration
+        Outer iterations that were done and not repeated; None when the clustering began again.
+    warnings
+        Why the result may differ from an undisturbed one, and what was found damaged.
+    """
+
+    time: str
+    state: str
+    after_iteration: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class RunRecord(Struct, frozen=True, kw_only=True):
+    """Everything about a run but its arrays.
+
+    Attributes
+    ----------
+    state
+        "running" until the last file is written; a run that was killed stays so. All but
+        "finished" can be resumed.
+    exit_code
+        What the command returned; None while it runs.
+    seed
+        The estimator's random_state.
+    executor
+        What ran the tasks.
+    seconds
+        Wall time of each step.
+    metrics
+        Scores against the labels; None where there were none, or evaluation was off.
+    settings
+        The pipeline as it was understood: what a continuation goes by.
+    resumes
+        Continuations, oldest first.
+    identity, ingest, clustering
+        Digests of what the run, its store and its clusters depend on; see `mscam_dask.pipeline.run.fingerprints`.
+    start
+        Name of the run beside this one that the clustering started from or was compared with; empty
+        for none, None before that was decided.
+    drift
+        What changed since that run.
+    versions, blas
+        Of this process, or of the last that continued the run.
+    """
+
+    format: str = RUN_FORMAT
+    format_version: int = RUN_FORMAT_VERSION
+    state: Literal["running", "finished", "failed", "interrupted"]
+    pipeline: str
+    method: str
+    seed: int | None
+    started: str
+    finalize: str | None = None
+    exit_code: int | None = None
+    executor: str | None = None
+    sources: tuple[SourceRecord, ...] = ()
+    data: DataRecord | None = None
+    fit: FitRecord | None = None
+    metrics: dict[str, float | None] | None = None
+    seconds: dict[str, float] = {}
+    versions: dict[str, str] = {}
+    blas: tuple[dict[str, Any], ...] = ()
+    error: ErrorRecord | None = None
+    settings: dict[str, Any] | None = None
+    identity: str | None = None
+    ingest: str | None = None
+    clustering: str | None = None
+    start: str | None = None
+    drift: DriftRecord | None = None
+    resumes: tuple[ResumeEntry, ...] = ()
+
+
+def encode_record(record: RunRecord) -> bytes:
+    """Return the record as indented JSON; what is not finite becomes null."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+
+
+def decode_record(content: bytes, where: str) -> RunRecord:
+    """Read what `encode_record` wrote.
+
+    Raises
+    ------
+    DataError
+        When it is no run record, or of a newer version.
+    """
+    try:
+        record = msgspec.json.decode(content, type=RunRecord)
+    except msgspec.DecodeError as error:
+        raise DataError(f"{where} is no record of a run: {error}.") from error
+    if record.format != RUN_FORMAT:
+        raise DataError(f"{where} is no record of a run (format={record.format!r}).")
+    if record.format_version != RUN_FORMAT_VERSION:
+        raise DataError(
+            f"{where} has format version {record.format_version}; this version reads "
+            f"{RUN_FORMAT_VERSION}. Upgrade mscam_dask."
+        )
+    return record

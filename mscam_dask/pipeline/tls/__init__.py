@@ -1,0 +1,3 @@
+"""pipeline/tls."""
+
+from __future__ import annotations

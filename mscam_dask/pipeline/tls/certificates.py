@@ -1,0 +1,314 @@
+"""An authority of one's own, and the certificates that let a cluster talk to nobody else.
+
+    DIR/
+        ca.pem              the authority; goes to every computer of the cluster
+        ca-key.pem          its key; signs new certificates, and stays here
+        scheduler.pem, scheduler-key.pem
+        worker.pem, worker-key.pem
+        client.pem, client-key.pem
+
+Dask takes whoever has a certificate of the authority: whoever holds a key may run code on every
+worker. Keys are readable by their owner alone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.tls.host_names import check_hosts
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+__all__ = ["ROLES", "CertificateSet", "make_certificates"]
+
+ROLES = ("scheduler", "worker", "client")
+"""Who gets a certificate."""
+
+_AUTHORITY = "ca"
+_SKEW = dt.timedelta(minutes=5)  # clocks of a cluster differ
+
+
+@dataclass(frozen=True)
+class CertificateSet:
+    """Files of a directory of certificates.
+
+    Attributes
+    ----------
+    directory
+    expires
+        When the certificates end, UTC; at the latest with the authority.
+    ends_with_authority
+        Whether that is earlier than was asked for, because the authority ends then.
+    """
+
+    directory: Path
+    expires: dt.datetime
+    ends_with_authority: bool = False
+
+    @property
+    def authority(self) -> Path:
+        """The authority's certificate."""
+        return self.directory / f"{_AUTHORITY}.pem"
+
+    def certificate(self, role: str) -> Path:
+        """Certificate of one of `ROLES`."""
+        return self.directory / f"{role}.pem"
+
+    def key(self, role: str) -> Path:
+        """Private key of one of `ROLES`."""
+        return self.directory / f"{role}-key.pem"
+
+
+def make_certificates(
+    directory: str | Path,
+    *,
+    hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"),
+    days: float = 365.0,
+    renew: bool = False,
+    now: dt.datetime | None = None,
+) -> CertificateSet:
+    """Make an authority and a certificate and key for scheduler, workers and client.
+
+    Parameters
+    ----------
+    directory
+        Made when it is missing, readable by its owner alone.
+    hosts
+        Names and addresses of the computers, written into the certificates.
+    days
+        How long the certificates are valid; a new authority is valid ten times as long.
+    renew
+        Make new certificates with the authority that is there. None outlives it: one that ends
+        sooner than `days` from now shortens them.
+    now
+        Start of validity; the present when it is None.
+
+    Returns
+    -------
+    CertificateSet
+
+    Raises
+    ------
+    ConfigurationError
+        When files are there and `renew` is off, the authority is missing and `renew` is on, it
+        has expired or cannot be read, `days` is not positive, a host has no name that a
+        certificate can have, or the package cryptography is
+        not installed.
+    """
+    from_when = (now or dt.datetime.now(dt.UTC)) - _SKEW
+    if not 0 < days <= 36500:
+        raise ConfigurationError(f"days = {days:g}; allowed is a number above 0, at most 36500.")
+    check_hosts(hosts)
+    _require_cryptography()
+    root = Path(directory).absolute()
+    made = CertificateSet(root, from_when + _SKEW + dt.timedelta(days=days))
+    _check_directory(made, renew=renew)
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if renew:
+        authority, authority_key = _read_authority(made, from_when + _SKEW)
+        if made.expires > authority.not_valid_after_utc:
+            made = replace(made, expires=authority.not_valid_after_utc, ends_with_authority=True)
+    else:
+        lifetime = (from_when, from_when + _SKEW + dt.timedelta(days=10 * days))
+        authority_key = _new_key()
+        authority = _authority(authority_key, lifetime)
+        _write(made.key(_AUTHORITY), _key_bytes(authority_key), mode=0o600)
+        _write(made.authority, _pem(authority), mode=0o644)
+    for role in ROLES:
+        key = _new_key()
+        certificate = _signed(role, key, (from_when, made.expires), hosts, authority, authority_key)
+        _write(made.key(role), _key_bytes(key), mode=0o600)
+        _write(made.certificate(role), _pem(certificate), mode=0o644)
+    return made
+
+
+def _require_cryptography() -> None:
+    try:
+        import cryptography  # noqa: F401
+    except ImportError as error:
+        raise ConfigurationError(
+            "certificates are made with the package cryptography, which is not installed: "
+            "pip install 'mscam-dask[tls]'."
+        ) from error
+
+
+def _check_directory(made: CertificateSet, *, renew: bool) -> None:
+    root = made.directory
+    if root.exists() and not root.is_dir():
+        raise ConfigurationError(f"{root} is a file; give a directory.")
+    there = [name for name in (_AUTHORITY, *ROLES) if made.certificate(name).exists()]
+    if renew and _AUTHORITY not in there:
+        raise ConfigurationError(
+            f"{made.authority} is not there, so nothing can be renewed; leave --renew out."
+        )
+    if there and not renew:
+        raise ConfigurationError(
+            f"{root} has certificates already ({', '.join(f'{name}.pem' for name in there)}). "
+            "Say --renew for new ones of the same authority, or give another directory."
+        )
+
+
+def _new_key() -> EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _named(common_name: str) -> x509.Name:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "mscam_dask"),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: EllipticCurvePrivateKey,
+    lifetime: tuple[dt.datetime, dt.datetime],
+) -> x509.CertificateBuilder:
+    from cryptography import x509
+
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(lifetime[0])
+        .not_valid_after(lifetime[1])
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _authority(
+    key: EllipticCurvePrivateKey, lifetime: tuple[dt.datetime, dt.datetime]
+) -> x509.Certificate:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+
+    name = _named("authority")
+    return (
+        _builder(name, name, key, lifetime)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _signed(
+    role: str,
+    key: EllipticCurvePrivateKey,
+    lifetime: tuple[dt.datetime, dt.datetime],
+    hosts: Sequence[str],
+    authority: x509.Certificate,
+    authority_key: EllipticCurvePrivateKey,
+) -> x509.Certificate:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    return (
+        _builder(_named(role), authority.subject, key, lifetime)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
+        .add_extension(issuer, critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
+        )
+        .sign(authority_key, hashes.SHA256())
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _read_authority(
+    made: CertificateSet, now: dt.datetime
+) -> tuple[x509.Certificate, EllipticCurvePrivateKey]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
+        key = load_pem_private_key(made.key(_AUTHORITY).read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"the authority in {made.directory} cannot be read ({type(error).__name__}); make new "
+            "certificates in another directory, and give them to every computer."
+        ) from error
+    if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != authority.public_key():
+        raise ConfigurationError(
+            f"{made.key(_AUTHORITY)} is not the key of {made.authority}; make new certificates in "
+            "another directory."
+        )
+    if authority.not_valid_after_utc <= now:
+        raise ConfigurationError(
+            f"{made.authority} expired on {authority.not_valid_after_utc:%Y-%m-%d}; make new "
+            "certificates in another directory, and give them to every computer."
+        )
+    return authority, key
+
+
+def _key_bytes(key: EllipticCurvePrivateKey) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _write(file: Path, content: bytes, *, mode: int) -> None:
+    """Write a file that nobody else could open at any moment."""
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)

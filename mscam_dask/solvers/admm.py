@@ -1,0 +1,297 @@
+"""Reduced-space ADMM for one view: self-representation and metric factor given the graph.
+
+Problem, the terms of Eq. (11) that hold view v once the graph A is fixed, with metric ridge:
+
+    min_{Z, P, F, W}  ‖X − XZ‖² + α‖Z‖² + τ‖P‖² + λ tr(Wᵀ L W)
+    subject to        F = ZᵀP,  W = F,  WᵀW = I_c.
+
+With H = orth[Q, V_m], Q the left singular vectors of the view and V_m the bottom eigenvectors
+of L, every iterate that starts in span(H) stays there: Z = H Ĉ Hᵀ, P = H p, F = H f, W = H w,
+so one inner iteration costs O(h² c) and never sees n.
+
+Deviations from the paper: α, not λ, in the Z-step (Eq. 16); no splitting variable M and no
+multiplier Y⁽²⁾, which vanish identically; the W-step is solved on the Stiefel manifold instead
+of by Eq. (22); the metric ridge τ bounds P; μ has a largest value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.stiefel import polar_factor, power_steps
+from mscam_dask.solvers.reduced_problem import ReducedProblem
+from mscam_dask.types.parameters import AdmmSettings
+
+__all__ = [
+    "AdmmState",
+    "ViewSolution",
+    "initial_state",
+    "is_converged",
+    "objective",
+    "solve_view",
+    "step",
+]
+
+# A few descent steps per inner iteration: the W-step need not be exact for ADMM to converge.
+_STIEFEL_ITERATIONS = 5
+
+# μ grows no further. W = F is met to 1e-8 by then, and rounding, multiplied by μ in Y, would
+# undo it: without a limit the residuals grow again, beyond all bounds at 1e15.
+_LARGEST_PENALTY = 1e7
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AdmmState:
+    """Iterates of the inner ADMM; all of shape (h, c) where not said otherwise.
+
+    Attributes
+    ----------
+    w, p, f, y
+        W, P, F and the multiplier Y of W = F in the coordinates of H.
+    core : (h, c), (h, c)
+        Ĉ = diag(s²/(s²+α)) + left @ right.T, kept as the pair (left, right).
+    penalty : float
+        μ of the next iteration.
+    iteration : int
+    primal_residual, dual_residual : float
+        ‖W − F‖_F/√c and ‖F − F_before‖_F/√c.
+    """
+
+    w: NDArray[np.float64]
+    p: NDArray[np.float64]
+    f: NDArray[np.float64]
+    y: NDArray[np.float64]
+    core: tuple[NDArray[np.float64], NDArray[np.float64]]
+    penalty: float
+    iteration: int
+    primal_residual: float
+    dual_residual: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ViewSolution:
+    """Where the inner ADMM ended.
+
+    Attributes
+    ----------
+    embedding : (n, c)
+        F = ZᵀP, the projected samples, of the type the basis is kept in.
+    objective : float
+    state : AdmmState
+    converged : bool
+    """
+
+    embedding: NDArray[Any]
+    objective: float
+    state: AdmmState
+    converged: bool
+
+
+def initial_state(problem: ReducedProblem, start: NDArray[np.float64], penalty: float) -> AdmmState:
+    """The state before the first iteration: W = P = the orthonormal matrix nearest HᵀV_c.
+
+    Parameters
+    ----------
+    problem : ReducedProblem
+    start : (n, c)
+        V_c, the bottom c eigenvectors of L; inside span(H) by construction of H.
+    penalty : float
+        First μ.
+
+    Returns
+    -------
+    AdmmState
+
+    Raises
+    ------
+    DataError
+        When the reduced space has fewer than c dimensions.
+
+    Notes
+    -----
+    The iteration depends on nothing but the graph, λ and the view, and is equivariant under
+    rotations of V_c: no per-view state needs to survive an outer iteration.
+    """
+    h, c = problem.subspace.shape[1], start.shape[1]
+    if h < c:
+        raise DataError(
+            f"the reduced space has {h} dimensions, fewer than n_clusters={c}; "
+            "ask for fewer clusters"
+        )
+    basis = problem.subspace
+    w = polar_factor(np.asarray(basis.T @ start.astype(basis.dtype, copy=False), dtype=np.float64))
+    zero = np.zeros_like(w)
+    return AdmmState(w, w, w, zero, (zero, zero), penalty, 0, np.inf, np.inf)
+
+
+def step(problem: ReducedProblem, state: AdmmState, penalty_growth: float) -> AdmmState:
+    """One pass Z → P → F → W → Y → μ.
+
+    Notes
+    -----
+    Ĉ is diagonal plus rank c and K⁻¹, (ĈĈᵀ + εI)⁻¹ are applied by the Woodbury identity:
+    O(h c²) flops; L̂w in the W-step is O(h² c).
+    """
+    s2, alpha, mu = problem.squared_singular_values, problem.alpha, state.penalty
+    c = state.w.shape[1]
+    # Z-step, Eq. (16) with α: K Ĉ = diag(s²) + p bᵀ, K = diag(s² + α) + (μ/2) p pᵀ.
+    b = 0.5 * (mu * state.w + state.y)
+    inverse_diagonal = 1.0 / (s2 + alpha)
+    gains = s2 * inverse_diagonal
+    left = state.p * inverse_diagonal[:, None]
+    small = state.p.T @ left
+    small.flat[:: c + 1] += 2.0 / mu
+    both = _solved(small, np.hstack((left.T, (2.0 / mu) * np.eye(c))))
+    # x = small⁻¹ leftᵀ; I − x p = (2/μ) small⁻¹, without the cancellation
+    x, remainder = both[:, :-c], both[:, -c:]
+    right = b @ remainder.T - s2[:, None] * x.T
+    left, right = _balanced(left, right)
+    # P-step: (Ĉ Ĉᵀ + (2τ/μ) I) p = Ĉ (w + y/μ).
+    p = _solve_metric_factor(
+        gains, left, right, target=state.w + state.y / mu, ridge=2.0 * problem.metric_ridge / mu
+    )
+    # F = ZᵀP.
+    f = gains[:, None] * p + right @ (left.T @ p)
+    # W-step: min tr(wᵀL̂w) − 2η tr(wᵀ(f − y/μ)) on the Stiefel manifold, η = μ/2λ.
+    linear = (mu * f - state.y) / (2.0 * problem.graph_weight)
+    w = power_steps(
+        problem.laplacian,
+        linear,
+        state.w,
+        n_steps=_STIEFEL_ITERATIONS,
+        largest_eigenvalue=problem.laplacian_bound,
+    )
+    gap = w - f
+    return AdmmState(
+        w=w,
+        p=p,
+        f=f,
+        y=state.y + mu * gap,
+        core=(left, right),
+        penalty=min(mu * penalty_growth, max(mu, _LARGEST_PENALTY)),
+        iteration=state.iteration + 1,
+        primal_residual=_root_mean_square(gap),
+        dual_residual=_root_mean_square(f - state.f),
+    )
+
+
+def _balanced(
+    left: NDArray[np.float64], right: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same product of factors of the same size: with a small α one is a million times 1."""
+    sizes = np.linalg.norm(left), np.linalg.norm(right)
+    if not all(sizes):
+        return left, right
+    factor = float(np.sqrt(sizes[1] / sizes[0]))
+    return left * factor, right / factor
+
+
+def _root_mean_square(columns: NDArray[np.float64]) -> float:
+    """‖·‖_F / √c."""
+    return float(np.sqrt(np.vdot(columns, columns) / columns.shape[1]))
+
+
+def _solved(matrix: NDArray[np.float64], rhs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """matrix⁻¹ rhs of a small system, by LAPACK itself: wrappers would cost more than the work."""
+    _, _, solution, failed = scipy.linalg.lapack.dgesv(matrix, rhs)
+    if failed or not np.isfinite(solution).all():
+        raise DataError(
+            "a small linear system of the metric learning is singular: the penalty or a view's "
+            "values are beyond what float64 can hold. Check the view's scale"
+        )
+    return np.asarray(solution, dtype=np.float64)
+
+
+def _solve_metric_factor(
+    gains: NDArray[np.float64],
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    *,
+    target: NDArray[np.float64],
+    ridge: float,
+) -> NDArray[np.float64]:
+    """Solve (ĈĈᵀ + ridge·I) p = Ĉ·target for Ĉ = diag(gains) + left rightᵀ."""
+    c = left.shape[1]
+    gram = right.T @ right
+    rhs = gains[:, None] * target + left @ (right.T @ target)
+    if ridge <= 0.0:  # τ = 0 has no diagonal to lean on
+        core = np.diag(gains) + left @ right.T
+        return np.asarray(scipy.linalg.lstsq(core.T, target)[0], dtype=np.float64)
+    diagonal = gains**2 + ridge
+    # ĈĈᵀ = diag(gains²) + U M Uᵀ with U = [gains∘right, left], M = [[0, I], [I, gram]].
+    u = np.concatenate([gains[:, None] * right, left], axis=1)
+    scaled = u / diagonal[:, None]
+    middle = u.T @ scaled  # + M⁻¹ = [[−gram, I], [I, 0]]
+    middle[:c, :c] -= gram
+    middle[:c, c:].flat[:: c + 1] += 1.0
+    middle[c:, :c].flat[:: c + 1] += 1.0
+    correction = _solved(middle, scaled.T @ rhs)
+    solution: NDArray[np.float64] = rhs / diagonal[:, None] - scaled @ correction
+    return solution
+
+
+def is_converged(state: AdmmState, tolerance: float) -> bool:
+    """Whether both residuals are at most `tolerance`."""
+    return state.primal_residual <= tolerance and state.dual_residual <= tolerance
+
+
+def objective(problem: ReducedProblem, state: AdmmState) -> float:
+    """‖X − XZ‖² + α‖Z‖² + τ‖P‖² + λ tr(FᵀLF) at the state, in O(h c²) flops.
+
+    Notes
+    -----
+    With Ĉ = diag(g) + l rᵀ the two norms expand into diagonal, cross and low-rank parts.
+    """
+    s2 = problem.squared_singular_values
+    gains = s2 / (s2 + problem.alpha)
+    left, right = state.core
+    gram_right = right.T @ right
+    cross = np.sum(left * right, axis=1)
+    fidelity = (
+        np.sum(s2 * (1.0 - gains) ** 2)
+        - 2.0 * np.sum(s2 * (1.0 - gains) * cross)
+        + np.sum((left.T @ (s2[:, None] * left)) * gram_right)
+    )
+    size = np.sum(gains**2) + 2.0 * np.sum(gains * cross) + np.sum((left.T @ left) * gram_right)
+    smoothness = np.sum(state.f * (problem.laplacian @ state.f))
+    return float(
+        fidelity
+        + problem.alpha * size
+        + problem.metric_ridge * np.sum(state.p**2)
+        + problem.graph_weight * smoothness
+    )
+
+
+def solve_view(
+    problem: ReducedProblem, start: NDArray[np.float64], settings: AdmmSettings
+) -> ViewSolution:
+    """Iterate `step` until the residuals are small or the budget is spent.
+
+    Parameters
+    ----------
+    problem : ReducedProblem
+    start : (n, c)
+        Bottom eigenvectors of the Laplacian.
+    settings : AdmmSettings
+
+    Returns
+    -------
+    ViewSolution
+        `converged` says whether the tolerance was met; the embedding is usable either way.
+    """
+    state = initial_state(problem, start, settings.penalty)
+    while state.iteration < settings.max_iterations and not is_converged(state, settings.tolerance):
+        state = step(problem, state, settings.penalty_growth)
+    embedding = problem.subspace @ state.f.astype(problem.subspace.dtype, copy=False)
+    return ViewSolution(
+        embedding=np.asarray(embedding),
+        objective=objective(problem, state),
+        state=state,
+        converged=is_converged(state, settings.tolerance),
+    )

@@ -1,0 +1,207 @@
+"""The A-step: adaptive neighbours on the summed distances of all views.
+
+Row i of A solves min Σ_j (d_ij a_ij + γ_i a_ij²) on the simplex, with
+
+    d_ij = floor · mean_v ω_v ‖z_i − z_j‖² + λ · (n / 2c) · mean_v ‖F_v,i − F_v,j‖²
+
+over the views v. Both means have the value one on average over pairs, so λ has no unit. The
+candidates of a row are its nearest neighbours in the anchor space, found once; n×n never exists.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.linalg.adaptive_neighbors import select_neighbors, tied_neighbor_weights
+from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.laplacian import connected_components, graph_from_blocks
+from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.weighted_blocks import WeightedBlocks
+
+__all__ = [
+    "MAX_TIES",
+    "CandidateEdges",
+    "Graph",
+    "assemble_graph",
+    "candidate_neighbors",
+    "graph_rows",
+    "mean_graph",
+    "neighbor_graph",
+    "projected_distances",
+    "projected_weight",
+]
+
+MAX_TIES = 4
+"""Most neighbours kept in a view's own graph, in units of k, where many samples are equally far."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CandidateEdges:
+    """Candidate edges of a block of rows and their data distances.
+
+    Attributes
+    ----------
+    row_start : int
+        First row of the block.
+    indices : (m, K) int64 or int32
+        Candidate neighbours; −1 where absent.
+    squared_distances : (m, K)
+        mean_v ω_v ‖z_i − z_j‖²; 0 where absent.
+    """
+
+    row_start: int
+    indices: NDArray[Any]
+    squared_distances: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Graph:
+    """A consensus graph and its connected components.
+
+    Attributes
+    ----------
+    affinity : (n, n) CSR
+        A, rows on the simplex, zero diagonal.
+    n_components : int
+    components : (n,) int64
+        Numbered by first appearance.
+    """
+
+    affinity: csr_array[np.float64]
+    n_components: int
+    components: NDArray[np.int64]
+
+
+def projected_weight(n_samples: int, n_clusters: int) -> float:
+    """n / 2c: makes the mean squared distance of rows of F, FᵀF = I_c, equal to one."""
+    return n_samples / (2.0 * n_clusters)
+
+
+def candidate_neighbors(
+    anchors: NDArray[np.float64] | WeightedBlocks, n_candidates: int, row_start: int, row_stop: int
+) -> CandidateEdges:
+    """Nearest neighbours of a block of rows in the anchor space of all views.
+
+    Parameters
+    ----------
+    anchors : (n, Σr) or Coordinates
+        Anchor coordinates of the views side by side, divided by √V.
+    n_candidates : int
+    row_start, row_stop : int
+
+    Returns
+    -------
+    Candidates
+        Sorted by distance within each row.
+    """
+    indices, distances = nearest_neighbors(
+        anchors, n_candidates, row_start=row_start, row_stop=row_stop
+    )
+    return CandidateEdges(row_start, indices, distances)
+
+
+def projected_distances(
+    embedding: NDArray[np.float64], candidates: CandidateEdges
+) -> NDArray[np.float64]:
+    """‖F_i − F_j‖² of one view on the candidate edges, (m, K); 0 where absent."""
+    distances = squared_distances_on_edges(
+        embedding, candidates.indices, row_start=candidates.row_start
+    )
+    distances[candidates.indices < 0] = 0.0
+    return distances
+
+
+def graph_rows(
+    candidates: CandidateEdges,
+    projected: NDArray[np.float64] | None,
+    *,
+    n_neighbors: int,
+    data_weight: float,
+    projected_weight: float,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Rows of A: k neighbours and their weights, Eq. (29)–(30).
+
+    Parameters
+    ----------
+    candidates : Candidates
+    projected : (m, K) or None
+        Σ_v ‖F_v,i − F_v,j‖²; None for the data distances alone.
+    n_neighbors : int
+        k.
+    data_weight, projected_weight : float
+        Factors on the two distances.
+
+    Returns
+    -------
+    indices, weights : (m, k)
+    """
+    distances = data_weight * candidates.squared_distances
+    if projected is not None:
+        distances = distances + projected_weight * projected
+    return select_neighbors(candidates.indices, distances, n_neighbors)
+
+
+def assemble_graph(
+    blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
+) -> Graph:
+    """Put row blocks, in order, into one graph and count its components."""
+    affinity = graph_from_blocks(blocks)
+    count, components = connected_components(affinity)
+    return Graph(affinity, count, components)
+
+
+def neighbor_graph(anchors: NDArray[np.float64] | WeightedBlocks, n_neighbors: int) -> Graph:
+    """The adaptive-neighbour graph of all samples by the data distances alone, Eq. (29)–(30).
+
+    Where samples are equally far there is no k-th neighbour: all that tie with it are kept or, where
+    these are very many, left out.
+
+    Parameters
+    ----------
+    anchors : (n, r) or Coordinates
+        Anchor coordinates of one view, or of several side by side.
+    n_neighbors : int
+        k, at most n − 1; up to 4k are kept.
+    """
+    n = len(anchors)
+    found = candidate_neighbors(anchors, min(MAX_TIES * n_neighbors, n - 1), 0, n)
+    if found.indices.shape[1] == n_neighbors:
+        return assemble_graph(
+            [
+                graph_rows(
+                    found, None, n_neighbors=n_neighbors, data_weight=1.0, projected_weight=0.0
+                )
+            ]
+        )
+    weights = tied_neighbor_weights(found.squared_distances, n_neighbors)
+    return assemble_graph([(found.indices.astype(np.int64), weights)])
+
+
+def mean_graph(graphs: Sequence[Graph], weights: Sequence[float] | None = None) -> Graph:
+    """The graph min Σ_v w_v ‖A − A_v‖² over the rows' simplexes: the mean of several graphs.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        Of the same samples; at least one.
+    weights : sequence of float, optional
+        w, one for each, positive; all the same without.
+
+    Returns
+    -------
+    Graph
+        With the edges of all of them, so at most as many components as any has.
+    """
+    weights = weights or [1.0] * len(graphs)
+    affinity = graphs[0].affinity * weights[0]
+    for graph, weight in zip(graphs[1:], weights[1:], strict=True):
+        affinity = csr_array(affinity + graph.affinity * weight)
+    affinity = csr_array(affinity * (1.0 / sum(weights)))
+    count, components = connected_components(affinity)
+    return Graph(affinity, count, components)

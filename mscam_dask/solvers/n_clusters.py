@@ -1,0 +1,77 @@
+"""The number of clusters: the widest eigengap among the cuts of nearly the highest reliable modularity.
+
+See docs/decisions/0015 and 0071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["adjusted_modularity", "least_near_peak", "relative_gaps", "widest_gap_near_peak"]
+
+# Reliable modularities closer to the highest than this (relative) say nothing; the eigengap then does.
+_TIE = 0.08
+
+
+def relative_gaps(values: NDArray[np.float64]) -> tuple[float, ...]:
+    """(λ_{c+1} − λ_c) / λ_{c+1} for c = 2, 3, …, m − 1; 0 where λ_{c+1} is 0 to rounding.
+
+    Parameters
+    ----------
+    values : (m,)
+        Smallest eigenvalues λ of a graph's Laplacian, ascending.
+    """
+    lower, upper = values[1:-1], values[2:]
+    zero = np.finfo(np.float64).eps * len(values) * max(1.0, float(values[-1]))
+    gaps = np.where(upper > zero, (upper - lower) / np.where(upper > zero, upper, 1.0), 0.0)
+    return tuple(float(gap) for gap in np.clip(gaps, 0.0, 1.0))
+
+
+def adjusted_modularity(modularity: float, reliability: float) -> float:
+    """Q J / H: modularity as far as the clusters are told by neighbours in all views.
+
+    Parameters
+    ----------
+    modularity : float
+        Q of a cut, the mean over the views' graphs.
+    reliability : float
+        J / H of the same cut, 0 … 1.
+
+    Notes
+    -----
+    Where clusters are many, modularity is nearly the same for many numbers. A number that cuts through a cluster, or
+    merges clusters that one view alone keeps apart, is told less of.
+    """
+    return modularity * reliability
+
+
+def widest_gap_near_peak(
+    counts: Sequence[int], reliable: Sequence[float], eigengap: Sequence[float]
+) -> int:
+    """The number with the largest eigengap of those with reliable modularity within 8 % of the highest.
+
+    Of equal ones the smallest.
+
+    Examples
+    --------
+    >>> widest_gap_near_peak((2, 3, 4, 5), (0.3, 0.59, 0.6, 0.4), (0.9, 0.3, 0.2, 0.1))
+    3
+    """
+    least = least_near_peak(reliable)
+    near = [index for index, value in enumerate(reliable) if value >= least]
+    return counts[max(near, key=eigengap.__getitem__)]
+
+
+def least_near_peak(reliable: Sequence[float]) -> float:
+    """The least reliable modularity among which the eigengap decides: 8 % below the highest.
+
+    Examples
+    --------
+    >>> round(least_near_peak((0.3, 0.5)), 3)
+    0.46
+    """
+    highest = max(reliable)
+    return highest - _TIE * abs(highest)

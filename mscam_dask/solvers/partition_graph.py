@@ -1,0 +1,229 @@
+"""One graph step in the limit λ → ∞ around a given partition.
+
+With F the scaled indicator of the partition, the projected distance of two samples is zero
+inside a cluster and unbounded across clusters: every row finds its neighbours in its own
+cluster, by the data distances. The graph then has one component per cluster, but for clusters
+that are themselves disconnected; their pieces are joined by their shortest edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array, get_index_dtype
+
+from mscam_dask.linalg.adaptive_neighbors import select_neighbors
+from mscam_dask.linalg.distances import distances_to, squared_distances
+from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
+from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.top_k import top_k_columns
+from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
+from mscam_dask.solvers.graph_update import CandidateEdges, Graph
+
+__all__ = ["partition_graph"]
+
+_BLOCK_BYTES = 64 * 2**20
+
+# Up to so many members a cluster is searched exhaustively.
+_EXACT_MEMBERS = 4096
+
+# Bridges are looked for between at most so many samples on either side.
+_LARGEST_PIECE = 20_000
+
+
+def partition_graph(
+    anchors: NDArray[np.float64] | WeightedBlocks,
+    labels: NDArray[np.int64],
+    n_neighbors: int,
+    *,
+    candidates: Sequence[CandidateEdges] = (),
+) -> Graph:
+    """The consensus graph whose components are exactly the given clusters.
+
+    Parameters
+    ----------
+    anchors : (n, Σr) or Coordinates
+        Anchor space of all views.
+    labels : (n,) int64
+        Clusters 0 … c−1, none empty.
+    n_neighbors : int
+        k; clusters of at most k samples use all their other members.
+    candidates : sequence of Candidates
+        Blocks of candidate edges of all rows, where clusters are too large to be searched:
+        rows of a cluster of more than 4096 choose among theirs, and among up to 4096 evenly spaced
+        members (k + 2 at least) where fewer than k + 1 of them are in the cluster.
+
+    Returns
+    -------
+    Graph
+        A row of a cluster with one member is empty: it has no neighbour to choose.
+
+    Notes
+    -----
+    Exact search inside each cluster, Σ |cluster|² Σr flops; linear in n with `candidates`.
+    Memory of one cluster's rows and a block of these; small clusters' points are copied.
+    """
+    points = as_weighted_blocks(anchors)
+    order: list[NDArray[np.int64]] = []
+    inside: list[csr_array[np.float64]] = []
+    for cluster in range(int(labels.max()) + 1):
+        members = np.flatnonzero(labels == cluster)
+        if len(members) < 2:
+            rows = csr_array((len(members), len(members)))
+        elif candidates and len(members) > max(_EXACT_MEMBERS, n_neighbors + 1):
+            rows = _rows_on_candidates(points, members, candidates, n_neighbors)
+        else:
+            rows = _connected_rows(points.take(members), n_neighbors)
+        order.append(members)
+        inside.append(rows)
+    affinity = _put_together(inside, order)
+    count, components = connected_components(affinity)
+    return Graph(affinity, count, components)
+
+
+def _put_together(
+    inside: Sequence[csr_array[np.float64]], order: Sequence[NDArray[np.int64]]
+) -> csr_array[np.float64]:
+    """The graph of all samples from those of the clusters, whose members ascend."""
+    members = np.concatenate(order)
+    n = len(members)
+    index_dtype = get_index_dtype(maxval=max(n, sum(rows.nnz for rows in inside)))
+    columns = [
+        own.astype(index_dtype)[rows.indices] for own, rows in zip(order, inside, strict=True)
+    ]
+    counts = np.concatenate([np.diff(rows.indptr) for rows in inside])
+    stacked = csr_array(
+        (
+            np.concatenate([rows.data for rows in inside]),
+            np.concatenate(columns),
+            np.concatenate(([0], np.cumsum(counts))).astype(index_dtype),
+        ),
+        shape=(n, n),
+    )
+    affinity = csr_array(stacked[np.argsort(members)])
+    affinity.has_sorted_indices = True
+    return affinity
+
+
+def _connected_rows(points: WeightedBlocks, n_neighbors: int) -> csr_array[np.float64]:
+    """Adaptive-neighbour rows among `points` (m, r), joined into one component."""
+    m = len(points)
+    k = min(n_neighbors, m - 1)
+    indices, distances = nearest_neighbors(points, min(k + 1, m - 1))
+    return _joined(points, np.arange(m), *select_neighbors(indices, distances, k))
+
+
+def _rows_on_candidates(
+    points: WeightedBlocks,
+    members: NDArray[np.int64],
+    candidates: Sequence[CandidateEdges],
+    n_neighbors: int,
+) -> csr_array[np.float64]:
+    """The same for a large cluster, from candidate edges that stay inside it."""
+    n = len(points)
+    position = np.full(n + 1, -1, dtype=np.int64)  # the last for absent candidates
+    position[members] = np.arange(len(members))
+    # evenly spaced members that any row may fall back to: itself, k others and one more at least
+    step = min(-(-len(members) // _EXACT_MEMBERS), len(members) // (n_neighbors + 2))
+    pool = np.arange(0, len(members), step)
+    pooled = points.stacked(members[pool], np.float32).astype(np.float64)
+    chosen = np.empty((len(members), n_neighbors), dtype=np.int64)
+    weights = np.empty((len(members), n_neighbors))
+    for block in candidates:
+        stop = block.row_start + len(block.indices)
+        mine = members[np.searchsorted(members, block.row_start) : np.searchsorted(members, stop)]
+        rows = position[mine]
+        indices = position[block.indices[mine - block.row_start]]
+        distances = np.where(indices >= 0, block.squared_distances[mine - block.row_start], np.inf)
+        short = np.flatnonzero(np.count_nonzero(indices >= 0, axis=1) <= n_neighbors)
+        enough = np.setdiff1d(np.arange(len(mine)), short)
+        chosen[rows[enough]], weights[rows[enough]] = select_neighbors(
+            indices[enough], distances[enough], n_neighbors
+        )
+        if short.size:
+            found = _with_pool(
+                points, members, rows[short], indices[short], (pool, pooled), n_neighbors
+            )
+            chosen[rows[short]], weights[rows[short]] = select_neighbors(*found, n_neighbors)
+    return _joined(points, members, chosen, weights)
+
+
+def _with_pool(
+    points: WeightedBlocks,
+    members: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    pool: tuple[NDArray[np.int64], NDArray[np.float64]],
+    n_neighbors: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Candidates of some members together with the nearest of a pool; each neighbour once."""
+    anyone, pooled = pool
+    nearest = np.empty((len(rows), n_neighbors + 2), dtype=np.int64)
+    block = max(1, _BLOCK_BYTES // (8 * len(anyone)))
+    for start in range(0, len(rows), block):
+        part = slice(start, start + block)
+        squared = squared_distances(points.stacked(members[rows[part]]), pooled)
+        nearest[part] = anyone[top_k_columns(squared, n_neighbors + 2)]
+    joined = np.sort(np.concatenate([indices, nearest], axis=1), axis=1)
+    joined[:, 1:][joined[:, 1:] == joined[:, :-1]] = -1
+    joined[joined == rows[:, None]] = -1
+    distances = distances_to(points, members[rows], np.where(joined < 0, -1, members[joined]))
+    return joined, np.where(joined >= 0, distances, np.inf)
+
+
+def _joined(
+    points: WeightedBlocks,
+    members: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    weights: NDArray[np.float64],
+) -> csr_array[np.float64]:
+    """Rows of the members with bridges between the pieces they fall into."""
+    graph = graph_from_neighbors(chosen, weights)
+    count, pieces = connected_components(graph)
+    bridges: dict[int, list[int]] = {}
+    while count > 1:
+        i, j = _shortest_bridge(points, members, pieces)
+        bridges.setdefault(i, []).append(j)
+        pieces = np.where(pieces == pieces[i], pieces[j], pieces)
+        _, pieces = np.unique(pieces, return_inverse=True)
+        count -= 1
+    return _with_bridges(graph, bridges, chosen.shape[1]) if bridges else graph
+
+
+def _shortest_bridge(
+    points: WeightedBlocks, members: NDArray[np.int64], pieces: NDArray[np.int64]
+) -> tuple[int, int]:
+    """The closest pair between the smallest piece of the members and the rest; (inside, outside)."""
+    smallest = int(np.argmin(np.bincount(pieces)))
+    inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
+    # of very large pieces evenly spaced samples
+    inside = inside[:: -(-len(inside) // _LARGEST_PIECE)]
+    outside = outside[:: -(-len(outside) // _LARGEST_PIECE)]
+    others = points.stacked(members[outside])
+    best = (np.inf, -1, -1)
+    block = max(1, _BLOCK_BYTES // (8 * len(outside)))
+    for start in range(0, len(inside), block):
+        part = inside[start : start + block]
+        distances = squared_distances(points.stacked(members[part]), others)
+        flat = int(np.argmin(distances))
+        row, column = divmod(flat, len(outside))
+        candidate = (float(distances[row, column]), int(part[row]), int(outside[column]))
+        best = min(best, candidate)
+    return best[1], best[2]
+
+
+def _with_bridges(
+    graph: csr_array[np.float64], bridges: dict[int, list[int]], n_neighbors: int
+) -> csr_array[np.float64]:
+    """A row with bridges gives each the weight of an equal share."""
+    shares = {row: 1.0 / (n_neighbors + len(columns)) for row, columns in bridges.items()}
+    for row, columns in bridges.items():
+        graph.data[graph.indptr[row] : graph.indptr[row + 1]] *= 1.0 - shares[row] * len(columns)
+    ends = [(row, column) for row, columns in bridges.items() for column in columns]
+    values = [shares[row] for row, _ in ends]
+    added = coo_array((values, tuple(np.transpose(ends))), shape=graph.shape)
+    joined = csr_array(graph + added)
+    joined.sort_indices()
+    return joined

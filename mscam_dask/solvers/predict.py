@@ -1,0 +1,115 @@
+"""Assigning new samples to the clusters of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.linalg.adaptive_neighbors import adaptive_neighbor_weights
+from mscam_dask.linalg.distances import squared_distances
+
+__all__ = ["extend_labels", "predict_by_neighbors"]
+
+# Distances of one block of queries to one block of training samples.
+_BLOCK_BYTES = 16 * 2**20
+
+
+def predict_by_neighbors(
+    queries: NDArray[np.float64],
+    candidate_blocks: Iterable[tuple[int, NDArray[np.float64]]],
+    labels: NDArray[np.int64],
+    *,
+    n_neighbors: int,
+    block_bytes: int = _BLOCK_BYTES,
+) -> NDArray[np.int64]:
+    """Cluster of each query: the one that holds most of its adaptive-neighbour weight.
+
+    Parameters
+    ----------
+    queries : (m, Σr)
+        Anchor coordinates of the new samples.
+    candidate_blocks : iterable of (start, (b, Σr))
+        Anchor coordinates of the training samples, block by block in order.
+    labels : (n,) int64
+        Clusters of the training samples.
+    n_neighbors : int
+        k; fewer when there are fewer training samples.
+    block_bytes : int
+        Size of the distances that are held at a time.
+
+    Returns
+    -------
+    (m,) int64
+
+    Notes
+    -----
+    The row of A that Eq. (29) would give the query among the training samples, without
+    changing the fit. O(m n Σr) flops, memory of a few blocks. Ties go to the cluster of the
+    lower number.
+    """
+    m, n = len(queries), len(labels)
+    wanted = min(n_neighbors + 1, n)
+    nearest = np.full((m, wanted), np.inf)
+    indices = np.full((m, wanted), n, dtype=np.int64)
+    for start, block in candidate_blocks:
+        positions = np.arange(start, start + len(block), dtype=np.int64)
+        step = max(1, block_bytes // (8 * (wanted + len(block))))
+        for first in range(0, m, step):
+            rows = slice(first, min(first + step, m))
+            distances = np.hstack([nearest[rows], squared_distances(queries[rows], block)])
+            shape = (rows.stop - rows.start, len(block))
+            pool = np.hstack([indices[rows], np.broadcast_to(positions, shape)])
+            order = np.lexsort((pool, distances), axis=-1)[:, :wanted]
+            nearest[rows] = np.take_along_axis(distances, order, axis=1)
+            indices[rows] = np.take_along_axis(pool, order, axis=1)
+    if wanted == 1:
+        return np.asarray(labels[indices[:, 0]], dtype=np.int64)
+    weights = adaptive_neighbor_weights(nearest)
+    votes = np.zeros((m, int(labels.max()) + 1))
+    np.add.at(votes, (np.arange(m)[:, None], labels[indices[:, :-1]]), weights)
+    return np.asarray(np.argmax(votes, axis=1), dtype=np.int64)
+
+
+def extend_labels(
+    affinity: csr_array[np.float64], known: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Clusters of all samples, those without one (−1) from their neighbours in a graph.
+
+    Parameters
+    ----------
+    affinity : (n, n) CSR
+        A, rows on the simplex, as of the data distances alone.
+    known : (n,) int64
+        Cluster 0..c-1 of each sample, −1 where it has none yet; at least one is known.
+    n_clusters : int
+        c.
+
+    Returns
+    -------
+    (n,) int64
+        Numbered as in `known`. A sample takes the cluster that holds most of the weight of its
+        edges to samples with one, ties to the lower number; those without such an edge wait for
+        their neighbours. A component of new samples alone goes to the largest cluster.
+
+    Notes
+    -----
+    O(nnz(A)) a round, as many rounds as new samples are in a row.
+    """
+    labels = known.copy()
+    assert (labels >= 0).any(), "nothing to extend"
+    weights = (affinity + affinity.T).tocsr()
+    while (waiting := np.flatnonzero(labels < 0)).size:
+        has_one = np.flatnonzero(labels >= 0)
+        members = csr_array(
+            (np.ones(has_one.size), (has_one, labels[has_one])), shape=(len(labels), n_clusters)
+        )
+        votes = (weights[waiting] @ members).toarray()
+        decided = votes.max(axis=1) > 0.0
+        if not decided.any():
+            labels[waiting] = np.argmax(np.bincount(labels[has_one], minlength=n_clusters))
+            break
+        labels[waiting[decided]] = np.argmax(votes[decided], axis=1)
+    return labels

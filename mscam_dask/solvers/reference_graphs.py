@@ -1,0 +1,192 @@
+"""Judging a partition without labels: cross-view information.
+
+The *neutral* graphs of a view are the adaptive-neighbour graphs of its raw rows, of unit length
+and with standardised columns. A view's score of a partition is the mutual information between a
+sample's cluster and its neighbour's, on the neutral graph that knows most; the score is the mean
+over views. What the same graphs say together, by Bayes' rule, tells how reliable it is. Every view
+counts the same, and nothing that is being learned enters, so the graph under learning cannot raise
+its own mark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.linalg.adaptive_neighbors import select_neighbors
+from mscam_dask.linalg.laplacian import graph_from_neighbors, symmetric_affinity
+from mscam_dask.linalg.modularity import modularity
+from mscam_dask.linalg.neighbor_information import (
+    RandomWalk,
+    evidence,
+    information,
+    random_walk,
+)
+from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.scaling import RowTransform, fit_transform_from_moments, safe_exponent
+from mscam_dask.solvers.row_blocks import (
+    BLOCK_BYTES,
+    RowReader,
+    ViewShape,
+    column_moments,
+    row_blocks,
+)
+from mscam_dask.types.parameters import Scale
+
+__all__ = [
+    "ReferenceGraphs",
+    "reference_graphs",
+    "view_evidence",
+    "view_modularity",
+    "view_score",
+    "view_scores",
+]
+
+_SCALES: tuple[Scale, ...] = ("unit", "standard")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReferenceGraphs:
+    """The neutral graphs of one view: symmetric, non-negative, (n, n) CSR each."""
+
+    graphs: tuple[csr_array[np.float64], ...]
+
+
+def reference_graphs(
+    read: RowReader,
+    shape: ViewShape,
+    n_neighbors: int,
+    *,
+    dtype: type[np.floating[Any]] = np.float64,
+    block_bytes: int = BLOCK_BYTES,
+) -> ReferenceGraphs:
+    """Adaptive-neighbour graphs, Eq. (29), of one raw view.
+
+    Parameters
+    ----------
+    read : RowReader
+    shape : ViewShape
+        Feature views give two graphs (unit rows, standardised columns); distance and kernel
+        views one.
+    n_neighbors : int
+        k, at most n − 1.
+    dtype : {numpy.float64, numpy.float32}
+        Of the rows that are searched and of the graphs' weights.
+    block_bytes : int
+        Size of the rows that are read at a time.
+
+    Returns
+    -------
+    ReferenceGraphs
+
+    Notes
+    -----
+    Exact search: n² d flops per graph; the transformed view is held in memory once.
+    """
+    n = shape.n_samples
+    if shape.view_type != "features":
+        rows = np.empty((n, n))
+        for start, stop in row_blocks(n, n, block_bytes=block_bytes):
+            rows[start:stop] = read(start, stop)
+        graphs = [_graph_from_distances(_pair_distances(rows, shape), n_neighbors)]
+    else:
+        moments = column_moments(read, shape, block_bytes=block_bytes)
+        graphs = []
+        for scale in _SCALES:
+            transform = fit_transform_from_moments(scale, moments)
+            rows = _transformed(read, shape, transform, dtype, block_bytes)
+            graphs.append(_graph_from_rows(rows, n_neighbors))
+    return ReferenceGraphs(tuple(csr_array(graph.astype(dtype)) for graph in graphs))
+
+
+def view_scores(view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]) -> list[float]:
+    """Information on each partition (n,), in nats, of the view's best informed neutral graph."""
+    return [score for score, _ in _best_informed(view, partitions)]
+
+
+def view_evidence(
+    view: ReferenceGraphs,
+    partitions: Sequence[NDArray[np.int64]],
+    rows: slice | NDArray[np.int64] = slice(None),
+) -> list[tuple[float, NDArray[np.float32]]]:
+    """`view_scores`, each with what that graph says on the clusters (m, c) of some rows, of neighbours' clusters."""
+    best = _best_informed(view, partitions)
+    return [
+        (score, evidence(walk, labels, rows))
+        for labels, (score, walk) in zip(partitions, best, strict=True)
+    ]
+
+
+def _best_informed(
+    view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]
+) -> list[tuple[float, RandomWalk]]:
+    """Of each partition the highest information, and the walk that has it."""
+    walks = [random_walk(graph) for graph in view.graphs]
+    return [
+        max(((information(walk, labels), walk) for walk in walks), key=lambda told: told[0])
+        for labels in partitions
+    ]
+
+
+def view_score(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
+    """`view_scores` of one partition."""
+    (score,) = view_scores(view, [labels])
+    return score
+
+
+def view_modularity(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
+    """Modularity of a partition (n,) on that of the view's neutral graphs where it is highest."""
+    return max(modularity(graph, labels) for graph in view.graphs)
+
+
+def _transformed(
+    read: RowReader,
+    shape: ViewShape,
+    transform: RowTransform,
+    dtype: type[np.floating[Any]],
+    block_bytes: int,
+) -> NDArray[Any]:
+    rows = np.empty((shape.n_samples, shape.n_features), dtype=dtype)
+    for start, stop in row_blocks(shape.n_samples, shape.n_features, block_bytes=block_bytes):
+        rows[start:stop] = transform.apply(read(start, stop))
+    return rows
+
+
+def _graph_from_rows(rows: NDArray[Any], n_neighbors: int) -> csr_array[np.float64]:
+    wanted = min(n_neighbors + 1, len(rows) - 1)
+    indices, distances = nearest_neighbors(rows, wanted)
+    return _graph(indices, distances, n_neighbors)
+
+
+def _pair_distances(rows: NDArray[np.float64], shape: ViewShape) -> NDArray[np.float64]:
+    """Distances of a distance view; squared distances of a kernel view."""
+    exponent = int(safe_exponent(np.abs(rows).max()))
+    if exponent:  # one factor for all distances changes no neighbour and no weight
+        rows = np.ldexp(rows, -exponent)
+    if shape.view_type == "distance":
+        return np.maximum(rows, 0.0)  # validation lets rounding below zero pass
+    diagonal = rows.diagonal()
+    return np.maximum(diagonal[:, None] + diagonal - rows - rows.T, 0.0)
+
+
+def _graph_from_distances(
+    distances: NDArray[np.float64], n_neighbors: int
+) -> csr_array[np.float64]:
+    n = len(distances)
+    wanted = min(n_neighbors + 1, n - 1)
+    others = distances.copy()
+    np.fill_diagonal(others, np.inf)
+    indices = np.argsort(others, axis=1, kind="stable")[:, :wanted].astype(np.int64)
+    return _graph(indices, np.take_along_axis(others, indices, axis=1), n_neighbors)
+
+
+def _graph(
+    indices: NDArray[np.int64], distances: NDArray[np.float64], n_neighbors: int
+) -> csr_array[np.float64]:
+    chosen, weights = select_neighbors(indices, distances, min(n_neighbors, indices.shape[1]))
+    return symmetric_affinity(graph_from_neighbors(chosen, weights))

@@ -1,0 +1,156 @@
+"""The ridge self-representation of one view, by its singular directions.
+
+Z = Q diag(f) Qᵀ with X = Q S Vᵀ and f = s²/(s²+α) solves min ‖X − XZ‖² + α‖Z‖² (samples in
+the rows of X here); ‖z_i − z_j‖ = ‖f∘(q_i − q_j)‖, so n×n is never needed.
+`mscam_dask.solvers.view_svd` finds these directions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.linalg.ridge import Basis, ridge_coordinates, shrinkage_factors
+from mscam_dask.linalg.scaling import RowTransform
+from mscam_dask.linalg.weighted_blocks import WeightedBlocks
+from mscam_dask.solvers.row_blocks import ViewType
+
+__all__ = [
+    "Encoder",
+    "RidgeView",
+    "ViewSVD",
+    "ridge_view",
+]
+
+# A direction with gain f below this share of the largest gain weighs less than 1e-4 of the
+# leading one in squared distances, whatever α.
+_GAIN_TOLERANCE = 1e-2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Encoder:
+    """Maps rows of a view, new ones too, to anchor coordinates.
+
+    Attributes
+    ----------
+    view_type : {"features", "distance", "kernel"}
+    transform : RowTransform or None
+        Scaling of feature rows; None for distance and kernel views.
+    exponent : int
+        Distances and kernel values are divided by 2 to this power first; 0 but for extreme
+        magnitudes.
+    distance_scale : float
+        Mean distance, the unit of exp(−D / mean); 1 for other views.
+    offset : (d,)
+        Mean of the transformed rows of the fit.
+    loadings : (d, r)
+        Anchor coordinates are (transformed rows − offset) @ loadings, that is √ω f∘(x V / s).
+    """
+
+    view_type: ViewType
+    transform: RowTransform | None
+    exponent: int
+    distance_scale: float
+    offset: NDArray[np.float64]
+    loadings: NDArray[np.float64]
+
+    def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Anchor coordinates (m, r) of `rows` (m, d)."""
+        if self.transform is not None:
+            rows = self.transform.apply(rows)
+        elif self.exponent:
+            rows = np.ldexp(rows, -self.exponent)
+        if self.view_type == "distance":
+            rows = np.exp(-rows / self.distance_scale)
+        return np.asarray((rows - self.offset) @ self.loadings, dtype=np.float64)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ViewSVD:
+    """A scaled, centred view X = Q S Vᵀ, before α is chosen.
+
+    Attributes
+    ----------
+    basis : Basis
+        Q (n, r) and s² (r,) of all directions, scaled so that the mean s² is one.
+    encoder : Encoder
+        Its loadings give Q: (transformed rows − offset) @ loadings.
+    """
+
+    basis: Basis
+    encoder: Encoder
+
+    @property
+    def effective_rank(self) -> float:
+        """(Σs²)² / Σs⁴."""
+        s2 = self.basis.singular_values_squared
+        return float(s2.sum() ** 2 / np.sum(s2**2))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RidgeView:
+    """What the iterations need of a view.
+
+    Attributes
+    ----------
+    basis : Basis
+        Q (n, r) and s² (r,); directions with gain below 1e-2 of the largest are dropped.
+    alpha : float
+        α of the self-representation.
+    weight : float
+        1 / mean squared distance of the anchor coordinates: the view's ω, to be divided by
+        the number of views.
+    effective_rank : float
+        (Σs²)² / Σs⁴ over all directions.
+    encoder : Encoder
+        To anchor coordinates, √ω included.
+    """
+
+    basis: Basis
+    alpha: float
+    weight: float
+    effective_rank: float
+    encoder: Encoder
+
+    @property
+    def mean_distance(self) -> float:
+        """Mean squared distance of two samples: the weight makes it one."""
+        return 1.0
+
+    def anchors(self) -> NDArray[np.float64]:
+        """√ω f∘Q, (n, r): mean squared distance over pairs is one."""
+        return ridge_coordinates(self.basis, self.alpha) * float(np.sqrt(self.weight))
+
+    def coordinates(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Q (n, r) and the weights ω f² (r,) of its columns: the same distances, no copy."""
+        gains = shrinkage_factors(self.basis.singular_values_squared, self.alpha)
+        return self.basis.vectors, self.weight * gains**2
+
+
+def ridge_view(view: ViewSVD, *, alpha: float) -> RidgeView:
+    """Keep the directions that the self-representation with this α uses.
+
+    Parameters
+    ----------
+    view : ViewSVD
+    alpha : float
+        α > 0, in units of the mean squared singular value.
+
+    Returns
+    -------
+    RidgeView
+    """
+    s2 = view.basis.singular_values_squared
+    gains = shrinkage_factors(s2, alpha)
+    rank = int(np.count_nonzero(gains > _GAIN_TOLERANCE * gains[0]))
+    # s² descends, and so do the gains: what is kept is a slice, not a copy
+    kept = Basis(view.basis.vectors[:, :rank], s2[:rank])
+    gains = gains[:rank]
+    weight = 1.0 / mean_squared_distance(WeightedBlocks((kept.vectors,), (gains**2,)))
+    loadings = view.encoder.loadings[:, :rank] * (np.sqrt(weight) * gains)
+    encoder = dataclasses.replace(view.encoder, loadings=np.ascontiguousarray(loadings))
+    return RidgeView(kept, alpha, weight, view.effective_rank, encoder)

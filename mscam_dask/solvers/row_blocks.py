@@ -1,0 +1,104 @@
+"""The rows of a view, block by block, and sums over them.
+
+Blocks depend on the shape of a view alone, so that sums are the same bits wherever the rows are held.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.linalg.scaling import ColumnMoments
+
+__all__ = [
+    "BLOCK_BYTES",
+    "Blocks",
+    "RowReader",
+    "ViewShape",
+    "ViewType",
+    "column_moments",
+    "mean_and_gram",
+    "mean_row",
+    "row_blocks",
+]
+
+RowReader = Callable[[int, int], NDArray[np.float64]]
+"""read(start, stop) -> rows start up to, not including, stop of a view, (m, d) float64."""
+
+ViewType = Literal["features", "distance", "kernel"]
+
+Blocks = Callable[[], Iterator[tuple[int, int, NDArray[np.float64]]]]
+"""Start, stop and scaled rows of each block; to be called for each pass over the view."""
+
+# Rows are streamed in blocks of at most this size: a chunk of a store. A quarter of a smaller
+# view, so that the blocks of small data are small beside it.
+BLOCK_BYTES = 8 * 2**20
+_SMALLEST_BLOCK_BYTES = 2**20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ViewShape:
+    """What must be known of a view before reading it: rows, columns, kind of numbers."""
+
+    n_samples: int
+    n_features: int
+    view_type: ViewType
+
+
+def row_blocks(
+    n_samples: int, n_columns: int, *, block_bytes: int = BLOCK_BYTES
+) -> Iterator[tuple[int, int]]:
+    """Row ranges of at most `block_bytes` that depend on the shape alone."""
+    quarter = 8 * n_samples * n_columns // 4
+    most = min(block_bytes, max(_SMALLEST_BLOCK_BYTES, quarter))
+    size = max(1, most // (8 * max(1, n_columns)))
+    for start in range(0, n_samples, size):
+        yield start, min(start + size, n_samples)
+
+
+def mean_row(blocks: Blocks, shape: ViewShape) -> NDArray[np.float64]:
+    """Mean row (d,), summed block by block in order."""
+    total = np.zeros(shape.n_features)
+    for _, _, rows in blocks():
+        total += rows.sum(axis=0)
+    return total / shape.n_samples
+
+
+def mean_and_gram(
+    blocks: Blocks, shape: ViewShape
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean row (d,) and Gram matrix (d, d) of the centred rows, in one pass.
+
+    Rows are shifted by the mean of the first block, so that what is left to correct is small.
+    """
+    d = shape.n_features
+    gram, total, shift = np.zeros((d, d)), np.zeros(d), np.zeros(d)
+    for start, _, rows in blocks():
+        if start == 0:
+            shift = rows.mean(axis=0)
+        shifted = rows - shift
+        total += shifted.sum(axis=0)
+        gram += shifted.T @ shifted
+    rest = total / shape.n_samples
+    correction = shape.n_samples * np.outer(rest, rest)
+    if not np.isfinite(gram).all() or not np.isfinite(correction).all():
+        return shift + rest, np.full(
+            (d, d), np.nan
+        )  # refused, with a message, by what decomposes it
+    return shift + rest, gram - correction
+
+
+def column_moments(
+    read: RowReader, shape: ViewShape, *, block_bytes: int = BLOCK_BYTES
+) -> ColumnMoments:
+    """Moments of the columns of a view, merged block by block in order."""
+    moments: ColumnMoments | None = None
+    for start, stop in row_blocks(shape.n_samples, shape.n_features, block_bytes=block_bytes):
+        block = ColumnMoments.from_rows(read(start, stop))
+        moments = block if moments is None else moments.merge(block)
+    assert moments is not None, "a view without rows passed validation"
+    return moments

@@ -1,0 +1,305 @@
+"""The singular directions of one view, found block of rows by block.
+
+Every view is centred after scaling: what all samples share tells none apart, yet would be the
+largest singular direction. The rows arrive through a callable, so this code serves arrays, Dask
+collections and Zarr stores alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.orthonormal import column_signs, inverse_root
+from mscam_dask.linalg.ridge import Basis, basis_from_gram, basis_from_kernel
+from mscam_dask.linalg.scaling import fit_transform_from_moments, safe_exponent
+from mscam_dask.linalg.truncated_svd import truncated_eigh, truncated_svd
+from mscam_dask.solvers.ridge_view import Encoder, ViewSVD
+from mscam_dask.solvers.row_blocks import (
+    BLOCK_BYTES,
+    Blocks,
+    RowReader,
+    ViewShape,
+    column_moments,
+    mean_and_gram,
+    mean_row,
+    row_blocks,
+)
+from mscam_dask.types.parameters import Scale
+
+__all__ = ["MAX_EXACT_GRAM", "scaled_gram", "view_svd"]
+
+MAX_EXACT_GRAM = 2048
+"""Largest side of a Gram matrix that is decomposed where few of its directions are wanted."""
+
+# Rows of a view with more columns than rows that are held while the rows before them run past.
+_PANEL_BYTES = 128 * 2**20
+
+# Of products with as many rows as a view has columns, how many there are at a time.
+_COLUMNS = 2048
+
+# s²_min / s²_max above which a Gram matrix gives Q to the precision it is kept in.
+_WELL_CONDITIONED: dict[Any, float] = {np.float32: 1e-7, np.float64: 1.0}
+
+
+def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
+    read: RowReader,
+    shape: ViewShape,
+    *,
+    scale: Scale,
+    name: str,
+    dtype: type[np.floating[Any]] = np.float64,
+    max_rank: int | None = None,
+    most_decomposed: int = MAX_EXACT_GRAM,
+    block_bytes: int = BLOCK_BYTES,
+) -> ViewSVD:
+    """Scale and centre a view and find its singular directions.
+
+    Parameters
+    ----------
+    read : RowReader
+    shape : ViewShape
+    scale : {"standard", "unit", "minmax", "none"}
+        For feature views; distance views become the kernel exp(−D / mean D), kernel views
+        are used as they are, both centred in feature space.
+    name : str
+        For messages.
+    dtype : {numpy.float64, numpy.float32}
+        Of Q as it is kept; all that leads to it is float64.
+    max_rank : int, optional
+        Most directions kept, those of largest s². The unit of s² stays its mean over all.
+    most_decomposed : int
+        Largest side of a Gram matrix that is decomposed although `max_rank` is given.
+    block_bytes : int
+        Size of the rows that are read at a time.
+
+    Returns
+    -------
+    ViewSVD
+
+    Raises
+    ------
+    DataError
+        When all rows are equal after scaling.
+
+    Notes
+    -----
+    Three passes over the rows (moments, Gram matrix, basis), a fourth where small directions
+    need correction: 2 n d r + n d² flops, peak memory n·r + d² floats and a few blocks; the n×n
+    side is used when d > n. With `max_rank`, a view with more than 2048 rows and columns has no Gram
+    matrix, and a distance or kernel view of as many samples is not decomposed: see
+    `mscam_dask.linalg.truncated_svd`.
+    """
+    smaller_side = min(shape.n_samples, shape.n_features)
+    kept = _Kept(dtype, max_rank or smaller_side)
+    exact = max_rank is None or smaller_side <= most_decomposed
+    if shape.view_type != "features":
+        found, encoder = _factor_kernel(read, shape, None if exact else kept.max_rank, block_bytes)
+    else:
+        moments = column_moments(read, shape, block_bytes=block_bytes)
+        transform = fit_transform_from_moments(scale, moments)
+
+        def blocks() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+            for start, stop in row_blocks(
+                shape.n_samples, shape.n_features, block_bytes=block_bytes
+            ):
+                yield start, stop, transform.apply(read(start, stop))
+
+        if not exact:
+            factor = _factor_strongest
+        elif shape.n_features <= shape.n_samples:
+            factor = _factor_by_columns
+        else:
+            factor = _factor_by_rows
+        found = factor(blocks, shape, kept)
+        encoder = Encoder("features", transform, 0, 1.0, found.offset, found.loadings)
+    known_s2 = found.known_s2
+    rank = int(np.count_nonzero(known_s2 > _rounding_floor(found.offset, shape)))
+    if rank == 0:
+        raise DataError(
+            f"all rows of view {name!r} are equal after scale={scale!r}: it cannot tell samples "
+            "apart. Leave it out or choose another scale"
+        )
+    unit = float(known_s2[:rank].mean()) if found.mean_s2 is None else found.mean_s2
+    rank = min(rank, kept.max_rank)
+    encoder = dataclasses.replace(encoder, loadings=found.loadings[:, :rank])
+    vectors = found.basis.vectors[:, :rank].astype(dtype, copy=False)
+    return ViewSVD(Basis(vectors, known_s2[:rank] / unit), encoder)
+
+
+def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:
+    """s² that centring may leave of what all rows share: no direction, but rounding."""
+    precision = 16 * float(np.finfo(np.float64).eps)
+    if shape.view_type == "features":
+        return shape.n_samples * precision**2 * float(offset @ offset)
+    return shape.n_samples * precision * float(np.abs(offset).max())
+
+
+def scaled_gram(
+    read: RowReader, shape: ViewShape, *, scale: Scale, name: str
+) -> NDArray[np.float64]:
+    """X Xᵀ (n, n) of the scaled view, mean s² over its directions one: for the dense oracle.
+
+    Raises
+    ------
+    DataError
+        As `view_svd`.
+    """
+    basis = view_svd(read, shape, scale=scale, name=name).basis
+    gram = (basis.vectors * basis.singular_values_squared) @ basis.vectors.T
+    return np.asarray(gram, dtype=np.float64)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is kept of a basis: its type, and at most how many directions."""
+
+    dtype: type[np.floating[Any]]
+    max_rank: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Factors:
+    """Singular directions of X, rows (n, d) less their mean.
+
+    Attributes
+    ----------
+    basis : Basis
+        Q (n, r) and s² (r,) of the directions found.
+    offset : (d,)
+        The mean row.
+    loadings : (d, r)
+        V / s, which give Q = X V / s.
+    known_s2 : (≥ r,)
+        Every s² that is known, descending.
+    mean_s2 : float or None
+        Over all directions, where not every s² is known.
+    """
+
+    basis: Basis
+    offset: NDArray[np.float64]
+    loadings: NDArray[np.float64]
+    known_s2: NDArray[np.float64]
+    mean_s2: float | None = None
+
+
+def _factor_by_columns(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+    """Through XᵀX, for d ≤ n."""
+    n, dtype = shape.n_samples, kept.dtype
+    offset, gram = mean_and_gram(blocks, shape)
+    directions, all_s2 = basis_from_gram(gram)
+    s2 = all_s2[: kept.max_rank]
+    loadings = directions[:, : len(s2)] / np.sqrt(s2)
+    if s2.size and s2[-1] < _WELL_CONDITIONED[dtype] * s2[0]:
+        # a Gram matrix knows small directions least: the last digits of orthonormality
+        overlap = np.zeros((len(s2), len(s2)))
+        for _, _, rows in blocks():
+            part = (rows - offset) @ loadings
+            overlap += part.T @ part
+        loadings = loadings @ inverse_root(overlap)
+    vectors, loadings = _signed(blocks, offset, loadings, np.empty((n, len(s2)), dtype=dtype))
+    return _Factors(Basis(vectors, s2), offset, loadings, all_s2)
+
+
+def _factor_strongest(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+    """The strongest directions alone: of the other s² no more than the sum is known."""
+    offset = mean_row(blocks, shape)
+    found = truncated_svd(blocks, shape, offset, kept.max_rank)
+    s2 = found.singular_values_squared
+    loadings = found.directions / np.sqrt(s2)
+    vectors = np.empty((shape.n_samples, len(s2)), dtype=kept.dtype)
+    vectors, loadings = _signed(blocks, offset, loadings, vectors)
+    mean_s2 = found.total / min(shape.n_samples - 1, shape.n_features)
+    return _Factors(Basis(vectors, s2), offset, loadings, s2, mean_s2)
+
+
+def _signed(
+    blocks: Blocks,
+    offset: NDArray[np.float64],
+    loadings: NDArray[np.float64],
+    vectors: NDArray[Any],
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Rows times loadings, put into `vectors`, and the loadings, with the signs that all bases have."""
+    for start, stop, rows in blocks():
+        vectors[start:stop] = (rows - offset) @ loadings
+    signs = column_signs(vectors)
+    vectors *= signs.astype(vectors.dtype)
+    return vectors, loadings * signs
+
+
+def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+    """Through X Xᵀ, for d > n."""
+    n = shape.n_samples
+    offset = mean_row(blocks, shape)
+
+    def centred() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+        for start, stop, rows in blocks():
+            yield start, stop, rows - offset
+
+    gram = np.empty((n, n))
+    for panel in _panels(centred()):
+        for other_start, other_stop, others in centred():
+            if other_start > panel[-1][0]:
+                break
+            for start, stop, rows in panel:
+                if start >= other_start:
+                    products = rows @ others.T
+                    gram[start:stop, other_start:other_stop] = products
+                    gram[other_start:other_stop, start:stop] = products.T
+    basis = basis_from_kernel(gram)
+    loadings = np.zeros((shape.n_features, basis.rank))
+    for start, stop, rows in centred():
+        for first in range(0, shape.n_features, _COLUMNS):
+            some = slice(first, first + _COLUMNS)
+            loadings[some] += rows[:, some].T @ basis.vectors[start:stop]
+    loadings /= basis.singular_values_squared
+    vectors = basis.vectors.astype(kept.dtype, copy=False)
+    s2 = basis.singular_values_squared
+    return _Factors(Basis(vectors, s2), offset, loadings, s2)
+
+
+def _panels(
+    blocks: Iterator[tuple[int, int, NDArray[np.float64]]],
+) -> Iterator[list[tuple[int, int, NDArray[np.float64]]]]:
+    """Blocks held together, so that all rows before them run past once for several."""
+    panel: list[tuple[int, int, NDArray[np.float64]]] = []
+    for start, stop, rows in blocks:
+        if panel and (stop - panel[0][0]) * rows.shape[1] * 8 > _PANEL_BYTES:
+            yield panel
+            panel = []
+        panel.append((start, stop, rows))
+    yield panel
+
+
+def _factor_kernel(
+    read: RowReader, shape: ViewShape, max_rank: int | None, block_bytes: int
+) -> tuple[_Factors, Encoder]:
+    """Directions in feature space, and encoder, of a distance or kernel view."""
+    n = shape.n_samples
+    kernel = np.empty((n, n))
+    for start, stop in row_blocks(n, n, block_bytes=block_bytes):
+        kernel[start:stop] = read(start, stop)
+    exponent = int(safe_exponent(max(kernel.max(), -kernel.min())))
+    if exponent:
+        np.ldexp(kernel, -exponent, out=kernel)
+    unit = 1.0
+    if shape.view_type == "distance":
+        unit = float(kernel.sum() / max(1, n * (n - 1))) or 1.0  # mean over i ≠ j
+        kernel /= -unit
+        np.exp(kernel, out=kernel)
+    means = kernel.mean(axis=0)
+    # HKH with H = I − 11ᵀ/n; new rows need the column means alone, since Qᵀ1 = 0
+    kernel -= means
+    kernel -= kernel.mean(axis=1, keepdims=True)
+    if max_rank is None:
+        basis, mean_s2 = basis_from_kernel(kernel), None
+    else:
+        basis, mean_s2 = truncated_eigh(kernel, max_rank)
+    s2 = basis.singular_values_squared
+    found = _Factors(basis, means, basis.vectors / s2, s2, mean_s2)
+    return found, Encoder(shape.view_type, None, exponent, unit, means, found.loadings)

@@ -1,0 +1,287 @@
+"""The numbers that define a fit, validated once and passed around as one value."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Literal, get_args
+
+from mscam_dask.errors import ConfigurationError
+
+__all__ = ["EXACT_SAMPLES", "AdmmSettings", "Model", "Parameters", "Scale", "ViewSettings"]
+
+EXACT_SAMPLES = 12_000
+"""Up to here everything is exhaustive: see docs/decisions/0038."""
+
+# An outer iteration costs a spectrum of the whole graph: see docs/decisions/0039.
+_LARGE_PATIENCE = 2
+
+# What parts a few clusters is often in the next eigenvectors: docs/decisions/0057.
+_FEWEST_PAIRS = 20
+
+# Of numbers whose unit is that of the data: beyond, their products with λ, s² and 1/μ lose all digits.
+_LEAST, _MOST = 1e-6, 1e6
+
+# λ grows along a path, and the next fit may begin where the last one ended.
+_LEAST_WEIGHT, _MOST_WEIGHT = 1e-30, 1e30
+
+Scale = Literal["standard", "unit", "minmax", "none"]
+Model = Literal["mscam", "mscan"]
+
+
+def _require(condition: object, name: str, got: object, allowed: str) -> None:
+    if not condition:
+        raise ConfigurationError(f"{name}={got!r} is not usable: allowed is {allowed}.")
+
+
+def _use_python_numbers(values: object, names: Iterable[str]) -> None:
+    """Replace NumPy's scalars in a frozen value: records of it are written as plain numbers."""
+    for name in names:
+        value = getattr(values, name)
+        if isinstance(value, bool | int | float) and type(value).__module__ == "builtins":
+            continue
+        if isinstance(value, Integral | Real):
+            plain = int(value) if isinstance(value, Integral) else float(value)
+            object.__setattr__(values, name, plain)
+
+
+def _is_count(value: object, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+
+
+def _is_real(value: object, *, positive: bool) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and (value > 0 if positive else value >= 0)
+
+
+def _require_within(
+    name: str, got: object, least: float, most: float, *, or_zero: bool = False
+) -> None:
+    inside = _is_real(got, positive=True) and least <= got <= most  # type: ignore[operator]
+    allowed = f"{'0, or ' if or_zero else ''}a number from {least:g} to {most:g}"
+    _require(inside or (or_zero and _is_real(got, positive=False) and got == 0), name, got, allowed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ViewSettings:
+    """How one view becomes its self-representation.
+
+    Attributes
+    ----------
+    scale : {"standard", "unit", "minmax", "none"}
+        Scaling of a feature view; of no consequence for distance and kernel views.
+    alpha : float
+        α, in units of the view's mean squared singular value; from 1e-6 to 1e6.
+    """
+
+    scale: Scale
+    alpha: float
+
+    def __post_init__(self) -> None:
+        _use_python_numbers(self, ("alpha",))
+        _require(self.scale in get_args(Scale), "scale", self.scale, f"one of {get_args(Scale)}")
+        _require_within("alpha", self.alpha, _LEAST, _MOST)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class AdmmSettings:
+    """Settings of the inner ADMM of one view.
+
+    Attributes
+    ----------
+    penalty : float
+        First value of μ, in units of the view's mean squared singular value.
+    penalty_growth : float
+        Factor ρ ≥ 1 on μ after each inner iteration.
+    max_iterations : int
+        Most inner iterations per outer iteration.
+    tolerance : float
+        Stop when ‖W − F‖_F ≤ tolerance · √c (primal) and the change of F is as small (dual).
+    """
+
+    penalty: float = 10.0
+    penalty_growth: float = 1.2
+    max_iterations: int = 40
+    tolerance: float = 1e-3
+
+    def __post_init__(self) -> None:
+        _use_python_numbers(self, (field.name for field in dataclasses.fields(self)))
+        _require(_is_real(self.penalty, positive=True), "penalty", self.penalty, "a number > 0")
+        _require(
+            _is_real(self.penalty_growth, positive=True) and self.penalty_growth >= 1,
+            "penalty_growth",
+            self.penalty_growth,
+            "a number >= 1",
+        )
+        _require(
+            _is_count(self.max_iterations, 1),
+            "max_iterations",
+            self.max_iterations,
+            "a whole number >= 1",
+        )
+        _require(
+            _is_real(self.tolerance, positive=True), "tolerance", self.tolerance, "a number > 0"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Parameters:
+    """Everything that defines a fit, apart from the data and the machine.
+
+    Attributes
+    ----------
+    n_clusters : int
+        c, the number of connected components asked for.
+    model : {"mscam", "mscan"}
+        Metric learning with a floor (MSCAM) or plain distances between self-representations
+        (MSCAN).
+    n_neighbors : int
+        k, the non-zeros of a row of the consensus graph.
+    alpha : float
+        α, ridge of the self-representation, from 1e-6 to 1e6; views are scaled to a mean squared
+        singular value of one first.
+    graph_weight : float
+        First value of λ on the path, from 1e-30 to 1e30.
+    graph_weight_growth : float
+        Factor on λ while there are fewer components than clusters (> 1).
+    identity_weight : float
+        Floor of the learned metric (M = floor·I + PPᵀ): weight of the data distances in the
+        graph step, from 1e-6 to 1e6.
+    metric_ridge : float
+        Ridge on the metric factor P: 0, or from 1e-6 to 1e6.
+    scale : {"standard", "unit", "minmax", "none"}
+        Scaling of feature views.
+    view_settings : tuple of Preparation, optional
+        One per view, where they differ: they go before `scale` and `alpha`.
+    exclude_views : tuple of int
+        Positions of the views that are passed over, as if they were not there.
+    max_iter : int
+        Most outer iterations.
+    tol : float
+        Relative size below which two partition scores count as a tie, which goes to the
+        earlier and simpler partition.
+    patience : int
+        Outer iterations without a better partition after which the path ends.
+    min_shrinkage : float
+        In [0, 1): directions of a view with a smaller gain s²/(s²+α) take no part in metric
+        learning.
+    n_candidates : int or None
+        Candidate neighbours per sample kept from the anchor space; None means
+        max(50, 4·n_neighbors), at most n − 1.
+    exact_samples : int
+        Up to so many samples every search is exhaustive and everything is judged on all of
+        them; above, neighbours are approximate, bases truncated, and the setting is chosen and
+        partitions are judged on a seeded sample.
+    admm : AdmmSettings
+        Inner solver of the views.
+    seed : int
+        Seed of everything random in the numerics, from which each task makes its generator: the
+        eigensolver's start, the k-means starts of cuts, halves of edges, the samples on which
+        preparations are compared, cells of approximate neighbours.
+
+    Raises
+    ------
+    ConfigurationError
+        If a value is outside its range; the message names it.
+    """
+
+    n_clusters: int
+    model: Model = "mscam"
+    n_neighbors: int = 9
+    alpha: float = 1.0
+    graph_weight: float = 0.1
+    graph_weight_growth: float = 1.3
+    identity_weight: float = 1.0
+    metric_ridge: float = 1.0
+    scale: Scale = "standard"
+    view_settings: tuple[ViewSettings, ...] | None = None
+    exclude_views: tuple[int, ...] = ()
+    max_iter: int = 30
+    tol: float = 1e-3
+    patience: int = 6
+    min_shrinkage: float = 0.1
+    n_candidates: int | None = None
+    exact_samples: int = EXACT_SAMPLES
+    admm: AdmmSettings = AdmmSettings()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _use_python_numbers(self, (field.name for field in dataclasses.fields(self)))
+        for name, minimum in (
+            ("n_clusters", 1),
+            ("n_neighbors", 1),
+            ("max_iter", 1),
+            ("patience", 1),
+            ("exact_samples", 1),
+        ):
+            value = getattr(self, name)
+            _require(_is_count(value, minimum), name, value, f"a whole number >= {minimum}")
+        _require_within("alpha", self.alpha, _LEAST, _MOST)
+        _require_within("graph_weight", self.graph_weight, _LEAST_WEIGHT, _MOST_WEIGHT)
+        _require_within("identity_weight", self.identity_weight, _LEAST, _MOST)
+        _require_within("metric_ridge", self.metric_ridge, _LEAST, _MOST, or_zero=True)
+        _require(_is_real(self.tol, positive=False), "tol", self.tol, "a finite number >= 0")
+        _require(
+            _is_real(self.min_shrinkage, positive=False) and self.min_shrinkage < 1,
+            "min_shrinkage",
+            self.min_shrinkage,
+            "a number in [0, 1)",
+        )
+        growth = self.graph_weight_growth
+        _require(
+            _is_real(growth, positive=True) and growth > 1,
+            "graph_weight_growth",
+            growth,
+            "a finite number > 1",
+        )
+        _require(self.model in get_args(Model), "model", self.model, f"one of {get_args(Model)}")
+        _require(self.scale in get_args(Scale), "scale", self.scale, f"one of {get_args(Scale)}")
+        if self.n_candidates is not None:
+            _require(
+                _is_count(self.n_candidates, self.n_neighbors + 1),
+                "n_candidates",
+                self.n_candidates,
+                f"None or a whole number > n_neighbors={self.n_neighbors}",
+            )
+        _require(_is_count(self.seed, 0), "seed", self.seed, "a whole number >= 0")
+
+    def preparation(self, view: int) -> ViewSettings:
+        """Scaling and α of the view at this position."""
+        if self.view_settings is None:
+            return ViewSettings(self.scale, self.alpha)
+        return self.view_settings[view]
+
+    def counted(self, n_views: int) -> tuple[int, ...]:
+        """Positions of the views, of `n_views`, that count."""
+        return tuple(view for view in range(n_views) if view not in self.exclude_views)
+
+    def scales(self, n_views: int) -> tuple[Scale, ...]:
+        """Scaling of each of `n_views` views."""
+        return tuple(self.preparation(view).scale for view in range(n_views))
+
+    def candidates(self, n_samples: int) -> int:
+        """Anchor-space candidates per sample for a data set of `n_samples`."""
+        usual = max(50, 4 * self.n_neighbors)
+        if self.is_large(n_samples):
+            usual = max(30, 2 * self.n_neighbors + 2)
+        return min(self.n_candidates or usual, n_samples - 1)
+
+    def is_large(self, n_samples: int) -> bool:
+        """Whether a data set of `n_samples` is beyond exhaustive search."""
+        return n_samples > self.exact_samples
+
+    def n_pairs(self, n_samples: int) -> int:
+        """Bottom eigenpairs of a consensus graph by which n samples are cut.
+
+        2c, which the sub-solves ask for; of data that are not large 20 at least, as long as that
+        is no more than a tenth of the samples.
+        """
+        fewest = 0 if self.is_large(n_samples) else min(_FEWEST_PAIRS, n_samples // 10)
+        return min(max(2 * self.n_clusters, fewest), n_samples)
+
+    def patience_for(self, n_samples: int) -> int:
+        """Outer iterations without a better partition after which the path ends."""
+        return min(self.patience, _LARGE_PATIENCE) if self.is_large(n_samples) else self.patience

@@ -1,0 +1,54 @@
+"""CoReg: closed forms of both steps, ascent, the limits of its weight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mscam_dask.benchmark.baselines._spectral import (
+    gaussian_affinity,
+    leading_eigenvectors,
+    normalized_affinity,
+)
+from mscam_dask.benchmark.baselines.coreg import CoReg, _consensus
+from mscam_dask.errors import ConfigurationError
+from tests.messages import quotes
+from tests.synthetic import gaussian_views
+
+
+@pytest.mark.parametrize("affinity", ["gaussian", "neighbors"])
+@pytest.mark.parametrize("weight", [0.0, 0.05, 3.0])
+def test_the_objective_never_falls(affinity: str, weight: float) -> None:
+    views, _ = gaussian_views(0, n_samples=80, n_clusters=4, spread=1.0)
+    model = CoReg(
+        4, consensus_weight=weight, affinity=affinity, tol=1e-9, max_iter=500, random_state=0
+    ).fit(views)
+    assert (np.diff(model.objective_) >= -1e-9).all()
+    U = model.consensus_embedding_
+    np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-10)
+
+
+def test_the_centroid_spans_the_leading_eigenvectors_of_the_summed_projectors() -> None:
+    rng = np.random.default_rng(1)
+    embeddings = [np.linalg.qr(rng.standard_normal((20, 3)))[0] for _ in range(4)]
+    U = _consensus(embeddings, 3)
+    total = np.sum([E @ E.T for E in embeddings], axis=0)
+    best = np.sort(np.linalg.eigvalsh(total))[-3:].sum()
+    np.testing.assert_allclose(np.vdot(U, total @ U), best, rtol=1e-12)
+
+
+def test_one_view_is_plain_spectral_clustering() -> None:
+    (view,), _ = gaussian_views(2, n_samples=60, dims=(8,))
+    U = CoReg(3, scale="none", random_state=0).fit([view]).consensus_embedding_
+    V = leading_eigenvectors(normalized_affinity(gaussian_affinity(view)), 3)
+    np.testing.assert_allclose(U @ U.T, V @ V.T, atol=1e-8)
+
+
+def test_parameters_are_checked() -> None:
+    views, _ = gaussian_views(3, n_samples=20)
+    with pytest.raises(
+        ConfigurationError, match=quotes("affinity='cosine'", "gaussian", "neighbors")
+    ):
+        CoReg(2, affinity="cosine").fit(views)
+    with pytest.raises(ConfigurationError, match=quotes("n_neighbors=20", 19)):
+        CoReg(2, affinity="neighbors", n_neighbors=20).fit(views)

@@ -1,0 +1,222 @@
+"""What every comparison method must do, by its name in the registry."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import pdist, squareform
+from sklearn.base import clone
+
+from mscam_dask.benchmark.baselines.registry import METHODS, Method, method
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.errors import ConfigurationError, DataError, MemoryPlanError
+from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.solvers.spectral_cut import canonical_labels
+from tests.messages import quotes
+from tests.synthetic import gaussian_views
+
+SPREAD = 6.0  # between centres, in standard deviations within clusters: no method may fail
+
+
+@pytest.fixture(params=list(METHODS))
+def entry(request: pytest.FixtureRequest) -> Method:
+    return METHODS[request.param]
+
+
+def made(entry: Method, n_clusters: int = 3, *, seed: int = 0, **parameters: Any) -> Any:
+    if entry.label_aware_view_choice:
+        parameters = {"view": 0, **parameters}
+    if entry.name == "dimsc":  # its published weights have no unit: these suit small Gaussian sets
+        parameters = {"smoothness": 100.0, "diversity": 10.0, **parameters}
+    return entry.make(n_clusters, seed, parameters)
+
+
+def test_well_separated_clusters_are_found(entry: Method) -> None:
+    views, truth = gaussian_views(1, n_samples=90, spread=SPREAD)
+    model = made(entry).fit(views)
+    assert model.labels_.dtype == np.int64
+    np.testing.assert_array_equal(model.labels_, canonical_labels(model.labels_))
+    assert adjusted_rand_index(truth, model.labels_) == 1.0
+
+
+def test_the_order_of_samples_and_views_does_not_matter_when_clusters_are_clear(
+    entry: Method,
+) -> None:
+    views, truth = gaussian_views(2, n_samples=90, spread=SPREAD)
+    order = np.random.default_rng(0).permutation(90)
+    turned = [view[order] for view in views][::-1]
+    labels = made(entry).fit_predict(turned)
+    assert adjusted_rand_index(truth[order], labels) == 1.0
+
+
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+@pytest.mark.parametrize("n_clusters", [1, 22, 24])
+def test_one_cluster_and_as_many_as_samples(entry: Method, n_clusters: int) -> None:
+    views, _ = gaussian_views(3, n_samples=24, dims=(4, 5))
+    labels = made(entry, n_clusters).fit(views).labels_
+    assert labels.shape == (24,)
+    np.testing.assert_array_equal(labels, canonical_labels(labels))
+    assert labels.max() < n_clusters
+
+
+@pytest.mark.filterwarnings("ignore:.*SSC.*max_iter:mscam_dask.errors.ConvergenceWarning")
+def test_one_seed_one_result_and_labels_given_change_nothing(entry: Method) -> None:
+    views, truth = gaussian_views(3, n_samples=80, n_clusters=4, spread=1.5)
+    kept = [view.copy() for view in views]
+    first = made(entry, 4, seed=5).fit(views).labels_
+    again = made(entry, 4, seed=5).fit(views, truth).labels_
+    np.testing.assert_array_equal(first, again)
+    for view, before in zip(views, kept, strict=True):
+        np.testing.assert_array_equal(view, before)
+
+
+def test_units_of_columns_do_not_matter_under_standard_scale(entry: Method) -> None:
+    views, _ = gaussian_views(4, n_samples=80, spread=2.0)
+    scaled = [2.0 ** np.arange(view.shape[1]) * view for view in views]
+    first = made(entry, scale="standard").fit_predict(views)
+    second = made(entry, scale="standard").fit_predict(scaled)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_distance_views_are_clustered_by_their_distances(entry: Method) -> None:
+    views, truth = gaussian_views(5, n_samples=60, spread=SPREAD)
+    distances = [squareform(pdist(view)) for view in views]
+    data = as_multi_view(distances, view_type="distance")
+    labels = made(entry).fit_predict(data)
+    assert adjusted_rand_index(truth, labels) == 1.0
+
+
+def test_a_dictionary_of_views_gives_names(entry: Method) -> None:
+    views, _ = gaussian_views(6, n_samples=60, spread=SPREAD)
+    named = dict(zip("abc", views, strict=True))
+    parameters: dict[str, Any] = {"view": "b"} if entry.label_aware_view_choice else {}
+    model = made(entry, **parameters).fit(named)
+    assert model.view_names_ == ("a", "b", "c")
+
+
+def test_one_table_is_cut_by_view_sizes(entry: Method) -> None:
+    views, _ = gaussian_views(7, n_samples=60, spread=2.0)
+    apart = made(entry).fit_predict(views)
+    table = np.hstack(views)
+    sizes = tuple(view.shape[1] for view in views)
+    np.testing.assert_array_equal(made(entry, n_features_per_view=sizes).fit_predict(table), apart)
+
+
+def test_scikit_learn_can_copy_and_read_the_estimator(entry: Method) -> None:
+    model = made(entry, scale="minmax")
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert copy.get_params()["scale"] == "minmax"
+    assert pickle.loads(pickle.dumps(model)).get_params() == model.get_params()
+    assert copy.set_params(n_clusters=2).n_clusters == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_clusters", 0),
+        ("n_clusters", 31),
+        ("n_clusters", 2.0),
+        ("scale", "log"),
+        ("random_state", -1),
+        ("random_state", "now"),
+        ("memory_limit_bytes", 0),
+        ("view_type", "cosine"),
+    ],
+)
+def test_wrong_parameters_are_named(entry: Method, name: str, value: object) -> None:
+    views, _ = gaussian_views(8, n_samples=30, spread=SPREAD)
+    with pytest.raises(ConfigurationError, match=quotes(f"{name}={value!r}")):
+        made(entry).set_params(**{name: value}).fit(views)
+
+
+def test_wrong_values_of_the_methods_own_parameters_are_named(entry: Method) -> None:
+    views, _ = gaussian_views(8, n_samples=30, spread=SPREAD)
+    for name in entry.grid:
+        for value in (-1, "much", float("nan"), True):
+            parameters: dict[str, Any] = {name: value}
+            with pytest.raises(ConfigurationError, match=quotes(f"{name}={value!r}")):
+                made(entry, **parameters).fit(views)
+
+
+def test_values_that_are_not_finite_are_located(entry: Method) -> None:
+    views, _ = gaussian_views(9, n_samples=30)
+    views[1][7, 2] = np.nan
+    with pytest.raises(DataError, match=quotes("'view_1'", [7])):
+        made(entry).fit(views)
+
+
+def test_views_of_different_length_are_refused(entry: Method) -> None:
+    views, _ = gaussian_views(9, n_samples=30)
+    with pytest.raises(DataError, match=quotes(30, 29)):
+        made(entry).fit([views[0], views[1][:-1]])
+
+
+def test_what_does_not_fit_is_refused_with_numbers(entry: Method) -> None:
+    views, _ = gaussian_views(10, n_samples=60)
+    limit = 20_000
+    with pytest.raises(MemoryPlanError, match=quotes(60, limit)) as caught:
+        made(entry, memory_limit_bytes=limit).fit(views)
+    assert ("60 x 60" in str(caught.value)) == entry.dense
+
+
+# SSC's authors stop at 200 iterations, converged or not; that this is told has a test of its own
+@pytest.mark.filterwarnings("ignore:.*SSC.*max_iter:mscam_dask.errors.ConvergenceWarning")
+def test_every_setting_of_the_grid_runs(entry: Method) -> None:
+    views, _ = gaussian_views(11, n_samples=120, spread=4.0)
+    for name, values in entry.grid.items():
+        for value in values:
+            parameters: dict[str, Any] = {name: value}
+            labels = made(entry, **parameters).fit_predict(views)
+            assert len(np.unique(labels)) == 3
+
+
+def test_a_parameter_that_does_not_exist_is_refused_when_made(entry: Method) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(repr(entry.name), "'colour'", "scale")):
+        made(entry, colour="red")
+    with pytest.raises(ConfigurationError, match=quotes(repr(entry.name), "'random_state'")):
+        made(entry, random_state=3)
+
+
+def test_an_unknown_method_names_the_nearest() -> None:
+    with pytest.raises(ConfigurationError, match=quotes("'mlam'", "'mlan'")):
+        method("mlam")
+    assert method("mlan") is METHODS["mlan"]
+
+
+def test_the_registry_cannot_be_changed_and_describes_itself() -> None:
+    with pytest.raises(TypeError):
+        METHODS["x"] = METHODS["mlan"]  # type: ignore[index]
+    for name, described in METHODS.items():
+        assert described.name == name
+        assert described.title
+        assert described.reference
+        assert set(described.grid).isdisjoint({"view", "n_clusters", "random_state"})
+
+
+def test_single_view_methods_ask_for_the_view() -> None:
+    single = [entry for entry in METHODS.values() if entry.label_aware_view_choice]
+    assert single
+    for entry in single:
+        with pytest.raises(ConfigurationError, match=quotes(repr(entry.name), "view")):
+            entry.make(3, 0, {})
+        views, _ = gaussian_views(12, n_samples=30)
+        with pytest.raises(ConfigurationError, match=quotes("view=3", 0, 2)):
+            made(entry, view=3).fit(views)
+        with pytest.raises(ConfigurationError, match=quotes("'view_9'", "'view_0'")):
+            made(entry, view="view_9").fit(views)
+
+
+def test_the_registry_is_light_to_import() -> None:
+    code = (
+        "import sys, mscam_dask.benchmark.baselines.registry as r; r.method('mlan'); "
+        "print(sorted({'numpy', 'scipy', 'sklearn', 'distributed'} & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"

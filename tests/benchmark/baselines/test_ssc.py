@@ -1,0 +1,57 @@
+"""SSC: the lasso of each sample, independent subspaces, one view or all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mscam_dask.benchmark.baselines.ssc import SSC, _smallest_reach
+from mscam_dask.errors import ConvergenceWarning, DataError
+from mscam_dask.metrics import adjusted_rand_index
+from tests.messages import quotes
+from tests.synthetic import gaussian_views
+
+
+def test_columns_solve_their_lasso() -> None:
+    (view,), _ = gaussian_views(0, n_samples=40, dims=(15,))
+    model = SSC(3, scale="none", tol=1e-10, max_iter=50_000, random_state=0).fit([view])
+    C = model.coefficients_
+    np.testing.assert_array_equal(np.diag(C), 0.0)
+    fidelity = 20.0 / _smallest_reach(view)
+    gradient = fidelity * view @ (view.T @ C - view.T)  # of λ_z/2 ‖X − CᵀX‖², samples in rows
+    others = ~np.eye(40, dtype=bool)
+    used = (np.abs(C) > 1e-7) & others
+    np.testing.assert_allclose(gradient[used], -np.sign(C[used]), atol=1e-5)
+    assert np.abs(gradient[others]).max() <= 1 + 1e-5
+
+
+def test_independent_subspaces_have_no_coefficient_between_them() -> None:
+    rng = np.random.default_rng(1)
+    truth = np.repeat(np.arange(3), 20)
+    bases = np.linalg.qr(rng.standard_normal((12, 9)))[0].T.reshape(3, 3, 12)
+    rows = np.einsum("nd,ndk->nk", rng.standard_normal((60, 3)), bases[truth])
+    model = SSC(3, scale="none", max_iter=5000, random_state=0).fit([rows])
+    across = truth[:, None] != truth
+    assert np.abs(model.coefficients_[across]).max() <= 1e-3
+    assert adjusted_rand_index(truth, model.labels_) == 1.0
+
+
+def test_one_view_is_what_it_says() -> None:
+    views, _ = gaussian_views(2, n_samples=50, spread=1.0)
+    chosen = SSC(3, view=1, random_state=0).fit(views)
+    alone = SSC(3, random_state=0).fit([views[1]])
+    np.testing.assert_array_equal(chosen.coefficients_, alone.coefficients_)
+    joined = SSC(3, scale="none", random_state=0).fit(views)
+    table = SSC(3, scale="none", random_state=0).fit([np.hstack(views)])
+    np.testing.assert_array_equal(joined.coefficients_, table.coefficients_)
+
+
+def test_samples_that_no_other_can_represent_are_refused() -> None:
+    with pytest.raises(DataError):
+        SSC(2, scale="none").fit([np.eye(6)])
+
+
+def test_an_end_by_the_budget_is_told() -> None:
+    views, _ = gaussian_views(3, n_samples=40)
+    with pytest.warns(ConvergenceWarning, match=quotes("SSC", "max_iter=2", "tol")):
+        SSC(3, max_iter=2, random_state=0).fit(views)

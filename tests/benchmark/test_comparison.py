@@ -1,0 +1,377 @@
+"""Comparisons from a file to the directory: rows, going on, failures, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import zarr
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from mscam_dask.benchmark.compare import run_comparison
+from mscam_dask.benchmark.config import read_experiment
+from mscam_dask.benchmark.directory import ExperimentDirectory
+from mscam_dask.benchmark.experiment import Progress
+from mscam_dask.benchmark.results import ExperimentRecord, decode_experiment
+from mscam_dask.benchmark.sweep import run_sweep
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from tests.benchmark.conftest import Write
+from tests.synthetic import three_subspaces
+
+SMALL = """
+[compare]
+datasets = ['tiny.npz']
+methods = ['knn-sc', 'sc-bsv']
+runs = 2
+protocols = ['defaults', 'grid']
+[grid.knn-sc]
+n_neighbors = [5, 10]
+[grid.sc-bsv]
+width_factor = [1.0]
+"""
+
+
+def run(file: Path, output: Path) -> tuple[ExperimentRecord, list[Progress]]:
+    told: list[Progress] = []
+    record = run_comparison(
+        read_experiment(file), output, command="mscam-dask compare x", observers=(told.append,)
+    )
+    return record, told
+
+
+def cells_done(told: list[Progress]) -> int:
+    return sum(progress.entry is not None for progress in told)
+
+
+def _check_tables(record: ExperimentRecord, output: Path) -> None:
+    text = (output / "results.md").read_text()
+    assert "**Label-free defaults: one setting for all data, no label seen**" in text
+    assert "the setting was CHOSEN WITH LABELS" in text
+    assert "SC-BSV †" in text
+    assert "mscam-dask compare x" in text
+    assert record.versions["numpy"] in text
+    with (output / "results.csv").open() as stream:
+        lines = list(csv.DictReader(stream))
+    assert [line["method"] for line in lines] == [row.method for row in record.rows]
+    for line, row in zip(lines, record.rows, strict=True):
+        assert float(line["accuracy_mean"]) == row.scores["accuracy"].mean
+
+
+def test_rows_cells_and_files(write: Write, here: Path) -> None:
+    record, told = run(write(SMALL), here / "out")
+    _check_tables(record, here / "out")
+    assert record.state == "finished"
+    assert [(row.method, row.protocol) for row in record.rows] == [
+        ("knn-sc", "defaults"),
+        ("knn-sc", "grid"),
+        ("sc-bsv", "defaults"),
+        ("sc-bsv", "grid"),
+    ]
+    for row in record.rows:
+        assert (row.n_runs, row.n_failed) == (2, 0)
+        mine = [
+            trial
+            for trial in record.trials
+            if trial.method == row.method and trial.parameters == row.parameters
+        ]
+        assert len(mine) == 2
+        values = [trial.scores["accuracy"] for trial in mine]
+        assert row.scores["accuracy"].mean == pytest.approx(np.mean(np.array(values, float)))
+        assert row.scores["accuracy"].std == pytest.approx(np.std(np.array(values, float), ddof=1))
+    assert "view" in record.rows[2].parameters
+    assert record.rows[2].note == "the view was chosen with labels"
+    assert record.rows[0].note == ""
+    assert cells_done(told) == len(record.trials)
+    assert {trial.shuffled for trial in record.trials if trial.seed == 0} == {False}
+    assert {trial.shuffled for trial in record.trials if trial.seed == 1} == {True}
+    on_disk = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    assert on_disk.rows == record.rows
+    assert len(list((here / "out" / "cells").glob("*/*.json"))) == len(record.trials)
+
+
+def test_started_again_only_what_is_missing_is_computed(write: Write, here: Path) -> None:
+    first, _ = run(write(SMALL), here / "out")
+    second, told = run(write(SMALL), here / "out")
+    assert cells_done(told) == 0
+    assert second.n_reused == len(first.trials)
+    assert second.rows == first.rows
+    assert {trial.key for trial in second.trials} == {trial.key for trial in first.trials}
+
+    more = SMALL.replace("runs = 2", "runs = 3")
+    third, told = run(write(more), here / "out")
+    assert cells_done(told) == 4  # one more seed of the setting taken in each row
+    assert third.n_reused == len(first.trials)
+    assert {row.n_runs for row in third.rows} == {3}
+
+    victim = sorted((here / "out" / "cells").glob("*/*.json"))[0]
+    victim.write_bytes(victim.read_bytes()[:40])  # as a fault of the disk would leave it
+    fourth, told = run(write(more), here / "out")
+    assert cells_done(told) == 1
+    assert fourth.n_reused == len(third.trials) - 1
+    assert json.loads(victim.read_text())["outcome"] == "ok"
+
+
+def test_other_data_of_the_same_name_are_other_cells(write: Write, here: Path) -> None:
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\nprotocols = ['defaults']"
+    first, _ = run(write(text), here / "out")
+    shutil.copy(here / "other.npz", here / "tiny.npz")
+    second, told = run(write(text), here / "out")
+    assert cells_done(told) == len(first.trials) == 1
+    assert not {trial.key for trial in second.trials} & {trial.key for trial in first.trials}
+
+
+@pytest.mark.parametrize("kind", ["compare", "sweep"])
+def test_metrics_of_a_data_set_are_those_its_store_is_clustered_by(
+    write: Write, here: Path, kind: str
+) -> None:
+    rng, labels = np.random.default_rng(0), np.arange(60) % 3
+    points = [np.eye(3)[labels] + rng.normal(size=(60, 3)) for _ in "ab"]  # scores are not 1
+    distances = [cdist(rows, rows) for rows in points]
+    found = {}
+    for name, view_type in (
+        ("features", "features"),
+        ("distance", "distance"),
+        ("asked", "features"),
+    ):
+        store = as_multi_view(distances, view_type=view_type)
+        write_store(replace(store, labels=labels), here / f"{name}.zarr")
+        text = f"[{kind}]\ndatasets = ['d']\n[dataset.d]\nsource = '{name}.zarr'\n"
+        text += "metric = 'distance'\n" if name == "asked" else ""
+        if kind == "compare":
+            text = text.replace("[dataset", "methods = ['knn-sc']\nruns = 1\n[dataset")
+            record = run_comparison(read_experiment(write(text)), here / name)
+        else:
+            text = text.replace("[dataset", "alpha = [1.0]\ngraph_weight = [1.0]\n[dataset")
+            record = run_sweep(read_experiment(write(text), command="sweep"), here / name)
+        found[name] = [(trial.key, trial.scores) for trial in record.trials]
+    assert found["asked"] == found["distance"] != found["features"]
+
+
+def test_the_seeds_of_the_runs_are_said(write: Write, here: Path) -> None:
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\n"
+    for name, more, said in (
+        ("a", "runs = 2\n", "Seeds 0 to 1. Run i has seed i, which also shuffles"),
+        ("b", "runs = 1\nseed = 5\n", "Seed 5. Run i has seed 5 + i, which also shuffles"),
+        ("c", "runs = 2\nseed = 5\nshuffle = false\n", "Seeds 5 to 6. Run i has seed 5 + i; the"),
+    ):
+        run(write(text + more), here / name)
+        assert said in (here / name / "results.md").read_text()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("changed", ["labels", "directory"])
+def test_sources_and_labels_that_change_make_the_store_anew(
+    write: Write, here: Path, changed: str, overwrite: bool
+) -> None:
+    data = three_subspaces()
+    assert data.labels is not None
+    rows, labels = data.views[0].read(0, data.n_samples), data.labels.astype(np.int64)
+    source = here / ("view.csv" if changed == "labels" else "foreign.zarr")
+
+    def put(values: NDArray[np.float64], truth: NDArray[np.int64]) -> None:
+        if changed == "labels":
+            np.savetxt(source, values, delimiter=",")
+            np.savetxt(here / "truth.txt", truth, fmt="%d")
+        else:
+            group = zarr.open_group(source, mode="w")
+            sizes = ("sample", "feature")
+            group.create_array("view", data=values, dimension_names=sizes)
+            group.create_array("labels", data=truth, dimension_names=sizes[:1])
+
+    put(rows, labels)
+    text = (
+        "[compare]\ndatasets = ['ab']\nmethods = ['knn-sc']\nruns = 1\n"
+        f"[dataset.ab]\nsource = '{source.name}'\n"
+    )
+    text += "labels = 'truth.txt'\nheader = false\n" if changed == "labels" else ""
+    settings = read_experiment(write(text))
+    first = run_comparison(settings, here / "out")
+    store = here / "out" / "data" / "ab.zarr"
+    made = store.stat().st_ino
+    assert run_comparison(settings, here / "out").n_reused == 1
+    assert store.stat().st_ino == made
+
+    if changed == "labels":
+        put(rows, labels[np.random.default_rng(0).permutation(len(labels))])
+    else:
+        put(rows[np.random.default_rng(0).permutation(len(rows))], labels)
+    second = run_comparison(settings, here / "out", overwrite=overwrite)
+    assert second.n_reused == 0
+    before, after = (record.rows[0].scores["accuracy"].mean for record in (first, second))
+    assert before is not None
+    assert after is not None
+    assert before > 0.85
+    assert after < 0.7
+
+
+def test_a_method_that_fails_leaves_the_others_alone(write: Write, here: Path) -> None:
+    text = SMALL.replace("runs = 2\nprotocols = ['defaults', 'grid']", "runs = 1")
+    text += "[parameters.sc-bsv]\nmemory_limit_bytes = 1000\n"
+    record, _ = run(write(text), here / "out")
+    failed = [row for row in record.rows if row.method == "sc-bsv"]
+    assert all(row.n_failed == row.n_runs for row in failed)
+    assert all("MemoryPlanError" in row.reasons[0] for row in failed)
+    assert all(row.scores["accuracy"].mean is None for row in failed)
+    assert all(row.n_failed == 0 for row in record.rows if row.method == "knn-sc")
+    assert "MemoryPlanError" in (here / "out" / "results.md").read_text()
+
+
+def test_a_cell_over_time_ends_its_row_and_a_higher_limit_tries_again(
+    write: Write, here: Path
+) -> None:
+    text = SMALL.replace("['knn-sc', 'sc-bsv']", "['knn-sc']")
+    short, _ = run(write(text.replace("runs = 2", "runs = 2\ntime_limit_s = 0.001")), here / "out")
+    assert {trial.outcome for trial in short.trials} == {"over time"}
+    row = short.rows[0]
+    assert row.n_failed == 2
+    assert row.reasons[-1] == "1 other runs were not tried after that"
+    again, told = run(
+        write(text.replace("runs = 2", "runs = 2\ntime_limit_s = 0.001")), here / "out"
+    )
+    assert cells_done(told) == 0
+    assert again.n_reused == len(short.trials)
+    longer, _ = run(write(text), here / "out")
+    assert {trial.outcome for trial in longer.trials} == {"ok"}
+    assert longer.rows[0].n_failed == 0
+
+
+@pytest.mark.parametrize(("reason", "n_again"), [("TemporaryFailure: busy", 1), ("Error: no", 0)])
+def test_a_cell_that_failed_of_what_passes_by_itself_is_tried_again(
+    write: Write, here: Path, reason: str, n_again: int
+) -> None:
+    text = SMALL.replace("['knn-sc', 'sc-bsv']", "['knn-sc']")
+    record, _ = run(write(text), here / "out")
+    failed = msgspec.structs.replace(record.trials[0], outcome="failed", reason=reason)
+    ExperimentDirectory(here / "out").keep(failed)
+    _, told = run(write(text), here / "out")
+    assert cells_done(told) == n_again
+
+
+def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here: Path) -> None:
+    text = (
+        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 2\ngrid_runs = 2\nprotocols = ['defaults', 'grid']\n"
+        "[grid.knn-sc]\nn_neighbors = [2, 3, 10]\n"
+    )
+    record, _ = run(write(text), here / "out")
+    by_setting: dict[int, list[float]] = {}
+    for trial in record.trials:
+        if "n_neighbors" in trial.parameters:
+            value = trial.scores["accuracy"]
+            assert value is not None
+            by_setting.setdefault(trial.parameters["n_neighbors"], []).append(value)
+    means = {key: sum(values) / len(values) for key, values in by_setting.items()}
+    assert len(means) == 3
+    best = record.rows[1]
+    assert best.protocol == "grid"
+    assert best.scores["accuracy"].mean == pytest.approx(max(means.values()))
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "parts"),
+    [
+        (
+            "[compare]\ndatasets = ['tiny.npz', 'plain.npz']\nmethods = ['knn-sc']",
+            DataError,
+            ["'plain'", "has no labels", "[dataset.plain]"],
+        ),
+        (
+            SMALL + "[dataset.'tiny.npz']\nsource = 'tiny.npz'\nn_clusters = 61",
+            ConfigurationError,
+            ["61", "60 sample"],
+        ),
+        (
+            SMALL + "[parameters.knn-sc]\nscale = 'unti'",
+            ConfigurationError,
+            ["knn-sc on tiny", "unti", "unit"],
+        ),
+        (
+            SMALL.replace("'sc-bsv'", "'mscam'") + "[grid.mscam]\nalpha = [1.0, -1.0]",
+            ConfigurationError,
+            ["mscam on tiny", "alpha=-1.0", "1e-06 to 1e+06"],
+        ),
+        (
+            SMALL + "[parameters.sc-bsv]\nview = 'colour'",
+            ConfigurationError,
+            ["sc-bsv on tiny", "colour", "view_0"],
+        ),
+    ],
+)
+def test_what_cannot_work_fails_before_any_fit(
+    write: Write, here: Path, text: str, error: type[Exception], parts: list[str]
+) -> None:
+    np.savez("plain.npz", allow_pickle=False, view_0=np.eye(9))
+    told: list[Progress] = []
+    with pytest.raises(error) as caught:
+        run_comparison(read_experiment(write(text)), here / "out", observers=(told.append,))
+    for part in parts:
+        assert part in str(caught.value)
+    assert cells_done(told) == 0
+    assert not (here / "out" / "cells").exists()
+    record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    assert record.state == "failed"
+
+
+def test_a_directory_of_something_else_is_not_touched(write: Write, here: Path) -> None:
+    settings = read_experiment(write(SMALL))
+    with pytest.raises(ConfigurationError, match="no directory of an experiment"):
+        run_comparison(settings, here)
+    with pytest.raises(ConfigurationError, match="is a file"):
+        run_comparison(settings, here / "tiny.npz")
+
+
+def test_the_copy_of_the_settings_says_the_same(write: Write, here: Path) -> None:
+    settings = read_experiment(write(SMALL))
+    run_comparison(settings, here / "out")
+    copy = read_experiment(here / "out" / "pipeline.toml")
+    assert msgspec.to_builtins(copy.table) == {
+        **msgspec.to_builtins(settings.table),
+        "datasets": ("tiny",),
+    }
+    assert copy.datasets == settings.datasets
+    assert copy.grids == settings.grids
+
+
+def test_robustness_draws_anew_for_each_run_and_gives_curves(write: Write, here: Path) -> None:
+    text = (
+        "[robustness]\nmethods = ['knn-sc', 'mscam']\nruns = 2\nn_samples = 60\n"
+        "corrupted = [0.0, 0.5]\n[parameters.mscam]\nselection = 'none'\nmax_outer_iter = 2\n"
+    )
+    record, _ = run(write(text), here / "out")
+    assert record.kind == "robustness"
+    assert [dataset.corrupted for dataset in record.datasets] == [0.0, 0.5]
+    assert len(record.trials) == len({trial.key for trial in record.trials}) == 8
+    curves = {curve.method: curve for curve in record.curves}
+    assert curves["mscam"].paper == (0.874, 0.833)
+    assert curves["knn-sc"].paper == (None, None)
+    assert curves["knn-sc"].mean == tuple(
+        row.scores["accuracy"].mean for row in record.rows if row.method == "knn-sc"
+    )
+    text = (here / "out" / "results.md").read_text()
+    assert "| MSCAM, paper | 0.874 | 0.833 |" in text
+
+
+def test_a_signal_leaves_what_can_be_gone_on_with(write: Write, here: Path) -> None:
+    settings = read_experiment(
+        write("[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 3\n")
+    )
+
+    def terminate(progress: Progress) -> None:
+        if (progress.done, progress.total) == (1, 2):  # a fit is left
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(TemporaryFailure, match=r"SIGTERM\. The same command goes on"):
+        run_comparison(settings, here / "out", observers=(terminate,))
+    record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    assert record.state == "interrupted"
+    record = run_comparison(settings, here / "out")
+    assert (record.state, record.n_reused) == ("finished", 2)

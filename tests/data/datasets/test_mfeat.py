@@ -1,0 +1,250 @@
+"""The UCI multiple-features digits: text files as published, OpenML tables, the cache."""
+
+from __future__ import annotations
+
+import urllib.error
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mscam_dask.data.datasets import fetch_mfeat, load_mfeat, mfeat
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.store.read import open_store
+from mscam_dask.errors import DataError, StoreCorruptError
+from tests.messages import quotes
+
+Tables = dict[str, NDArray[np.float64]]
+
+WIDTHS = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
+OPENML_IDS = {"fac": 12, "fou": 14, "kar": 16, "mor": 18, "pix": 20, "zer": 22}
+
+
+@pytest.fixture(scope="module")
+def tables() -> Tables:
+    """Tables of the published shapes; like the published ones, some are whole numbers."""
+    rng = np.random.default_rng(0)
+    made = {name: np.round(rng.gamma(2.0, 40.0, (2000, d)), 6) for name, d in WIDTHS.items()}
+    made["fac"], made["pix"] = np.round(made["fac"]), np.round(made["pix"] / 40)
+    return made
+
+
+@pytest.fixture(scope="module")
+def uci_files(tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The six files in the archive's form: right-justified, separated by runs of spaces."""
+    folder = tmp_path_factory.mktemp("mfeat")
+    for name, values in tables.items():
+        form = "%4d" if name in ("fac", "pix") else "%13.6f"
+        np.savetxt(folder / f"mfeat-{name}", values, fmt=form, delimiter=" ")
+    return folder
+
+
+def fingerprint(values: NDArray[np.float64]) -> float:
+    total = 0.0
+    for i, row in enumerate(values.tolist()):
+        total += np.cos(i) * sum((1 + j / len(row)) * value for j, value in enumerate(row))
+    return total
+
+
+class OpenML:
+    """Stands in for scikit-learn's client; counts calls."""
+
+    def __init__(self, tables: Tables, error: Exception | None = None) -> None:
+        self.tables = {OPENML_IDS[name]: values for name, values in tables.items()}
+        self.error = error
+        self.asked: list[int] = []
+
+    def __call__(self, *, data_id: int, **options: Any) -> Any:
+        self.asked.append(data_id)
+        if self.error is not None:
+            raise self.error
+        return type("Bunch", (), {"data": self.tables[data_id]})
+
+
+@pytest.fixture(scope="module")
+def fingerprints(tables: Tables) -> dict[str, float]:
+    return {name: fingerprint(values) for name, values in tables.items()}
+
+
+@pytest.fixture
+def openml(
+    tables: Tables, fingerprints: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> OpenML:
+    """OpenML with the made tables, and the made tables taken for the published ones."""
+    client = OpenML(dict(tables))
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", client)
+    monkeypatch.setattr(
+        mfeat,
+        "_TABLES",
+        {
+            name: replace(table, fingerprint=fingerprints[name])
+            for name, table in mfeat._TABLES.items()
+        },
+    )
+    return client
+
+
+def assert_is(data: Any, tables: Tables) -> None:
+    assert data.view_names == tuple(WIDTHS)
+    assert data.labels.tolist() == [digit for digit in range(10) for _ in range(200)]
+    assert data.label_names == tuple("0123456789")
+    for view in data.views:
+        np.testing.assert_array_equal(view.read(0, 2000), tables[view.name])
+
+
+# ----------------------------------------------------------------------------- text files
+
+
+def test_the_six_files_are_read_as_published(uci_files: Path, tables: Tables) -> None:
+    assert_is(load_mfeat(uci_files), tables)
+
+
+def test_the_directory_is_a_source_to_ingest(
+    uci_files: Path, tables: Tables, tmp_path: Path
+) -> None:
+    report = ingest(uci_files, tmp_path / "s.zarr", views=["mor", "zer"])
+    data = open_store(report.output)
+    assert data.view_names == ("mor", "zer")
+    assert data.labels is not None
+    assert data.labels[::200].tolist() == list(range(10))
+    np.testing.assert_array_equal(data.views[0].read(0, 2000), tables["mor"])
+
+
+def test_files_may_end_in_txt_and_missing_ones_are_listed(uci_files: Path, tmp_path: Path) -> None:
+    (tmp_path / "mfeat-fac.txt").symlink_to(uci_files / "mfeat-fac")
+    for name in ("fou", "kar", "pix"):
+        (tmp_path / f"mfeat-{name}").symlink_to(uci_files / f"mfeat-{name}")
+    with pytest.raises(
+        DataError, match=quotes(tmp_path, "mfeat-mor, mfeat-zer", "archive.ics.uci")
+    ):
+        load_mfeat(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "quoted"),
+    [
+        ("1 2 3 4 5 6\n" * 1999, [(1999, 6), (2000, 6)]),
+        ("1 2 3 4 5\n" * 2000, [(2000, 5), (2000, 6)]),
+        ("1 2 3 4 5 x\n" * 2000, ["'x'"]),
+        ("<html>not found</html>\n", ["'<html>not'"]),
+    ],
+    ids=["short", "narrow", "text", "web page"],
+)
+def test_files_that_are_not_the_published_ones_are_named(
+    tmp_path: Path, content: str, quoted: list[object]
+) -> None:
+    (tmp_path / "mfeat-mor").write_text(content)
+    with pytest.raises(DataError, match=quotes(tmp_path / "mfeat-mor", *quoted)):
+        mfeat._read_text(tmp_path / "mfeat-mor", "mor")
+
+
+# ----------------------------------------------------------------------------- OpenML
+
+
+def test_fetched_once_and_cached(openml: OpenML, tables: Tables, tmp_path: Path) -> None:
+    cache = tmp_path / "deep" / "cache"
+    assert_is(fetch_mfeat(cache), tables)
+    assert openml.asked == [12, 14, 16, 18, 20, 22]
+    assert_is(fetch_mfeat(cache), tables)
+    assert len(openml.asked) == 6
+    assert [file.name for file in cache.iterdir()] == ["mfeat.npz"]
+
+
+def test_the_cached_file_is_a_source_to_ingest(openml: OpenML, tmp_path: Path) -> None:
+    fetch_mfeat(tmp_path)
+    report = ingest(tmp_path / "mfeat.npz", tmp_path / "s.zarr", views=["mor"])
+    assert report.n_classes == 10
+    assert report.notes == ()
+
+
+def test_tables_rounded_to_six_decimals_are_accepted(
+    openml: OpenML, tables: Tables, tmp_path: Path
+) -> None:
+    openml.tables = {
+        OPENML_IDS[name]: values + np.where(np.arange(2000)[:, None] % 2, 4e-7, -4e-7)
+        for name, values in tables.items()
+    }
+    assert fetch_mfeat(tmp_path).n_samples == 2000
+
+
+@pytest.mark.parametrize("change", ["rows swapped", "one value", "columns swapped", "shuffled"])
+def test_other_tables_are_refused_and_not_cached(
+    openml: OpenML, tables: Tables, tmp_path: Path, change: str
+) -> None:
+    values = tables["fou"].copy()
+    if change == "rows swapped":
+        values[[700, 701]] = values[[701, 700]]
+    elif change == "one value":
+        values[5, 5] += 100
+    elif change == "columns swapped":
+        values = values[:, ::-1]
+    else:
+        values = np.random.default_rng(0).permutation(values)
+    openml.tables[14] = values
+    with pytest.raises(DataError, match=quotes(14, "mfeat-fou")):
+        fetch_mfeat(tmp_path)
+    assert not (tmp_path / "mfeat.npz").exists()
+
+
+def test_tables_of_another_shape_are_refused(openml: OpenML, tmp_path: Path) -> None:
+    openml.tables[18] = np.ones((2000, 7))
+    with pytest.raises(DataError, match=quotes(18, (2000, 7), (2000, 6))):
+        fetch_mfeat(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        urllib.error.URLError("Name or service not known"),
+        TimeoutError(),
+        ValueError("OpenML error"),
+    ],
+    ids=["no name", "timeout", "openml"],
+)
+def test_without_a_network_the_message_lists_what_to_download(
+    openml: OpenML, tmp_path: Path, error: Exception
+) -> None:
+    openml.error = error
+    with pytest.raises(DataError) as caught:
+        fetch_mfeat(tmp_path)
+    for name in WIDTHS:
+        assert f"mfeat-{name}" in str(caught.value)
+    assert "archive.ics.uci.edu" in str(caught.value)
+    assert "load_mfeat" in str(caught.value)
+
+
+def test_a_damaged_cache_is_never_used(openml: OpenML, tmp_path: Path) -> None:
+    fetch_mfeat(tmp_path)
+    file = tmp_path / "mfeat.npz"
+    original = file.read_bytes()
+    flipped = bytearray(original)
+    flipped[len(flipped) // 2] ^= 1
+    for content in (bytes(flipped), original[:-100], b""):
+        file.write_bytes(content)
+        with pytest.raises(StoreCorruptError, match=quotes(file)):
+            fetch_mfeat(tmp_path)
+    file.write_bytes(original)
+    with np.load(file) as archive:
+        arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
+    arrays["view_3"] = arrays["view_3"] + 1
+    np.savez(file, allow_pickle=False, **arrays)
+    with pytest.raises(StoreCorruptError, match=quotes(file, "mfeat-mor")):
+        fetch_mfeat(tmp_path)
+
+
+def test_fingerprints_are_those_of_the_published_values(
+    data_file: Callable[[str], Path],
+) -> None:
+    with np.load(data_file("handwritten.npz"), allow_pickle=False) as archive:
+        for index, name in enumerate(archive["view_names"].tolist()):
+            values = archive[f"view_{index}"].astype(np.float64)
+            mfeat._check_fingerprint(name, np.round(values, 6))
+            assert mfeat._TABLES[name].fingerprint == pytest.approx(fingerprint(values), rel=1e-9)
+            swapped = values.copy()
+            swapped[[3, 4]] = values[[4, 3]]
+            with pytest.raises(DataError, match=quotes(f"mfeat-{name}")):
+                mfeat._check_fingerprint(name, swapped)

@@ -1,0 +1,245 @@
+"""Stores: what is damaged is never read as numbers, and the file is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mscam_dask.data.store.checksums import write_checksums
+from mscam_dask.data.store.read import is_store, open_store, verify_store
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.sources import view_digest
+from mscam_dask.errors import DataError, StoreCorruptError
+from tests.data.stores import N, edit, example_data
+from tests.messages import quotes
+
+
+@pytest.fixture(scope="module")
+def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that tests may damage and must mend."""
+    return write_store(example_data(), tmp_path_factory.mktemp("shared") / "s.zarr", chunk_size=4)
+
+
+@contextmanager
+def damaged(file: Path, content: bytes) -> Iterator[None]:
+    original = file.read_bytes()
+    file.write_bytes(content)
+    try:
+        yield
+    finally:
+        file.write_bytes(original)
+
+
+def chunk_files(store: Path) -> list[Path]:
+    return sorted(file for file in store.rglob("*") if file.is_file() and file.name != "zarr.json")
+
+
+def read_everything(store: Path) -> None:
+    data = open_store(store)
+    for view in data.views:
+        view.read(0, data.n_samples)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_one_flipped_bit_in_any_chunk_is_caught_and_the_file_named(
+    shared_store: Path, data: st.DataObject
+) -> None:
+    file = data.draw(st.sampled_from(chunk_files(shared_store)))
+    raw = bytearray(file.read_bytes())
+    bit = data.draw(st.integers(0, 8 * len(raw) - 1))
+    raw[bit // 8] ^= 1 << (bit % 8)
+    with damaged(file, bytes(raw)), pytest.raises(StoreCorruptError) as caught:
+        read_everything(shared_store)
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "emptied", "replaced by another's"])
+def test_every_damaged_chunk_is_caught_and_named(store: Path, damage: str) -> None:
+    files = chunk_files(store)
+    assert len(files) == 12  # 3 views of 3 chunks, labels, bytes and offsets of ids
+    contents = {file: file.read_bytes() for file in files}
+    for file, content in contents.items():
+        if damage == "missing":
+            file.unlink()
+        elif damage == "truncated":
+            file.write_bytes(content[:-1])
+        elif damage == "emptied":
+            file.write_bytes(b"")
+        else:
+            file.write_bytes(next(other for other in contents.values() if other != content))
+        with pytest.raises(StoreCorruptError) as caught:
+            verify_store(store)
+        array = next(parent for parent in file.parents if (parent / "zarr.json").is_file())
+        assert str(file if damage != "replaced by another's" else array) in str(caught.value)
+        file.write_bytes(content)
+    verify_store(store)
+
+
+def test_a_missing_chunk_of_zeros_is_not_read_as_zeros(store: Path) -> None:
+    view = open_store(store).views[1]
+    assert not view.read(0, N).any()
+    (store / "views/1/values/c/1/0").unlink()
+    with pytest.raises(StoreCorruptError, match=quotes(store / "views/1/values/c/1/0", "4:8")):
+        view.read(0, N)
+
+
+@pytest.mark.parametrize("opened", ["store", "view"])
+def test_a_store_that_was_moved_after_it_was_opened_is_gone(store: Path, opened: str) -> None:
+    views = open_store(store).views
+    if opened == "view":
+        views[1].read(0, 4)
+    store.rename(store.with_name("moved.zarr"))
+    with pytest.raises(StoreCorruptError, match=quotes(store / "views/1")):
+        views[1].read(0, N)
+
+
+def test_chunks_that_changed_places_are_caught_by_the_digest(store: Path) -> None:
+    first, second = (store / "views/0/values/c" / index / "0" for index in "01")
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+    read_everything(store)  # each chunk is intact in itself
+    recorded = view_digest(example_data().views[0])
+    with pytest.raises(StoreCorruptError, match=quotes("'colour'", recorded[:16])):
+        verify_store(store)
+
+
+@settings(max_examples=50)
+@given(data=st.data())
+def test_one_altered_byte_of_metadata_is_caught_and_the_file_named(
+    shared_store: Path, data: st.DataObject
+) -> None:
+    file = data.draw(st.sampled_from(sorted(shared_store.rglob("zarr.json"))))
+    raw = bytearray(file.read_bytes())
+    position = data.draw(st.integers(0, len(raw) - 1))
+    raw[position] = data.draw(st.integers(0, 255).filter(lambda byte: byte != raw[position]))
+    if _says_the_same(file.read_bytes(), bytes(raw)):  # a blank for a line end
+        return
+    with damaged(file, bytes(raw)), pytest.raises(StoreCorruptError) as caught:
+        open_store(shared_store)
+    assert str(file) in str(caught.value)
+
+
+def test_every_altered_byte_of_the_name_of_the_attributes_is_caught(shared_store: Path) -> None:
+    file = shared_store / "zarr.json"
+    raw = file.read_bytes()
+    first = raw.index(b'"attributes"')
+    for position in range(first, first + len('"attributes"')):
+        for byte in b"x_ ":
+            content = raw[:position] + bytes([byte]) + raw[position + 1 :]
+            with damaged(file, content), pytest.raises(StoreCorruptError, match=quotes(file)):
+                open_store(shared_store)
+
+
+def test_a_field_of_a_group_that_need_not_be_understood_is_passed_over(store: Path) -> None:
+    file = store / "zarr.json"
+    metadata = json.loads(file.read_bytes())
+    file.write_text(json.dumps(metadata | {"colour": {"must_understand": True}}))
+    with pytest.raises(StoreCorruptError, match=quotes(file, ["colour"])):
+        open_store(store)
+    group = store.parent / "another.zarr"
+    group.mkdir()
+    content = {"zarr_format": 3, "node_type": "group", "colour": {"must_understand": False}}
+    (group / "zarr.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=quotes(group, "format=None")):
+        open_store(group)
+
+
+def _says_the_same(first: bytes, second: bytes) -> bool:
+    try:
+        return bool(json.loads(first) == json.loads(second))
+    except ValueError:
+        return False
+
+
+def test_metadata_that_change_while_a_store_is_open_are_noticed(store: Path) -> None:
+    view = open_store(store).views[0]
+    edit(store / "views/0/values/zarr.json", lambda m: m["codecs"].pop())
+    with pytest.raises(StoreCorruptError, match=quotes(store / "views/0/values/zarr.json")):
+        view.read(0, 1)
+
+
+def test_a_seal_that_was_taken_away_is_noticed(store: Path) -> None:
+    edit(store / "zarr.json", lambda m: m["attributes"].pop("seal"))
+    with pytest.raises(StoreCorruptError, match=quotes(store / "zarr.json")):
+        open_store(store)
+
+
+def test_a_store_without_its_root_is_damaged_and_not_none(store: Path) -> None:
+    (store / "zarr.json").unlink()
+    assert is_store(store)
+    with pytest.raises(StoreCorruptError, match=quotes(store / "zarr.json")):
+        open_store(store)
+
+
+def test_a_damaged_store_is_not_replaced(store: Path) -> None:
+    (store / "zarr.json").write_bytes(b"{")
+    with pytest.raises(DataError, match=quotes(store)):
+        write_store(example_data(), store, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "quoted"),
+    [
+        ("views/0/values", lambda m: m["attributes"].pop("name"), ["{'metric': 'features'"]),
+        (
+            "views/0/values",
+            lambda m: m["attributes"].update(view_type="cosine"),
+            ["'colour'", "'cosine'"],
+        ),
+        ("views/0/values", lambda m: m["attributes"].update(source_dtype="O8?"), ["'O8?'"]),
+        ("views/0/values", lambda m: m.update(data_type="int64"), ["int64", "float64"]),
+        ("views/0/values", lambda m: m["codecs"].pop(), ["crc32c"]),
+        ("views/0/values", lambda m: m.update(shape=[N - 1, 3]), [(N - 1, 3), N]),
+        ("labels", lambda m: m.update(shape=[N - 1]), [N - 1, N]),
+        ("labels", lambda m: m["codecs"].pop(), ["crc32c"]),
+        ("sample_ids/bytes", lambda m: m.update(data_type="int8"), ["int8"]),
+        ("", lambda m: m["attributes"].pop("n_samples"), ["n_samples"]),
+        ("", lambda m: m["attributes"].update(n_views="many"), ["'many'"]),
+        ("", lambda m: m["attributes"].update(n_views=4), ["views/3/values/zarr.json"]),
+    ],
+    ids=str.split("no-name metric dtype type crc shape labels labels-crc ids n views more-views"),
+)
+def test_altered_metadata_are_named(
+    store: Path, key: str, change: Callable[[dict[str, Any]], object], quoted: list[object]
+) -> None:
+    edit(store / key / "zarr.json", change)
+    write_checksums(
+        zarr.open_group(store, mode="r+"), store
+    )  # what is sealed is not believed either
+    with pytest.raises(StoreCorruptError, match=quotes(store, *quoted)):
+        open_store(store)
+
+
+def test_ids_that_are_cut_wrong_are_caught(tmp_path: Path) -> None:
+    path = write_store(example_data(), tmp_path / "s.zarr")
+    offsets = zarr.open_array(path / "sample_ids/offsets", mode="r+")
+    original = np.asarray(offsets[:])
+    offsets[:] = original[::-1]
+    with pytest.raises(StoreCorruptError, match=quotes("sample_ids/offsets", original[-1])):
+        open_store(path)
+    moved = original.copy()
+    moved[1] -= 1  # inside the two bytes of é
+    offsets[:] = moved
+    with pytest.raises(StoreCorruptError, match=quotes("sample_ids/offsets", "UTF-8")):
+        open_store(path)
+
+
+def test_a_store_replaced_after_opening_is_noticed(store: Path) -> None:
+    view = open_store(store).views[0]
+    shutil.rmtree(store)
+    write_store(as_multi_view([np.ones((N, 7))]), store)
+    with pytest.raises(StoreCorruptError, match=quotes("'colour'", store, (N, 7), (N, 3))):
+        view.read(0, 1)

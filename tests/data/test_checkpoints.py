@@ -1,0 +1,151 @@
+"""Checkpoints: what comes back is what was saved, or the error names what is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from mscam_dask.data.checkpoint_arrays import decode_arrays, encode_array, encode_group
+from mscam_dask.data.checkpoint_record import decode_record, encode_record
+from mscam_dask.data.checkpoints import CURRENT, FileCheckpointStore
+from mscam_dask.data.store.manifest import Manifest, entry_of
+from mscam_dask.errors import StoreCorruptError
+from mscam_dask.types.checkpoint import Checkpoint
+from tests.messages import quotes
+
+
+def snapshot(number: int) -> Checkpoint:
+    rng = np.random.default_rng(number)
+    arrays: dict[str, Any] = {
+        "graph_data": rng.standard_normal(50),
+        "graph_indices": np.arange(50, dtype=np.int32),
+        "best_labels": np.zeros(20, dtype=np.int64),
+        "spectrum_vectors": rng.standard_normal((20, 4)),
+        "nothing": np.zeros(0),
+    }
+    return Checkpoint(arrays, {"iteration": number, "gap": float("nan"), "score": 0.1 + number})
+
+
+def assert_same(found: Checkpoint | None, expected: Checkpoint) -> None:
+    assert found is not None
+    assert found.arrays.keys() == expected.arrays.keys()
+    for name, values in expected.arrays.items():
+        assert found.arrays[name].dtype == values.dtype
+        assert_array_equal(found.arrays[name], values)
+    assert repr(found.record) == repr(dict(expected.record))
+
+
+def test_nothing_saved_is_nothing(tmp_path: Path) -> None:
+    store = FileCheckpointStore(tmp_path / "checkpoints")
+    assert store.load() is None
+    assert not store.directory.exists()
+
+
+def test_the_last_state_comes_back_and_two_are_kept(tmp_path: Path) -> None:
+    store = FileCheckpointStore(tmp_path / "run" / "checkpoints")
+    for number in range(4):
+        store.save(snapshot(number))
+        again = FileCheckpointStore(store.directory)
+        assert_same(again.load(), snapshot(number))
+        assert again.damage == ()
+    names = {item.name for item in store.directory.iterdir()}
+    assert names == {CURRENT, "00000002", "00000003"}
+    group = zarr.open_group(store.directory / "00000003" / "arrays", mode="r")
+    assert_array_equal(np.asarray(group["graph_data"]), snapshot(3).arrays["graph_data"])
+    codecs = zarr.open_array(store.directory / "00000003/arrays/graph_data").metadata.codecs  # type: ignore[union-attr]
+    assert "Crc32cCodec" in [type(codec).__name__ for codec in codecs]
+
+
+def test_large_arrays_are_cut_into_chunks() -> None:
+    values = np.random.default_rng(1).standard_normal(50)
+    files = encode_array("graph_data", values, chunk_bytes=200)
+    assert {name for name in files if "/c" in name} == {"graph_data/c.0", "graph_data/c.1"}
+    arrays = decode_arrays({**encode_group(["graph_data"]), **files})
+    assert_array_equal(arrays["graph_data"], values)
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    store = FileCheckpointStore(tmp_path)
+    store.save(snapshot(0))
+    (tmp_path / ".00000001.partial" / "arrays").mkdir(parents=True)
+    (tmp_path / ".CURRENT.partial").touch()
+    (tmp_path / "00000001").mkdir()  # renamed, and killed before CURRENT named it
+    (tmp_path / "mine.txt").touch()
+    assert_same(store.load(), snapshot(0))
+    store.save(snapshot(1))
+    assert {item.name for item in tmp_path.iterdir()} == {
+        *(CURRENT, "mine.txt", "00000000", "00000001")
+    }
+    assert_same(store.load(), snapshot(1))
+
+
+def test_a_missing_checkpoint_is_said_when_an_earlier_one_is_taken(tmp_path: Path) -> None:
+    store = FileCheckpointStore(tmp_path)
+    store.save(snapshot(0))
+    store.save(snapshot(1))
+    shutil.rmtree(tmp_path / "00000001")
+    assert_same(store.load(), snapshot(0))
+    (damage,) = store.damage
+    assert str(tmp_path / "00000001") in damage
+
+
+@pytest.mark.parametrize("values", [np.array(["a"]), np.array([object()]), np.array([1j])])
+def test_only_numbers_are_kept(tmp_path: Path, values: Any) -> None:
+    with pytest.raises(TypeError, match=quotes("'x'", values.dtype)):
+        FileCheckpointStore(tmp_path).save(Checkpoint({"x": values}, {}))
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/b", ""])
+def test_array_names_stay_inside(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=quotes(repr(name))):
+        FileCheckpointStore(tmp_path / "c").save(Checkpoint({name: np.zeros(1)}, {}))
+    assert [item.name for item in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+    store = FileCheckpointStore(tmp_path)
+    store.save(snapshot(0))
+    root = tmp_path / "00000000"
+    content = (root / "state.json").read_bytes().replace(b'_version": 1', b'_version": 29')
+    (root / "state.json").write_bytes(content)
+    manifest = Manifest.decode((root / "manifest.json").read_bytes())
+    changed = Manifest({**manifest.files, "state.json": entry_of(content)}).encode()
+    (root / "manifest.json").write_bytes(changed)
+    with pytest.raises(StoreCorruptError, match=quotes(root, 29)):
+        store.load()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(st.text(), JSON))
+def test_records_come_back_to_the_last_bit(record: dict[str, Any]) -> None:
+    content = encode_record(record)
+    json.loads(content, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert repr(decode_record(content)) == repr(record)
+
+
+@given(st.dictionaries(st.text(), st.binary()), st.integers(0), st.integers(0, 7))
+def test_a_manifest_with_one_bit_flipped_is_none(
+    files: dict[str, bytes], position: int, bit: int
+) -> None:
+    content = Manifest({name: entry_of(value) for name, value in files.items()}).encode()
+    assert Manifest.decode(content).files.keys() == files.keys()
+    flipped = bytearray(content)
+    flipped[position % len(content)] ^= 1 << bit
+    with pytest.raises(ValueError, check=lambda error: type(error) is ValueError):
+        Manifest.decode(bytes(flipped))

@@ -1,0 +1,421 @@
+"""as_multi_view: every way of handing over views gives the same rows; errors say what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import ArrayRows, MultiViewData, as_multi_view
+from mscam_dask.errors import ConfigurationError, DataError
+from tests.data.conftest import dask_array, finite_tables
+from tests.messages import quotes
+from tests.synthetic import values_of
+
+ROOT = Path(__file__).parents[2]
+COLOUR = np.array([[0.0, 1, 2], [3, 0, 5], [6, 7, 0], [0, 0, 1]])
+SHAPE = np.array([[1.0, 0], [0, 4], [2, 2], [9, 0]])
+
+FORMS: dict[str, Callable[[NDArray[np.float64]], Any]] = {
+    "numpy": lambda x: x,
+    "fortran": np.asfortranarray,
+    "big-endian": lambda x: x.astype(">f8"),
+    "float32": lambda x: x.astype(np.float32),
+    "integers": lambda x: x.astype(np.int16),
+    "lists": lambda x: x.tolist(),
+    "masked": np.ma.masked_array,
+    "csr": sparse.csr_array,
+    "csc": sparse.csc_array,
+    "coo": sparse.coo_array,
+    "csr matrix": sparse.csr_matrix,
+    "dask": lambda x: dask_array(x, (3, 2)),
+    "dask of sparse": lambda x: dask_array(x, (2, -1)).map_blocks(sparse.csr_array),
+    "frame": pd.DataFrame,
+    "nullable frame": lambda x: pd.DataFrame(x).convert_dtypes(),
+    "data array": lambda x: xr.DataArray(x, dims=("sample", "feature")),
+    "chunked data array": lambda x: xr.DataArray(x, dims=("sample", "feature")).chunk(2),
+    "row source": lambda x: ArrayRows(x, "colour"),
+}
+
+
+def assert_holds(data: MultiViewData, **expected: NDArray[np.float64]) -> None:
+    assert data.view_names == tuple(expected)
+    for name, values in values_of(data).items():
+        np.testing.assert_array_equal(values, expected[name])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_table_gives_the_same_rows(form: str) -> None:
+    data = as_multi_view({"colour": FORMS[form](COLOUR), "shape": SHAPE})
+    assert_holds(data, colour=COLOUR, shape=SHAPE)
+    assert data.n_samples == 4
+    assert data.nbytes == 8 * 4 * 5
+    assert data.sample_ids is None
+    assert data.digest() == as_multi_view({"colour": COLOUR, "shape": SHAPE}).digest()
+
+
+@pytest.mark.parametrize("form", [name for name in FORMS if name not in ("lists", "row source")])
+def test_one_table_is_one_view_or_cut_by_view_sizes(form: str) -> None:
+    table = FORMS[form](np.hstack([COLOUR, SHAPE]))
+    assert as_multi_view(table).views[0].shape == (4, 5)
+    data = as_multi_view(table, n_features_per_view=(3, 2), view_names=["colour", "shape"])
+    assert_holds(data, colour=COLOUR, shape=SHAPE)
+
+
+@given(data=st.data(), sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4))
+def test_cutting_is_the_inverse_of_stacking_columns(data: st.DataObject, sizes: list[int]) -> None:
+    table = data.draw(finite_tables(n_samples=3))
+    column = table[:, :1].astype(np.float64)
+    wide = np.hstack([column] + [np.full((3, 1), float(i)) for i in range(1, sum(sizes))])
+    cut = as_multi_view(wide, n_features_per_view=sizes)
+    assert [view.shape[1] for view in cut.views] == sizes
+    np.testing.assert_array_equal(np.hstack([view.read(0, 3) for view in cut.views]), wide)
+
+
+def test_nothing_is_copied_for_float64_tables() -> None:
+    data = as_multi_view([COLOUR])
+    assert np.shares_memory(data.views[0].read(1, 3), COLOUR)
+
+
+def test_a_list_is_named_by_position_and_view_names_rename() -> None:
+    assert as_multi_view([COLOUR, SHAPE]).view_names == ("view_0", "view_1")
+    assert as_multi_view((COLOUR, SHAPE), view_names=["a", "b"]).view_names == ("a", "b")
+    assert as_multi_view({"x": COLOUR}, view_names=["a"]).view_names == ("a",)
+    assert as_multi_view([ArrayRows(COLOUR, "own")]).view_names == ("own",)
+    assert as_multi_view({0: COLOUR, 1: SHAPE}).view_names == ("0", "1")
+
+
+def test_dataset_views_ids_and_labels() -> None:
+    dataset = xr.Dataset(
+        {
+            "colour": (("object", "channel"), COLOUR),
+            "shape": (("moment", "object"), SHAPE.T),
+            "labels": ("object", ["b", "a", "b", "c"]),
+        },
+        coords={"object": ["w", "x", "y", "z"]},
+    )
+    data = as_multi_view(dataset)
+    assert_holds(data, colour=COLOUR, shape=SHAPE)
+    assert data.sample_ids == ("w", "x", "y", "z")
+    assert data.labels is not None
+    assert data.labels.tolist() == [1, 0, 1, 2]
+    assert data.label_names == ("a", "b", "c")
+
+
+def test_dataset_with_all_dimensions_shared_needs_one_called_sample() -> None:
+    variables = {"a": (("u", "v"), COLOUR), "b": (("u", "v"), COLOUR)}
+    with pytest.raises(
+        DataError, match=quotes("{'a': ('u', 'v'), 'b': ('u', 'v')}", "['u', 'v']", "'sample'")
+    ):
+        as_multi_view(xr.Dataset(variables))
+    data = as_multi_view(xr.Dataset(variables).rename({"u": "sample"}))
+    assert_holds(data, a=COLOUR, b=COLOUR)
+
+
+def test_dataset_without_a_shared_dimension_is_refused() -> None:
+    dataset = xr.Dataset({"a": (("p", "q"), COLOUR), "b": (("r", "s"), SHAPE)})
+    with pytest.raises(DataError, match=quotes("{'a': ('p', 'q'), 'b': ('r', 's')}", "'sample'")):
+        as_multi_view(dataset)
+
+
+def test_dataset_variable_that_is_no_view_is_refused_with_its_name() -> None:
+    dataset = xr.Dataset({"a": (("sample", "q"), COLOUR), "weight": ("sample", np.ones(4))})
+    with pytest.raises(DataError, match=quotes("'weight'", "('sample',)", "drop_vars")):
+        as_multi_view(dataset)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate dimension names")
+def test_dataset_variable_with_a_dimension_twice_is_refused() -> None:
+    dataset = xr.Dataset({"d": (("sample", "sample"), np.eye(4)), "a": (("sample", "q"), COLOUR)})
+    with pytest.raises(DataError, match=quotes("'d'", "'sample'", "'other_sample'")):
+        as_multi_view(dataset)
+
+
+def test_store_path_and_multi_view_data_pass_through(tmp_path: Path) -> None:
+    data = as_multi_view({"colour": COLOUR, "shape": SHAPE})
+    assert as_multi_view(data).view_names == data.view_names
+    path = write_store(data, tmp_path / "data.zarr")
+    for form in (path, str(path)):
+        assert_holds(as_multi_view(form), colour=COLOUR, shape=SHAPE)
+
+
+# ----------------------------------------------------------------------------- metrics
+
+
+def test_metric_for_all_by_name_and_by_position() -> None:
+    square = {"a": np.eye(3), "b": np.eye(3)}
+
+    def metrics(view_type: Any) -> list[str]:
+        return [view.view_type for view in as_multi_view(square, view_type=view_type).views]
+
+    assert metrics("features") == ["features", "features"]
+    assert metrics("kernel") == ["kernel", "kernel"]
+    assert metrics({"b": "distance"}) == ["features", "distance"]
+    assert metrics(["kernel", "features"]) == ["kernel", "features"]
+
+
+def test_recorded_metrics_stand_unless_named_otherwise(tmp_path: Path) -> None:
+    data = as_multi_view({"a": np.eye(3), "b": COLOUR[:3]}, view_type={"a": "kernel"})
+    path = write_store(data, tmp_path / "data.zarr")
+    assert [view.view_type for view in as_multi_view(path).views] == ["kernel", "features"]
+    changed = as_multi_view(path, view_type={"a": "features"})
+    assert [view.view_type for view in changed.views] == ["features", "features"]
+    assert_holds(changed, a=np.eye(3), b=COLOUR[:3])
+
+
+def test_metric_attribute_of_a_dataset_variable_stands() -> None:
+    dataset = xr.Dataset({"a": (("sample", "other"), np.eye(3), {"view_type": "kernel"})})
+    assert as_multi_view(dataset).views[0].view_type == "kernel"
+    dataset["a"].attrs["view_type"] = "cosine"
+    with pytest.raises(ConfigurationError, match=quotes("metric='cosine'", "'a'")):
+        as_multi_view(dataset)
+
+
+@pytest.mark.parametrize(
+    ("view_type", "quoted"),
+    [
+        ("cosine", ["metric='cosine'", "'a'", "'features'"]),
+        ({"c": "kernel"}, ["['c']", "['a', 'b']"]),
+        (["kernel"], [1, 2, "['a', 'b']"]),
+        ({"b": "euclid"}, ["metric='euclid'", "'b'"]),
+    ],
+    ids=["unknown", "unknown view", "too few", "unknown for one"],
+)
+def test_wrong_metrics_are_refused(view_type: Any, quoted: list[object]) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(*quoted)):
+        as_multi_view({"a": np.eye(3), "b": np.eye(3)}, view_type=view_type)
+
+
+# ----------------------------------------------------------------------------- errors
+
+
+class _OnADevice:
+    def __array__(self) -> NDArray[np.float64]:
+        raise TypeError("use cpu().")
+
+
+# dask.dataframe needs pyarrow
+_DASK_FRAME = type(
+    "DataFrame", (), {"__module__": "dask.dataframe", "__array__": lambda _: COLOUR}
+)()
+
+
+@pytest.mark.parametrize(
+    ("views", "quoted"),
+    [
+        ([], []),
+        ({}, []),
+        ([COLOUR, SHAPE[:3]], ["'view_0': 4, 'view_1': 3"]),
+        ([COLOUR, SHAPE.T, SHAPE], ["'view_0': 4, 'view_1': 2, 'view_2': 4", "['view_1']"]),
+        ([COLOUR.T, SHAPE], ["'view_0': 3, 'view_1': 4", "['view_0']"]),
+        ({"a": COLOUR, "b": [1.0, 2.0, 3.0, 4.0]}, ["'b'", 1, (4,), "(n, 1)"]),
+        ({"a": [[1.0], [2.0, 3.0]]}, ["'a'"]),
+        ({"a": np.array([["x"]])}, ["'a'", "<U1"]),
+        ({"a": sparse.csr_array([[1j]])}, ["'a'", "complex128"]),
+        ({"a": da.ones((2, 2), dtype=complex)}, ["'a'", "complex128"]),
+        ({"a": object()}, ["'a'", "builtins.object"]),
+        ({"a": "x.csv"}, ["'a'", "'x.csv'", "mscam-dask ingest"]),
+        ([Path("x.csv"), COLOUR], ["'view_0'", "'x.csv'"]),
+        ({"a": _OnADevice()}, ["'a'", "_OnADevice", "use cpu()"]),
+        ({"a": _DASK_FRAME}, ["'a'", "to_dask_array(lengths=True)", "frame.compute()"]),
+        (_DASK_FRAME, ["'view_0'", "to_dask_array(lengths=True)"]),
+        (np.zeros((2, 3, 4)), ["numpy.ndarray", (2, 3, 4), "list(array)"]),
+        (7, ["builtins.int"]),
+        ({"a": np.ma.masked_equal(COLOUR, 0)}, ["'a'", 5]),
+    ],
+    ids=[
+        "empty list",
+        "empty dict",
+        "counts differ",
+        "one transposed",
+        "the first transposed",
+        "vector",
+        "ragged",
+        "text",
+        "complex sparse",
+        "complex dask",
+        "not a table",
+        "file in a dict",
+        "file in a list",
+        "tensor of a device",
+        "dask frame",
+        "dask frame alone",
+        "cube",
+        "number",
+        "masked",
+    ],
+)
+def test_what_is_no_collection_of_views_is_refused(views: Any, quoted: list[object]) -> None:
+    with pytest.raises(DataError, match=quotes(*quoted)):
+        as_multi_view(views)
+
+
+def test_frame_with_columns_that_are_not_numbers_names_them() -> None:
+    frame = pd.DataFrame({"x": [1.0, 2.0], "city": ["a", "b"], "day": pd.to_datetime(["2020"] * 2)})
+    with pytest.raises(DataError, match=quotes("'v'", 2, "'city'", "'day'")):
+        as_multi_view({"v": frame})
+
+
+def test_missing_value_of_a_nullable_frame_becomes_nan() -> None:
+    frame = pd.DataFrame({"x": pd.array([1, None, 3], dtype="Int64"), "y": [1.0, 2.0, 3.0]})
+    values = as_multi_view([frame]).views[0].read(0, 3)
+    np.testing.assert_array_equal(values, [[1, 1], [np.nan, 2], [3, 3]])
+
+
+@pytest.mark.parametrize("numbers", [["i8"], ["f4"], ["i2", "f4"], ["u8", "f8"], []], ids=str)
+def test_bool_columns_beside_numbers_count_as_zero_and_one(numbers: list[str]) -> None:
+    frame = pd.DataFrame({"b": [True, False, True]})
+    for column, dtype in enumerate(numbers):
+        frame[column] = np.array([1, 2, 3], dtype=dtype)
+    values = as_multi_view([frame]).views[0].read(0, 3)
+    np.testing.assert_array_equal(
+        values, [[b, *[n] * len(numbers)] for b, n in [(1, 1), (0, 2), (1, 3)]]
+    )
+
+
+@pytest.mark.parametrize("sizes", [(3,), (3, 3), (5, 0), (6, -1), ()])
+def test_view_sizes_must_sum_to_the_columns(sizes: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(f"n_features_per_view={sizes}", 5)):
+        as_multi_view(np.zeros((4, 5)), n_features_per_view=sizes)
+
+
+def test_view_sizes_are_whole_numbers() -> None:
+    with pytest.raises(ConfigurationError, match=quotes("n_features_per_view=(3.9, 4.1)")):
+        as_multi_view(np.ones((5, 7)), n_features_per_view=cast("Any", (3.9, 4.1)))
+    sizes = [np.int32(3), np.int64(4)]
+    assert len(as_multi_view(np.ones((5, 7)), n_features_per_view=cast("Any", sizes)).views) == 2
+
+
+def test_view_sizes_are_for_one_table_only() -> None:
+    with pytest.raises(ConfigurationError, match=quotes("n_features_per_view=(3,)", "dict")):
+        as_multi_view({"a": COLOUR}, n_features_per_view=(3,))
+
+
+def test_view_names_must_match_and_be_unique() -> None:
+    with pytest.raises(
+        ConfigurationError, match=quotes("view_names=['a']", 2, "['view_0', 'view_1']")
+    ):
+        as_multi_view([COLOUR, SHAPE], view_names=["a"])
+    with pytest.raises(ConfigurationError, match=quotes("view_names='ab'", 2)):
+        as_multi_view([COLOUR, SHAPE], view_names="ab")
+    with pytest.raises(DataError, match=quotes("['a']", "['a', 'a']")):
+        as_multi_view([COLOUR, SHAPE], view_names=["a", "a"])
+    with pytest.raises(DataError, match=quotes("['a']", "['a', 'a']")):
+        as_multi_view([ArrayRows(COLOUR, "a"), ArrayRows(SHAPE, "a")])
+
+
+@pytest.mark.parametrize(
+    ("changes", "quoted"),
+    [
+        ({"sample_ids": ("a",)}, [1, 4, "['a']"]),
+        ({"labels": np.zeros(3, dtype=np.int64)}, [3, 4, "['a']"]),
+        ({"labels": np.zeros(4)}, ["float64", "numpy.unique"]),
+    ],
+    ids=["ids", "labels", "label dtype"],
+)
+def test_ids_and_labels_are_one_per_sample(changes: dict[str, Any], quoted: list[object]) -> None:
+    with pytest.raises(DataError, match=quotes(*quoted)):
+        MultiViewData(views=(ArrayRows(COLOUR, "a"),), **changes)
+
+
+# ----------------------------------------------------------------------------- ids
+
+
+def frame(values: NDArray[np.float64], index: Any) -> pd.DataFrame:
+    return pd.DataFrame(values, index=index)
+
+
+def test_frames_give_ids_and_other_views_follow() -> None:
+    index = ["p", "q", "r", "s"]
+    data = as_multi_view({"a": frame(COLOUR, index), "b": frame(SHAPE, index), "c": COLOUR})
+    assert data.sample_ids == tuple(index)
+
+
+def test_permuted_ids_are_refused_never_reordered() -> None:
+    views = {"a": frame(COLOUR, list("pqrs")), "b": frame(SHAPE, list("prqs"))}
+    with pytest.raises(DataError, match=quotes("'a'", "'b'", 2, 1, "'q'", "'r'")):
+        as_multi_view(views)
+
+
+def test_shuffled_default_index_is_refused_beside_a_default_index() -> None:
+    views = {"a": pd.DataFrame(COLOUR), "b": pd.DataFrame(SHAPE).iloc[[2, 0, 1, 3]]}
+    with pytest.raises(DataError, match=quotes("'a'", "'b'", 3, 0, "'0'", "'2'")):
+        as_multi_view(views)
+
+
+def test_different_ids_are_refused_with_what_is_missing() -> None:
+    views = {"a": frame(COLOUR, list("pqrs")), "b": frame(SHAPE, list("pqrt"))}
+    with pytest.raises(DataError, match=quotes("'a'", "'b'", 1, "['s']", "['t']")):
+        as_multi_view(views)
+
+
+def test_repeated_ids_are_refused_with_their_rows() -> None:
+    with pytest.raises(DataError, match=quotes(1, "'a'", "'p'", [0, 3])):
+        as_multi_view({"a": frame(COLOUR, list("pqrp"))})
+
+
+def test_data_arrays_with_samples_on_columns_are_refused_by_their_names() -> None:
+    turned = xr.DataArray(COLOUR.T, dims=("channel", "sample"))
+    for views in (turned, [turned], {"a": turned}):
+        with pytest.raises(
+            DataError, match=quotes("('channel', 'sample')", "transpose('sample', 'channel')")
+        ):
+            as_multi_view(views)
+    assert_holds(as_multi_view([turned.T]), view_0=COLOUR)
+    # new samples' distances to those of a fit
+    assert as_multi_view([turned], view_type="distance").views[0].shape == (3, 4)
+    assert as_multi_view([turned.rename(channel="obs")]).views[0].shape == (3, 4)
+
+
+def test_data_arrays_give_ids_from_their_sample_coordinate() -> None:
+    table = xr.DataArray(COLOUR, dims=("s", "f"), coords={"s": [10, 20, 30, 40]})
+    assert as_multi_view([table]).sample_ids == ("10", "20", "30", "40")
+    names = np.array(["s0", "é", "s2", "s3"])
+    for texts in (names, np.char.encode(names, "utf-8")):  # as HDF5 has them
+        named = table.assign_coords(s=texts)
+        assert as_multi_view([named]).sample_ids == tuple(names)
+        assert as_multi_view([pd.DataFrame(COLOUR, index=texts)]).sample_ids == tuple(names)
+
+
+# ----------------------------------------------------------------------------- digest
+
+
+def test_digest_depends_on_values_names_metrics_and_order_but_not_on_labels() -> None:
+    a, b = ArrayRows(np.eye(3), "a"), ArrayRows(2 * np.eye(3), "b")
+    base = MultiViewData((a, b))
+    others = [
+        MultiViewData((b, a)),
+        MultiViewData((a,)),
+        MultiViewData((a, ArrayRows(2 * np.eye(3), "c"))),
+        MultiViewData((a, ArrayRows(2 * np.eye(3), "b", "kernel"))),
+        MultiViewData((a, ArrayRows(3 * np.eye(3), "b"))),
+    ]
+    assert len({base.digest(), *(other.digest() for other in others)}) == len(others) + 1
+    labelled = MultiViewData((a, b), labels=np.arange(3), sample_ids=("x", "y", "z"))
+    assert labelled.digest() == base.digest()
+
+
+def test_heavy_packages_are_imported_only_when_needed() -> None:
+    code = (
+        "import sys, numpy; from mscam_dask.data import datasets, ingest, validation, views; "
+        "views.as_multi_view([numpy.eye(3)]); "
+        "heavy = {'dask', 'distributed', 'h5py', 'pandas', 'sklearn', 'xarray', 'zarr'}; "
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,66 @@
+"""Labels as they come, to one int64 per sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mscam_dask.data.views.labels import encode_labels
+from mscam_dask.errors import DataError
+from tests.messages import quotes
+
+
+@given(labels=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1))
+def test_whole_numbers_stay_as_they_are(labels: list[int]) -> None:
+    for values in (
+        np.array(labels),
+        np.array(labels, dtype=">i4"),
+        np.array(labels, dtype=np.float64)[:, None],
+        np.array(labels, dtype=np.float64)[None, :],
+    ):
+        codes, names = encode_labels(values)
+        assert codes.dtype == np.int64
+        assert codes.tolist() == labels
+        assert names is None
+
+
+@given(labels=st.lists(st.text("abc é", min_size=1), min_size=1))
+def test_text_becomes_positions_in_its_sorted_names(labels: list[str]) -> None:
+    encoded = [label.encode() for label in labels]
+    for values in (
+        *(np.array(labels), np.array(labels, dtype=object)),
+        *(np.array(encoded), np.array(encoded, dtype=object)),
+    ):
+        codes, names = encode_labels(values)
+        assert names == tuple(sorted(set(labels)))
+        assert [names[code] for code in codes] == labels
+
+
+def test_booleans_are_zero_and_one() -> None:
+    assert encode_labels(np.array([True, False]))[0].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "quoted"),
+    [
+        ([0.0, 1.5], [1, 1.5]),
+        ([0.0, np.nan, np.inf], [2, np.nan, 1]),
+        ([1e300], [1e300, 0]),
+        (np.eye(3), [(3, 3), "argmax"]),
+        (np.array(3), [()]),
+        (np.array([1, "a"], dtype=object), ["object"]),
+        (pd.Series(["a", None, "b"]), [1, -1]),
+        (pd.Series(["a", "b", pd.NA], dtype=object), [1, pd.NA, 2]),
+        (pd.Series(pd.to_datetime(["2020", None]), dtype=object), [pd.NaT, 1]),
+        (np.array([1j]), ["complex128"]),
+    ],
+    ids=["fraction", "nan", "huge", "indicator", "scalar", "mixed", "None", "NA", "NaT", "complex"],
+)
+def test_anything_else_is_refused(values: Any, quoted: list[object]) -> None:
+    with pytest.raises(DataError, match=quotes(*quoted)):
+        encode_labels(values)

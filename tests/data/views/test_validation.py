@@ -1,0 +1,354 @@
+"""validate: what is refused, where it says it is, and what is only reported."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from mscam_dask.data.views import pairwise, sources, validation
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.validation import ValidationReport, check_sizes, validate, validate_view
+from mscam_dask.errors import ConfigurationError, DataError
+from tests.benchmark_sets import BenchmarkData
+from tests.messages import quotes
+from tests.synthetic import distances_between
+
+N = 12
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
+@pytest.fixture(params=["one block", "many blocks"])
+def block_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test once with whole views in a block, once with two rows of 12 columns in each."""
+    if request.param == "many blocks":
+        ranges = sources.row_ranges
+        for module in (pairwise, validation):
+            monkeypatch.setattr(
+                module, "row_ranges", lambda source: ranges(source, block_bytes=8 * 12 * 2)
+            )
+
+
+def check(
+    views: Any, *, n_clusters: int = 3, n_neighbors: int = 4, **kwargs: Any
+) -> ValidationReport:
+    return validate(as_multi_view(views, **kwargs), n_clusters=n_clusters, n_neighbors=n_neighbors)
+
+
+def distances(rng: np.random.Generator) -> NDArray[np.float64]:
+    return distances_between(rng.standard_normal((N, 2)))
+
+
+# ----------------------------------------------------------------------------- c and k
+
+
+@given(n=st.integers(2, 30), c=st.integers(-3, 40), k=st.integers(-3, 40))
+def test_sizes_pass_exactly_when_one_to_n_clusters_and_one_to_n_minus_one_neighbors(
+    n: int, c: int, k: int
+) -> None:
+    if 1 <= c <= n and 1 <= k <= n - 1:
+        check_sizes(n, n_clusters=c, n_neighbors=k)
+    else:
+        wrong = [f"n_neighbors={k}", n - 1] if 1 <= c <= n else [f"n_clusters={c}", n]
+        with pytest.raises(ConfigurationError, match=quotes(*wrong)):
+            check_sizes(n, n_clusters=c, n_neighbors=k)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "quoted"),
+    [
+        ({"n_clusters": 13}, ["n_clusters=13", 12]),
+        ({"n_clusters": 0}, ["n_clusters=0", 1, 12]),
+        ({"n_neighbors": 12}, ["n_neighbors=12", 11]),
+        ({"n_neighbors": 0}, ["n_neighbors=0", 1, 11]),
+        ({"n_clusters": 2.0}, ["n_clusters=2.0", "float", 1, 12]),
+        ({"n_neighbors": True}, ["n_neighbors=True", "bool", 11]),
+        ({"n_neighbors": "auto"}, ["n_neighbors='auto'", "str", 11]),
+    ],
+    ids=["c > n", "c < 1", "k >= n", "k < 1", "float", "bool", "text"],
+)
+def test_sizes_say_what_to_set(
+    rng: np.random.Generator, sizes: dict[str, Any], quoted: list[object]
+) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(*quoted)):
+        check([rng.standard_normal((N, 2))], **sizes)
+
+
+def test_numpy_integers_are_sizes() -> None:
+    check_sizes(5, n_clusters=np.int32(2), n_neighbors=np.int64(3))  # type: ignore[arg-type]
+
+
+def test_one_sample_cannot_be_clustered() -> None:
+    with pytest.raises(ConfigurationError, match=quotes("n_neighbors=1", 2)):
+        check([np.ones((1, 2))], n_clusters=1, n_neighbors=1)
+
+
+# ----------------------------------------------------------------------------- every view
+
+
+@pytest.mark.usefixtures("block_size")
+def test_values_that_are_not_finite_are_counted_and_placed(rng: np.random.Generator) -> None:
+    bad = rng.standard_normal((N, 12))
+    bad[[1, 4, 4, 7, 8, 9, 11], [0, 1, 2, 3, 4, 5, 6]] = np.nan
+    bad[4, 5], bad[10, 0] = np.inf, -np.inf
+    with pytest.raises(DataError, match=quotes("'b'", "NaN", 7, 2, 12, [1, 4, 7, 8, 9])):
+        check({"a": rng.standard_normal((N, 2)), "b": bad})
+
+
+@given(
+    values=hnp.arrays(
+        np.float64, (N, 3), elements=st.sampled_from([0.0, 1.0, 2.5, np.nan, np.inf, -np.inf])
+    )
+)
+def test_finite_views_pass_and_others_name_their_first_row(values: NDArray[np.float64]) -> None:
+    bad_rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if bad_rows.size:
+        first = bad_rows[:5].tolist()
+        with pytest.raises(DataError, match=quotes("'view_0'", bad_rows.size, first)):
+            check([values])
+    else:
+        assume(np.ptp(values, axis=0).any())
+        check([values])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0)], ids=["no samples", "no columns"])
+def test_empty_views_are_refused(shape: tuple[int, int]) -> None:
+    with pytest.raises(DataError, match=quotes("'view_0'", shape)):
+        check([np.ones(shape)], n_clusters=1, n_neighbors=1)
+
+
+@pytest.mark.usefixtures("block_size")
+@pytest.mark.parametrize("row", [[0.0] * 12, list(range(12))], ids=["zero", "equal rows"])
+def test_constant_views_are_refused(rng: np.random.Generator, row: list[float]) -> None:
+    views = {"a": rng.standard_normal((N, 2)), "flat": np.tile(row, (N, 1))}
+    with pytest.raises(DataError, match=quotes("'flat'", 12)):
+        check(views)
+
+
+def test_repeated_ids_are_refused() -> None:
+    data = as_multi_view([np.eye(4)])
+    object.__setattr__(data, "sample_ids", ("a", "b", "a", "c"))
+    with pytest.raises(DataError, match=quotes(1, "'a'", [0, 2])):
+        validate(data, n_clusters=2, n_neighbors=2)
+
+
+# ----------------------------------------------------------------------------- findings
+
+
+@pytest.mark.usefixtures("block_size")
+def test_zero_rows_and_constant_columns_are_reported_not_refused(
+    rng: np.random.Generator,
+) -> None:
+    values = rng.standard_normal((N, 12))
+    values[:, [2, 7]] = 5.0, 0.0
+    zeros = rng.standard_normal((N, 4))
+    zeros[[0, 3, 4, 5, 9, 10, 11]] = 0
+    report = check({"colour": values, "shape": zeros})
+    columns, rows = report.issues
+    assert (columns.kind, rows.kind) == ("constant columns", "zero rows")
+    assert (columns.view, columns.count, columns.first, columns.total) == ("colour", 2, (2, 7), 12)
+    assert (rows.view, rows.count, rows.first, rows.total) == ("shape", 7, (0, 3, 4, 5, 9), 12)
+    assert re.match(quotes("'colour'", 2, 12, "2, 7"), columns.message)
+    assert re.match(quotes("'shape'", 7, 12, "0, 3, 4, 5, 9, ..."), rows.message)
+
+
+@given(
+    values=hnp.arrays(np.int8, hnp.array_shapes(min_dims=2, max_dims=2, max_side=7)),
+)
+def test_findings_by_definition(values: NDArray[np.int8]) -> None:
+    assume(len(values) > 1 and np.ptp(values, axis=0).any())
+    report = check([values], n_clusters=1, n_neighbors=1)
+    counts = {
+        "zero rows": sum(not any(row) for row in values.tolist()),
+        "constant columns": sum(len(set(column)) == 1 for column in values.T.tolist()),
+    }
+    expected = {kind: count for kind, count in counts.items() if count}
+    assert {item.kind: item.count for item in report.issues} == expected
+
+
+@given(
+    values=hnp.arrays(
+        np.int8, st.tuples(st.integers(2, 9), st.integers(1, 3)), elements=st.integers(-1, 1)
+    ),
+    n_clusters=st.integers(1, 9),
+    cut=st.integers(1, 2),
+)
+def test_repeated_samples_by_definition(
+    values: NDArray[np.int8], n_clusters: int, cut: int
+) -> None:
+    views = [values[:, :cut], -0.5 * values[:, cut:]]  # whose zeros are of both signs
+    views = [view for view in views if view.size and np.ptp(view, axis=0).any()]
+    assume(views and n_clusters <= len(values))
+    report = check(views, n_clusters=n_clusters, n_neighbors=1)
+    rows = [tuple(row) for row in np.hstack(views).tolist()]
+    repeated = [index for index, row in enumerate(rows) if row in rows[:index]]
+    found = [item for item in report.issues if item.kind == "repeated samples"]
+    if len(rows) - len(repeated) >= n_clusters:
+        assert not found
+    else:
+        (finding,) = found
+        assert (finding.view, finding.count, finding.total) == ("", len(repeated), len(rows))
+        assert finding.first == tuple(repeated[:5])
+
+
+@pytest.mark.usefixtures("block_size")
+def test_repeated_samples_are_reported_where_clusters_outnumber_the_others(
+    rng: np.random.Generator,
+) -> None:
+    kinds = np.arange(N) % 3
+    table = rng.standard_normal((3, 2000))[kinds]
+    pairs = np.abs(kinds[:, None] - kinds) / 1.0
+    views: dict[str, Any] = {"colour": table, "apart": pairs}
+    assert check(views, view_type={"apart": "distance"}, n_clusters=3).issues == ()
+    (finding,) = check(views, view_type={"apart": "distance"}, n_clusters=4).issues
+    assert re.match(quotes(3, N, "3, 4, 5, 6, 7, ...", "n_clusters"), finding.message)
+
+
+def test_clean_data_have_no_findings(rng: np.random.Generator) -> None:
+    report = check([rng.standard_normal((N, 3)), rng.standard_normal((N, 2))])
+    assert report == ValidationReport(N, ("view_0", "view_1"), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "zero_rows"),
+    [("bdgp", [201, 1203]), ("reuters1200", [0, 0, 0, 1, 0]), ("flowers17", [0, 0, 0])],
+    ids=["bdgp", "reuters1200", "flowers17"],
+)
+def test_benchmark_sets_pass_with_the_zero_rows_their_readme_tells_of(
+    benchmark_data: Any, name: str, zero_rows: list[int]
+) -> None:
+    bench: BenchmarkData = benchmark_data(name)
+    report = check(list(bench.views), view_type=bench.kinds, view_names=bench.names)
+    found = {item.view: item.count for item in report.issues if item.kind == "zero rows"}
+    assert [found.get(view, 0) for view in report.view_names] == zero_rows
+
+
+# ----------------------------------------------------------------------------- pairwise views
+
+
+@pytest.mark.usefixtures("block_size")
+def test_distances_and_kernels_pass(rng: np.random.Generator) -> None:
+    gaps = distances(rng)
+    report = check(
+        {"d": gaps, "f": gaps.astype(np.float32), "k": np.exp(-gaps)},
+        view_type={"d": "distance", "f": "distance", "k": "kernel"},
+    )
+    assert report.issues == ()
+
+
+@pytest.mark.parametrize("view_type", ["distance", "kernel"])
+def test_pairwise_views_are_square(rng: np.random.Generator, view_type: str) -> None:
+    quoted = ["'v'", f"metric='{view_type}'", (12, 11), "metric='features'"]
+    with pytest.raises(DataError, match=quotes(*quoted)):
+        check({"v": distances(rng)[:, :-1]}, view_type=view_type)
+
+
+@pytest.mark.usefixtures("block_size")
+@pytest.mark.parametrize("view_type", ["distance", "kernel"])
+@pytest.mark.parametrize("place", [(7, 2), (2, 7), (1, 0), (11, 10)], ids=str)
+def test_one_asymmetric_pair_is_found_wherever_it_is(
+    rng: np.random.Generator, view_type: str, place: tuple[int, int]
+) -> None:
+    values = distances(rng)
+    values[place] += 0.25
+    with pytest.raises(DataError, match=quotes("'v'", 1, 0.25)) as caught:
+        check({"v": values}, view_type=view_type)
+    assert any(str(pair) in str(caught.value) for pair in (place, place[::-1]))
+
+
+@pytest.mark.usefixtures("block_size")
+def test_asymmetric_pairs_are_counted_once_each(rng: np.random.Generator) -> None:
+    values = distances(rng) + np.triu(np.ones((N, N)), 1)
+    with pytest.raises(DataError, match=quotes("'v'", N * (N - 1) // 2)):
+        check({"v": values}, view_type="distance")
+
+
+def test_rounding_to_float32_is_no_asymmetry(rng: np.random.Generator) -> None:
+    values = distances(rng)
+    lower = np.tril(values).astype(np.float32).astype(np.float64)
+    check({"v": lower + np.triu(values, 1)}, view_type="distance")
+
+
+@pytest.mark.usefixtures("block_size")
+def test_negative_distances_are_refused(rng: np.random.Generator) -> None:
+    values = distances(rng)
+    values[3, 8] = values[8, 3] = -0.5
+    with pytest.raises(DataError, match=quotes("'v'", -0.5, "metric='kernel'")):
+        check({"v": values}, view_type="distance")
+
+
+@pytest.mark.usefixtures("block_size")
+def test_distances_to_oneself_are_zero(rng: np.random.Generator) -> None:
+    values = distances(rng)
+    values[9, 9] = 0.125
+    with pytest.raises(DataError, match=quotes("'v'", 0.125, 9)):
+        check({"v": values}, view_type="distance")
+    check({"v": values}, view_type="kernel")
+
+
+@pytest.mark.usefixtures("block_size")
+def test_kernels_have_a_nonnegative_diagonal(rng: np.random.Generator) -> None:
+    values = distances(rng)
+    values[9, 9] = -2
+    with pytest.raises(DataError, match=quotes("'v'", -2, "metric='distance'")):
+        check({"v": values}, view_type="kernel")
+
+
+@pytest.mark.parametrize("view_type", ["distance", "kernel"])
+def test_constant_pairwise_views_are_refused(view_type: str) -> None:
+    with pytest.raises(DataError, match=quotes("'v'", N)):
+        check({"v": np.zeros((N, N))}, view_type=view_type)
+
+
+def test_largest_floats_do_not_overflow_into_a_warning() -> None:
+    values = np.full((N, N), 1e304) - np.diag(np.full(N, 1e304))
+    check({"v": values}, view_type="distance")
+    with pytest.raises(DataError, match=quotes("'v'", "1e+305")):
+        check({"v": 10 * values}, view_type="distance")
+    values[0, 1] = -1e304
+    with pytest.raises(DataError, match=quotes("'v'", (0, 1), "2e+304")):
+        check({"v": values}, view_type="kernel")
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1e305])
+@pytest.mark.usefixtures("block_size")
+def test_only_a_view_that_is_refused_is_read_twice(rng: np.random.Generator, odd: float) -> None:
+    values = rng.standard_normal((N, 12))
+    view = CountedRows(values, "a")
+    assert validate_view(view) == ()
+    assert view.n_read == [N]
+    values[5, 3] = odd
+    with pytest.raises(DataError, match=quotes("'a'")):
+        validate_view(view)
+    assert view.n_read == [3 * N]
+
+
+@pytest.mark.usefixtures("block_size")
+def test_digests_are_those_of_the_views_and_take_no_other_read(rng: np.random.Generator) -> None:
+    views = [CountedRows(rng.standard_normal((N, d)), name) for name, d in (("a", 3), ("b", 12))]
+    data = MultiViewData(tuple(views))
+    report = validate(data, n_clusters=2, n_neighbors=2, digest=True)
+    assert [view.n_read for view in views] == [[N], [N]]
+    assert report.digests == {view.name: sources.view_digest(view) for view in views}
+    assert validate(data, n_clusters=2, n_neighbors=2).digests == {}
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedRows(sources.ArrayRows):
+    n_read: list[int] = dataclasses.field(default_factory=lambda: [0])
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        self.n_read[0] += stop - start
+        return super().read(start, stop)

@@ -1,0 +1,96 @@
+"""How a fit reads to Dask: groups and spans of tasks, what goes first, and sizes of results."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from mscam_dask import MSCAM
+from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.engine.executors._sizeof import n_bytes
+from mscam_dask.engine.executors.dask import DaskExecutor
+from tests.clusters import local_client
+
+
+def test_one_span_for_each_outer_iteration_and_for_what_is_around_them() -> None:
+    data = subspace_mixture(120, 4, (5, 6), rng=np.random.default_rng(3), separation=2.0, noise=0.4)
+    with local_client(1, processes=False) as client:
+        model = MSCAM(n_clusters=4, client=client).fit(data)
+        spans = client.cluster.scheduler.extensions["spans"]  # type: ignore[union-attr]
+        names = [span.name for span in spans.spans.values()]
+        groups = {group.name for span in spans.spans.values() for group in span.groups}
+    run = next(name[1] for name in names if len(name) == 2)
+    leaves = [name[2] for name in names if len(name) == 3]
+    assert len(names) == len(set(names))
+    assert all(name[:2] == ("mscam", run) for name in names if len(name) == 3)
+    expected = [f"outer iteration {number + 1}" for number in range(model.n_iter_)]
+    assert [leaf for leaf in leaves if leaf.startswith("outer")] == expected
+    assert {"set-up", "setting 1", "result"} <= set(leaves)
+    assert f"admm_view-{run.removeprefix('run ')}-0" in groups
+
+
+def test_no_number_but_that_of_an_iteration_makes_a_span_of_one() -> None:
+    data = subspace_mixture(90, 3, (5, 6), rng=np.random.default_rng(3), separation=2.0, noise=0.4)
+    views = {"7": data.views[0].read(0, 90), "8": data.views[1].read(0, 90)}
+    with local_client(1, processes=False) as client:
+        model = MSCAM("auto", client=client).fit(views)
+        spans = client.cluster.scheduler.extensions["spans"]  # type: ignore[union-attr]
+        leaves = [span.name[2] for span in spans.spans.values() if len(span.name) == 3]
+    expected = [f"outer iteration {number + 1}" for number in range(model.n_iter_)]
+    assert [leaf for leaf in leaves if leaf.startswith("outer")] == expected
+    assert leaves[0] == "set-up"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inner:
+    matrix: csr_array[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outer:
+    array: np.ndarray[tuple[int], np.dtype[np.float64]]
+    inner: tuple[Inner, ...]
+
+
+def test_the_size_of_a_result_is_that_of_the_arrays_in_it() -> None:
+    matrix = csr_array(np.eye(1000))
+    held = 8 * 5000 + matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+    size = n_bytes(Outer(np.zeros(5000), (Inner(matrix),)))
+    assert held <= size <= held + 2000
+
+
+def test_what_the_judge_needs_later_waits_for_what_is_needed_now() -> None:
+    with local_client(1, processes=False) as client, DaskExecutor(client) as executor:
+        later = executor.submit(abs, 1, key="reference_graphs/v")
+        now = executor.submit(abs, 2, key="factor/unit/v")
+        priority = {
+            one.key: client.cluster.scheduler.tasks[one.key].priority  # type: ignore[union-attr]
+            for one in (later, now)
+            if executor.gather([one])
+        }
+    assert priority[now.key] < priority[later.key]  # Dask runs the smallest first
+
+
+def test_alike_tasks_are_dealt_out_to_the_workers_and_may_be_moved() -> None:
+    with local_client(2, processes=False) as client, DaskExecutor(client) as executor:
+        known = client.cluster.scheduler.tasks  # type: ignore[union-attr]
+        workers = set(client.scheduler_info()["workers"])
+        handles = [executor.submit(abs, i, key=f"admm_view/0/{i}") for i in range(4)]
+        other = executor.submit(abs, 9, key="assemble_graph/0")
+        executor.gather([*handles, other])
+        places = [known[one.key].worker_restrictions for one in handles]
+        assert places[:2] == places[2:]
+        assert set().union(*places) == workers
+        assert all(known[one.key].loose_restrictions for one in handles)
+        assert not known[other.key].worker_restrictions
+
+
+def test_tasks_dealt_to_a_worker_that_is_gone_run_on_another() -> None:
+    with local_client(2, processes=False) as client, DaskExecutor(client) as executor:
+        executor.submit(abs, 0, key="admm_view/0/0")
+        gone = next(iter(client.scheduler_info()["workers"]))
+        client.retire_workers([gone])
+        handles = [executor.submit(abs, -i, key=f"admm_view/0/{i}") for i in (1, 2)]
+        assert executor.gather(handles) == [1, 2]

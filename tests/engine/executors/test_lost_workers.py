@@ -1,0 +1,129 @@
+"""Workers that die: a typed error that names the task, or the result as if nothing had happened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask.config
+import pytest
+from distributed import Client
+
+from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.errors import ClusterError, DataError, WorkerLostError
+from tests.clusters import local_client
+from tests.messages import quotes
+
+pytestmark = [
+    pytest.mark.faults,
+    # what distributed says of a worker process that was killed on purpose
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def die(_: float) -> float:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0.0
+
+
+def die_once(marker: str) -> str:
+    path = Path(marker)
+    if not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "alive"
+
+
+def value(number: float) -> float:
+    return number
+
+
+@pytest.fixture(scope="module")
+def unforgiving_client() -> Iterator[Client]:
+    """One worker, and no second chance for a task that kills it."""
+    with contextlib.ExitStack() as stack:
+        with dask.config.set({"distributed.scheduler.allowed-failures": 0}):  # read at the start
+            client = stack.enter_context(local_client(1))
+        yield client
+
+
+def test_a_task_that_kills_its_worker_is_named(unforgiving_client: Client) -> None:
+    with DaskExecutor(unforgiving_client) as executor:
+        handle = executor.submit(die, 0.0, key="admm_view/3/colour")
+        named = quotes("'admm_view 3/colour'", 1, "tcp://")
+        with pytest.raises(WorkerLostError, match=named) as caught:
+            executor.gather([handle])
+    assert isinstance(caught.value, ClusterError)
+
+
+def test_what_needs_the_lost_task_fails_with_it(unforgiving_client: Client) -> None:
+    with DaskExecutor(unforgiving_client) as executor:
+        lost = executor.submit(die, 0.0, key="lost/0")
+        later = executor.submit(sum, [lost, 1.0], key="later/0")
+        with pytest.raises(WorkerLostError, match=quotes("'lost 0'")):
+            executor.gather([later])
+
+
+def test_the_executor_works_again_with_the_next_worker(unforgiving_client: Client) -> None:
+    with DaskExecutor(unforgiving_client) as executor:
+        with pytest.raises(WorkerLostError):
+            executor.gather([executor.submit(die, 0.0, key="dies/0")])
+        assert executor.gather([executor.submit(value, 2.0, key="lives/0")]) == [2.0]
+
+
+def test_one_death_is_forgiven_by_default(tmp_path: Path) -> None:
+    marker = str(tmp_path / "died")
+    with local_client(1) as client, DaskExecutor(client) as executor:
+        before = executor.submit(value, 5.0, key="before/0")
+        assert executor.gather([before]) == [5.0]
+        assert executor.gather([executor.submit(die_once, marker, key="once/0")]) == ["alive"]
+        # what the dead worker held is computed again
+        assert executor.gather([executor.submit(value, before, key="after/0")]) == [5.0]
+
+
+def fail_once(marker: str) -> str:
+    path = Path(marker)
+    if not path.exists():
+        path.touch()
+        raise OSError("the disk of this worker had a bad moment")
+    return "read"
+
+
+def fail_always(_: int) -> None:
+    raise DataError("these rows cannot be used")
+
+
+def test_nothing_stays_on_the_workers_while_an_error_is_kept() -> None:
+    with local_client(1, processes=False) as client:
+        with DaskExecutor(client) as executor:
+            held = executor.submit(value, 3.0, key="held/0")
+            fails = executor.submit(fail_always, held, key="fails/0")
+            with pytest.raises(DataError) as kept:
+                executor.gather([fails])
+        for _ in range(200):
+            if not client.who_has():
+                break
+            time.sleep(0.05)
+        assert kept.value is not None
+        assert held.key is not None  # still referred to here
+        assert not client.who_has()
+
+
+def test_an_exception_is_tried_again(tmp_path: Path) -> None:
+    with local_client(1) as client, DaskExecutor(client) as executor:
+        handle = executor.submit(fail_once, str(tmp_path / "failed"), key="reads/0")
+        assert executor.gather([handle]) == ["read"]
+        with pytest.raises(DataError, match="cannot be used"):
+            executor.gather([executor.submit(fail_always, 0, key="refuses/0")])
+
+
+def test_a_key_that_was_given_before_is_another_task() -> None:
+    # a view may be called "0/colour", and its key look like that of a repeated sub-solve
+    with local_client(1, processes=False) as client, DaskExecutor(client) as executor:
+        handles = [executor.submit(value, float(i), key="admm_view/0/colour") for i in range(4)]
+        handles.append(executor.submit(value, 9.0, key="admm_view/0/colour #2"))
+        assert executor.gather(handles) == [0.0, 1.0, 2.0, 3.0, 9.0]

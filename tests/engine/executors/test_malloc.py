@@ -1,0 +1,91 @@
+"""What Dask sets for its workers' allocator is undone there, and nobody else's choice is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from mscam_dask.engine.executors._malloc import DASK_TRIM, without_dask_trim
+
+# Page faults while arrays of 1 MiB come and go.
+_PROGRAM = """
+import json, resource, sys
+import numpy as np
+from mscam_dask.engine.executors._malloc import keep_freed_memory
+undone = keep_freed_memory() if sys.argv[1] == "undo" else None
+def churn():
+    for _ in range(200):
+        np.ones(2**17)
+churn()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+churn()
+print(json.dumps([undone, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before]))
+"""
+
+# Resident memory where all but the last of many arrays are freed, before and after a task's end.
+_HOLES = """
+import json, psutil
+import numpy as np
+from mscam_dask.engine.executors._malloc import give_freed_memory_back, keep_freed_memory
+keep_freed_memory()
+idle = give_freed_memory_back()
+arrays = [np.ones(2**17) for _ in range(200)]
+last = arrays.pop()
+del arrays
+before = psutil.Process().memory_info().rss
+given = give_freed_memory_back()
+print(json.dumps([given, (before - psutil.Process().memory_info().rss) / 2**20, give_freed_memory_back()]))
+"""
+
+
+def run(what: str, value: str | None, program: str = _PROGRAM) -> list[Any]:
+    """What a program prints with this value of Dask's variable."""
+    environment = {key: text for key, text in os.environ.items() if key != DASK_TRIM[0]}
+    if value is not None:
+        environment[DASK_TRIM[0]] = value
+    done = subprocess.run(
+        [sys.executable, "-c", program, what],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    printed: list[Any] = json.loads(done.stdout)
+    return printed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator is what is set")
+def test_arrays_that_come_and_go_are_not_fetched_from_the_system_each_time() -> None:
+    _, before = run("leave", DASK_TRIM[1])
+    if before < 10_000:
+        pytest.skip("this C library does not give blocks back at once")
+    undone, after = run("undo", DASK_TRIM[1])
+    assert undone is True
+    assert after < before / 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator is what is set")
+def test_what_is_free_below_a_used_block_is_given_back_once_it_is_much() -> None:
+    given, mib, again = run("", DASK_TRIM[1], _HOLES)
+    if not given:
+        pytest.skip("this C library has no malloc_trim")
+    assert mib > 150
+    assert not again
+    assert run("", None, _HOLES)[0] is False
+
+
+def test_another_value_is_somebodys_choice() -> None:
+    assert run("undo", "1000000")[0] is False
+    assert run("undo", None)[0] is False
+
+
+def test_processes_that_a_worker_starts_have_the_usual_allocator() -> None:
+    given = {"PATH": "/bin", DASK_TRIM[0]: DASK_TRIM[1]}
+    assert without_dask_trim(given) == {"PATH": "/bin"}
+    chosen = {DASK_TRIM[0]: "131072"}
+    assert without_dask_trim(chosen) == chosen

@@ -1,0 +1,264 @@
+"""Views that have nothing in common with the others, and views that only seem to."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist, squareform
+
+from mscam_dask import MSCAM, MSCAN
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.preprocessing_selection import with_view_settings
+from mscam_dask.errors import ConfigurationError, DataError, DataWarning
+from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.types.events import ViewSettingsSelected
+from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.search_space import Choices
+from tests.clusters import local_client
+from tests.messages import quotes
+from tests.snapshots import Memory
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+Views = dict[str, NDArray[np.float64]]
+
+OPTIONS = tuple(
+    ViewSettings(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0)
+)
+LEAVES_OUT = Choices(OPTIONS, initial_graph=True, may_exclude_views=True)
+
+
+def with_useless(n_samples: int = 360, seed: int = 1) -> tuple[Views, NDArray[np.int64]]:
+    """Four clusters that touch in two views, a third in another order of samples, and two of noise."""
+    rng = np.random.default_rng(seed)
+    (a, b, c), labels = gaussian_views(
+        seed, n_samples=n_samples, n_clusters=4, spread=0.8, dims=(8, 10, 12)
+    )
+    noise = [3 * rng.standard_normal((n_samples, 30)) for _ in range(2)]
+    shuffled = c[rng.permutation(n_samples)]
+    return dict(zip("abcde", (a, b, shuffled, *noise), strict=True)), labels
+
+
+USELESS = ("c", "d", "e")
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[Views, NDArray[np.int64], MSCAM]:
+    views, labels = with_useless()
+    with pytest.warns(DataWarning, match=quotes(["c", "d", "e"], "exclude_views=[]")):
+        model = MSCAM(4, n_jobs=1).fit(views)
+    return views, labels, model
+
+
+def test_views_that_nobody_confirms_are_left_out_and_it_is_said(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views, labels, model = fitted
+    assert model.excluded_views_ == USELESS
+    solution = model.solution_
+    assert [record.is_informative for record in solution.agreed] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert {record.exclude_views for record in solution.settings} == {USELESS, ()}
+    assert solution.settings[solution.chosen].exclude_views == USELESS
+    alone = MSCAM(4, n_jobs=1).fit({name: views[name] for name in "ab"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        everything = MSCAM(4, n_jobs=1, exclude_views=[]).fit(views)
+    assert everything.excluded_views_ == ()
+    truth = [adjusted_rand_index(labels, one.labels_) for one in (model, alone, everything)]
+    assert truth[0] == truth[1]
+    assert truth[0] > truth[2] + 0.2
+
+
+def test_what_is_told_of_views_left_out(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views, _, model = fitted
+    assert_partition_and_graph_agree(model.solution_, n_clusters=4)
+    assert set(model.view_embeddings_) == {"a", "b"}
+    assert list(model.history_["view"].values) == list(views)
+    residuals = model.history_["primal_residual"]
+    assert np.isnan(residuals.sel(view=list(USELESS))).all()
+    assert np.isfinite(residuals.sel(view=["a", "b"])).all()
+    assert np.isnan(model.history_["view_score"].sel(view="c")).all()
+    assert list(model.view_contributions_) == list(views)
+    assert {model.view_contributions_[name] for name in USELESS} == {0.0}
+    assert sum(model.view_contributions_.values()) == pytest.approx(1.0)
+
+
+def test_a_fit_is_as_if_they_were_not_there(fitted: tuple[Views, NDArray[np.int64], MSCAM]) -> None:
+    views, _, model = fitted
+    alone = MSCAM(4, n_jobs=1).fit({name: views[name] for name in "ab"})
+    given: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 15, "n_jobs": 1}
+    pairs = [
+        (model, alone),
+        (
+            MSCAM(4, exclude_views=USELESS, **given).fit(views),
+            MSCAM(4, **given).fit({name: views[name] for name in "ab"}),
+        ),
+    ]
+    for one, as_alone in pairs:
+        assert_array_equal(one.labels_, as_alone.labels_)
+        assert_array_equal(one.consensus_graph_.data, as_alone.consensus_graph_.data)
+        assert one.cross_view_information_ == as_alone.cross_view_information_
+    # the samples are in order in `c` again where new ones are placed: nobody looks at it
+    new = {name: view[:50] for name, view in views.items()}
+    other = {**new, **{name: 9.0 * new[name] for name in USELESS}}
+    assert_array_equal(model.predict(new), model.predict(other))
+    assert np.mean(model.predict(new) == model.labels_[:50]) > 0.95
+
+
+def test_new_samples_need_no_views_that_are_left_out(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views, _, model = fitted
+    new = {name: view[:50] for name, view in views.items()}
+    found = model.predict(new)
+    assert_array_equal(model.predict({name: new[name] for name in "ab"}), found)
+    assert_array_equal(model.predict({**new, "d": np.full_like(new["d"], np.nan)}), found)
+    for wrong in ("abf", "acde"):
+        given = {name: new.get(name, new["a"]) for name in wrong}
+        with pytest.raises(DataError, match=quotes("'b': 10")):
+            model.predict(given)
+    with pytest.raises(DataError, match=quotes("'d': 30", "'d': 29")):
+        model.predict({**new, "d": new["d"][:, 1:]})
+
+
+@pytest.mark.parametrize(
+    "view_type", [["features", "distance", "distance"], {"y": "distance", "z": "distance"}]
+)
+def test_new_samples_come_without_the_metric_of_what_is_left_out(view_type: Any) -> None:
+    views, _ = with_useless(60)
+    distances = squareform(pdist(views["b"]))
+    given = {"x": views["a"], "y": distances, "z": squareform(pdist(views["d"]))}
+    model = MSCAM(4, view_type=view_type, exclude_views=["z"], selection=None).fit(given)
+    new = {name: view[:9] for name, view in given.items()}
+    found = model.predict(new)
+    assert_array_equal(model.predict({"y": new["y"], "x": new["x"]}), found)
+    with pytest.raises(DataError, match=quotes("'y'", f"{-new['y'].max():.6g}")):
+        model.predict({"y": -new["y"], "x": new["x"]})
+
+
+def test_the_order_of_the_views_changes_no_partition(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views, _, model = fitted
+    with pytest.warns(DataWarning, match=quotes(["d", "c", "e"])):
+        turned = MSCAM(4, n_jobs=1).fit({name: views[name] for name in "dbcea"})
+    assert adjusted_rand_index(model.labels_, turned.labels_) == 1.0
+
+
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
+def test_mscan_and_a_number_of_clusters_to_be_found_leave_them_out_too(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views = fitted[0]
+    assert MSCAN(4, n_jobs=1, max_iter=2).fit(views).excluded_views_ == USELESS
+    counted = MSCAM("auto", max_clusters=8, n_jobs=1).fit(views)
+    assert counted.excluded_views_ == USELESS
+    alone = MSCAM("auto", max_clusters=8, n_jobs=1).fit({name: views[name] for name in "ab"})
+    assert counted.n_clusters_ == alone.n_clusters_
+    assert_array_equal(counted.labels_, alone.labels_)
+
+
+def test_workers_find_the_same(fitted: tuple[Views, NDArray[np.int64], MSCAM]) -> None:
+    data = as_multi_view(fitted[0])
+    parameters = Parameters(n_clusters=4, n_neighbors=20)
+    one = run_fit(data, parameters, SerialExecutor(), choices=LEAVES_OUT)
+    with local_client(2) as client:
+        other = run_fit(data, parameters, DaskExecutor(client), choices=LEAVES_OUT)
+    assert one.exclude_views == other.exclude_views == USELESS
+    assert_array_equal(one.labels, other.labels)
+    assert_array_equal(one.consensus_graph.data, other.consensus_graph.data)
+
+
+def test_large_data_leave_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precomputed, "SAMPLE", 300)
+    views, labels = with_useless(700)
+    parameters = Parameters(n_clusters=4, n_neighbors=20, exact_samples=400)
+    solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=LEAVES_OUT)
+    assert solution.exclude_views == USELESS
+    assert adjusted_rand_index(labels, solution.labels) > 0.6
+    assert_partition_and_graph_agree(solution, n_clusters=4)
+
+
+def complementary(n_views: int) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
+    """Six clusters: two halves that all views but the last tell, times three that it alone tells."""
+    rng = np.random.default_rng(n_views)
+    halves, thirds = rng.integers(2, size=600), rng.integers(3, size=600)
+    views = []
+    for view in range(n_views):
+        of, n_groups = (thirds, 3) if view == n_views - 1 else (halves, 2)
+        views.append(2 * rng.standard_normal((n_groups, 10))[of] + rng.standard_normal((600, 10)))
+    return views, 3 * halves + thirds
+
+
+@pytest.mark.parametrize("n_views", [3, 6])
+def test_a_view_that_tells_what_no_other_does_counts(n_views: int) -> None:
+    views, labels = complementary(n_views)
+    model = MSCAM(6, n_jobs=1).fit(views)
+    assert [record.is_informative for record in model.solution_.agreed][-1] is False
+    assert model.excluded_views_ == ()
+    assert adjusted_rand_index(labels, model.labels_) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
+def test_a_fit_that_goes_on_leaves_the_same_views_out(
+    fitted: tuple[Views, NDArray[np.int64], MSCAM],
+) -> None:
+    views, _, model = fitted
+    memory = Memory()
+    MSCAM(4, n_jobs=1, checkpoint_store=memory).fit(views)
+    resumed = MSCAM(4, n_jobs=1, checkpoint_store=Memory(memory.saved[1])).fit(views)
+    assert resumed.excluded_views_ == USELESS
+    assert_array_equal(resumed.labels_, model.labels_)
+    assert_array_equal(resumed.consensus_graph_.data, model.consensus_graph_.data)
+    with pytest.raises(ConfigurationError, match=quotes("exclude_views")):
+        MSCAM(4, n_jobs=1, exclude_views=[], checkpoint_store=Memory(memory.saved[1])).fit(views)
+
+
+@pytest.mark.parametrize(
+    ("exclude_views", "values"),
+    [
+        ("a", ("exclude_views='a'", "str")),
+        (3, ("exclude_views=3", "int")),
+        (["a", "z"], ("exclude_views", "'z'", list("abcde"))),
+        (list("abcde"), (f"exclude_views={list('abcde')}",)),
+    ],
+    ids=str,
+)
+def test_views_that_cannot_be_left_out(exclude_views: object, values: tuple[object, ...]) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(*values)):
+        MSCAM(4, exclude_views=exclude_views).fit(with_useless(40)[0])  # type: ignore[arg-type]
+
+
+def test_the_papers_algorithm_takes_all_views() -> None:
+    with pytest.raises(ConfigurationError, match=quotes("exclude_views=['c']", "solver='reduced'")):
+        MSCAM(4, exclude_views=["c"], solver="reference").fit(with_useless(40)[0])
+
+
+def test_settings_without_unconfirmed_views_are_tried_first() -> None:
+    agreement = tuple(
+        ViewSettingsSelected(
+            view=name, scale="unit", alpha=1.0, agreement=0.1, ahead=0.0, is_informative=name != "c"
+        )
+        for name in "abc"
+    )
+    given = Parameters(n_clusters=2, exclude_views=(0,))
+    tried = with_view_settings([given], [agreement], may_exclude_views=True)
+    assert [one.exclude_views for one in tried] == [(2,), ()]
+    (kept,) = with_view_settings([given], [agreement], may_exclude_views=False)
+    assert kept.exclude_views == (0,)

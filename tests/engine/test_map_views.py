@@ -1,0 +1,109 @@
+"""Whole views are looked at where they are: stored ones by the workers, arrays where they lie."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed import Client
+
+from mscam_dask import MSCAM
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import RowSource, as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.map_views import map_views
+from mscam_dask.errors import DataError
+from tests.clusters import local_client
+from tests.messages import quotes
+from tests.synthetic import gaussian_views
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with local_client(2) as client:
+        yield client
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> MultiViewData:
+    views, _ = gaussian_views(0, n_samples=60)
+    write_store(as_multi_view(dict(zip("abc", views, strict=True))), tmp_path / "data.zarr")
+    return open_store(tmp_path / "data.zarr")
+
+
+def process_of(view: RowSource) -> tuple[str, int]:
+    return view.name, os.getpid()
+
+
+def refused(view: RowSource, looked: Path) -> str:
+    """Refuses two views of three; a file has a line for each time it was called."""
+    with looked.open("a", encoding="utf-8") as file:
+        file.write(f"{view.name}\n")
+    if view.name != "a":
+        raise DataError(f"view {view.name} is wrong")
+    return view.name
+
+
+def test_stored_views_are_looked_at_by_the_workers(client: Client, stored: MultiViewData) -> None:
+    found = map_views(process_of, stored.views, DaskExecutor(client), stage="look")
+    assert [name for name, _ in found] == ["a", "b", "c"]
+    assert {process for _, process in found} <= set(client.run(os.getpid).values())
+
+
+def test_arrays_are_looked_at_by_the_driver(client: Client, stored: MultiViewData) -> None:
+    here = as_multi_view({"d": np.eye(60)}).views[0]
+    views = [stored.views[0], here, stored.views[1]]
+    found = dict(map_views(process_of, views, DaskExecutor(client), stage="look"))
+    assert list(found) == ["a", "d", "b"]
+    assert found["d"] == os.getpid()
+    assert os.getpid() not in (found["a"], found["b"])
+
+
+def test_arrays_alone_need_no_worker() -> None:
+    with local_client(0) as client:
+        views = as_multi_view([np.eye(3)]).views
+        executor = DaskExecutor(client, workers_timeout_s=0.1)
+        assert map_views(process_of, views, executor, stage="look")[0][1] == os.getpid()
+
+
+@pytest.mark.parametrize("where", ["here", "threads", "workers"])
+def test_the_first_view_that_is_wrong_is_told_and_read_once(
+    client: Client, stored: MultiViewData, where: str, tmp_path: Path
+) -> None:
+    looked = tmp_path / "looked"
+    executors: dict[str, Executor] = {
+        "here": SerialExecutor(),
+        "threads": ThreadExecutor(2),
+        "workers": DaskExecutor(client),
+    }
+    with pytest.raises(DataError, match="view b is wrong"):
+        map_views(partial(refused, looked=looked), stored.views, executors[where], stage="look")
+    assert sorted(looked.read_text(encoding="utf-8").split()) == ["a", "b", "c"]
+
+
+def test_a_store_is_refused_with_the_same_words_by_workers(client: Client, tmp_path: Path) -> None:
+    store = str(tmp_path / "constant.zarr")
+    write_store(as_multi_view({"e": np.ones((60, 2)), "f": np.eye(60)}), Path(store))
+    said = []
+    for given in (None, client):
+        with pytest.raises(DataError, match=quotes("'e'", 60, 2)) as caught:
+            MSCAM(3, client=given, n_jobs=1).fit(store)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+def test_odd_columns_of_a_store_are_found_by_workers(client: Client, tmp_path: Path) -> None:
+    views, _ = gaussian_views(0, n_samples=60)
+    store = tmp_path / "odd.zarr"
+    write_store(as_multi_view([*views, np.column_stack([np.ones(60), views[0]])]), store)
+    model = MSCAM(3, client=client, selection=None, max_iter=1).fit(str(store))
+    (finding,) = model.data_warnings_
+    assert (finding.kind, finding.count, finding.first) == ("constant columns", 1, (0,))

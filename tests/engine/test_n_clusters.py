@@ -1,0 +1,235 @@
+"""The number of clusters, chosen without labels: told, kept, the same whoever computes it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask import MSCAM, MSCAN
+from mscam_dask.data.history_dataset import count_dataset
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import initial_graph as setup
+from mscam_dask.engine import n_clusters as cluster_count
+from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
+from mscam_dask.engine.tasks import n_clusters as n_clusters_tasks
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.linalg.modularity import modularity
+from mscam_dask.types.checkpoint import Checkpoint
+from mscam_dask.types.events import FitEvent, FitStarted, NClustersSelected, SettingsSelected
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import Solution
+from mscam_dask.types.search_space import Choices
+from tests.clusters import local_client
+from tests.messages import quotes
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+Array = NDArray[np.float64]
+
+
+def chosen(solution: Solution) -> NClustersSelected:
+    assert solution.counted is not None
+    return dataclasses.replace(solution.counted, seconds=0.0)
+
+
+@pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
+@pytest.mark.parametrize("n_clusters", [2, 4, 7])
+def test_blobs_that_are_far_apart_are_counted(estimator: Any, n_clusters: int) -> None:
+    views, labels = gaussian_views(3, n_clusters=n_clusters, spread=4.0, dims=(6, 12))
+    model = estimator("auto", max_clusters=9, n_jobs=1).fit(views)
+    assert model.n_clusters_ == n_clusters
+    assert adjusted_rand_score(labels, model.labels_) == 1.0
+    assert_partition_and_graph_agree(model.solution_, n_clusters=n_clusters)
+
+
+def test_one_view_is_counted() -> None:
+    views, _ = gaussian_views(0, n_clusters=5, spread=4.0, dims=(8,))
+    assert MSCAM("auto", n_jobs=1).fit(views).n_clusters_ == 5
+
+
+def test_a_number_that_is_given_stays() -> None:
+    views, _ = gaussian_views(0, n_samples=60, n_clusters=4, spread=4.0, dims=(6,))
+    told: list[FitEvent] = []
+    model = MSCAM(3, n_jobs=1, callbacks=[told.append]).fit(views)
+    assert model.n_clusters_ == 3
+    assert model.n_clusters_curves_ is None
+    assert not [event for event in told if isinstance(event, NClustersSelected)]
+
+
+def test_every_curve_is_told_and_kept() -> None:
+    views, _ = gaussian_views(1, n_samples=80, n_clusters=3, spread=4.0, dims=(6, 12))
+    told: list[FitEvent] = []
+    model = MSCAM("auto", n_jobs=1, callbacks=[told.append]).fit(views)
+    started, counted, selected = told[:3]
+    assert isinstance(started, FitStarted)
+    assert isinstance(counted, NClustersSelected)
+    assert isinstance(selected, SettingsSelected)
+    assert started.n_clusters == counted.n_clusters == model.n_clusters_ == 3
+    assert counted.counts == tuple(range(2, 9))
+    curves = model.n_clusters_curves_
+    assert curves is not None
+    assert curves.attrs["chosen"] == 3
+    for name in ("eigengap", "modularity", "adjusted_modularity", "information", "stability"):
+        np.testing.assert_array_equal(curves[name].sel(n_clusters=5), getattr(counted, name)[3])
+        assert np.isfinite(curves[name]).all()
+        assert curves[name].attrs["long_name"]
+    assert curves.equals(count_dataset(counted))
+
+
+def test_curves_are_what_they_are_said_to_be() -> None:
+    """Three groups without an edge between them: each curve known at c = 3."""
+    views, labels = gaussian_views(2, n_samples=90, n_clusters=3, spread=30.0, dims=(6, 12))
+    counted = MSCAM("auto", n_jobs=1).fit(views).solution_.counted
+    assert counted is not None
+    at = counted.counts.index(3)
+    assert counted.eigengap[at] == pytest.approx(1.0, abs=1e-6)
+    assert counted.stability[at] == 1.0
+    assert counted.information[at] == pytest.approx(np.log(3))
+    same = labels[:, None] == labels
+    executor = SerialExecutor()
+    everything = precompute_views(as_multi_view(views), [("unit", "unit")], executor)
+    by_view = []
+    for view in everything.reference_graphs.handles(executor, everything.names):
+        (reference_graphs,) = executor.gather([view])
+        assert all(not np.any(graph.toarray()[~same]) for graph in reference_graphs.graphs)
+        by_view.append(max(modularity(graph, labels) for graph in reference_graphs.graphs))
+    assert counted.modularity[at] == pytest.approx(np.mean(by_view), rel=1e-6)
+    assert counted.adjusted_modularity[at] == pytest.approx(counted.modularity[at], rel=1e-3)
+
+
+@pytest.mark.parametrize("executor", ["threads", "dask"])
+def test_the_same_bits_whoever_computes(executor: str) -> None:
+    views, _ = gaussian_views(4, n_samples=80, n_clusters=3, spread=1.5, dims=(6, 12))
+    serial = MSCAM("auto", n_jobs=1).fit(views)
+    if executor == "threads":
+        other = MSCAM("auto", n_jobs=3).fit(views)
+    else:
+        with local_client(2) as client:
+            other = MSCAM("auto", client=client).fit(views)
+    assert chosen(other.solution_) == chosen(serial.solution_)
+    np.testing.assert_array_equal(other.labels_, serial.labels_)
+
+
+class Kept:
+    """A checkpointer in memory, that ends the fit after its first state."""
+
+    def __init__(self) -> None:
+        self.snapshot: Checkpoint | None = None
+        self.fails = True
+
+    def load(self) -> Checkpoint | None:
+        return self.snapshot
+
+    def save(self, snapshot: Checkpoint) -> None:
+        self.snapshot = snapshot
+        if self.fails:
+            raise KeyboardInterrupt
+
+
+def test_a_continued_fit_does_not_choose_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    views, _ = gaussian_views(5, n_samples=80, n_clusters=3, spread=1.5, dims=(6, 12))
+    whole = MSCAM("auto", n_jobs=1).fit(views)
+    kept = Kept()
+    with pytest.raises(KeyboardInterrupt):
+        MSCAM("auto", n_jobs=1, checkpoint_store=kept).fit(views)
+    kept.fails = False
+    with pytest.raises(ConfigurationError):
+        MSCAM(8, n_jobs=1, checkpoint_store=kept).fit(views)
+
+    def never(*args: Any) -> None:
+        raise AssertionError("chosen before")
+
+    monkeypatch.setattr("mscam_dask.engine.fit.choose_count", never)
+    told: list[FitEvent] = []
+    again = MSCAM("auto", n_jobs=1, checkpoint_store=kept, callbacks=[told.append]).fit(views)
+    assert isinstance(told[1], NClustersSelected)
+    assert again.n_clusters_ == whole.n_clusters_
+    assert chosen(again.solution_) == chosen(whole.solution_)
+    np.testing.assert_array_equal(again.labels_, whole.labels_)
+
+
+def test_large_data_are_counted_on_their_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precomputed, "SAMPLE", 150)
+    monkeypatch.setattr(n_clusters_tasks, "_CUT_SAMPLES", 60)
+    seen: list[int] = []
+    prepare = setup.prepare_views
+
+    def spied(everything: PrecomputedViews, *args: Any, **named: Any) -> setup.PreparedHandles:
+        seen.append(everything.n_samples)
+        return prepare(everything, *args, **named)
+
+    monkeypatch.setattr(cluster_count, "prepare", spied)
+    views, labels = gaussian_views(6, n_samples=400, n_clusters=4, spread=4.0, dims=(6, 12))
+    solution = run_fit(
+        as_multi_view(views),
+        Parameters(n_clusters=8, exact_samples=200, n_neighbors=10),
+        SerialExecutor(),
+        choices=Choices(n_clusters=True),
+    )
+    assert seen == [150]
+    assert solution.parameters.n_clusters == 4
+    assert adjusted_rand_score(labels, solution.labels) == 1.0
+
+
+@pytest.mark.parametrize("word", ["Auto", "", "10", "eigengap"])
+def test_other_words_are_refused(word: str) -> None:
+    views, _ = gaussian_views(0, n_samples=40, dims=(4,))
+    with pytest.raises(ConfigurationError, match=quotes(f"n_clusters={word!r}", "'auto'")):
+        MSCAM(word).fit(views)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "values"),
+    [
+        ({"max_clusters": 1}, ("max_clusters=1", 2, 39)),
+        ({"max_clusters": 40}, ("max_clusters=40", 2, 39)),
+        ({"max_clusters": 3.5}, ("max_clusters=3.5", "float")),
+        ({"max_clusters": True}, ("max_clusters=True", "bool")),
+        ({"n_clusters": 3, "max_clusters": 5}, ("max_clusters=5", "n_clusters='auto'", 3)),
+        ({"solver": "reference"}, ("n_clusters='auto'", "solver='reduced'")),
+        ({"init_labels": np.zeros(40, dtype=np.int64)}, ("init_labels", "'auto'")),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_refused(
+    parameters: dict[str, Any], values: tuple[object, ...]
+) -> None:
+    views, _ = gaussian_views(0, n_samples=40, dims=(4,))
+    with pytest.raises(ConfigurationError, match=quotes(*values)):
+        MSCAM(**{"n_clusters": "auto", **parameters}).fit(views)
+
+
+@pytest.mark.parametrize("n_samples", [2, 3, 5, 12])
+def test_few_samples(n_samples: int) -> None:
+    views = [np.random.default_rng(0).standard_normal((n_samples, 3))]
+    if n_samples == 2:
+        with pytest.raises(ConfigurationError, match=quotes("n_clusters='auto'", 2, 3)):
+            MSCAM("auto").fit(views)
+    else:
+        assert MSCAM("auto", n_jobs=1).fit(views).n_clusters_ == 2
+
+
+def test_the_engine_refuses_a_choice_of_nothing() -> None:
+    data = as_multi_view([np.random.default_rng(0).standard_normal((10, 3))])
+    for n_clusters in (1, 10):
+        with pytest.raises(ConfigurationError, match=quotes(n_clusters, 2, 9)):
+            run_fit(
+                data,
+                Parameters(n_clusters=n_clusters, n_neighbors=3),
+                SerialExecutor(),
+                choices=Choices(n_clusters=True),
+            )
+
+
+def test_clone_keeps_the_word() -> None:
+    model = clone(MSCAN("auto", max_clusters=12))
+    assert model.get_params()["n_clusters"] == "auto"
+    assert model.get_params()["max_clusters"] == 12

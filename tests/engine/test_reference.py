@@ -1,0 +1,107 @@
+"""`solver="reference"`: what it is asked for reaches the dense algorithms, or is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.engine.reference import run_reference
+from mscam_dask.engine.tasks.views import view_shape
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.solvers.reference import (
+    ReferenceCorrections,
+    ReferenceOptions,
+    solve_mscam,
+    solve_mscan,
+)
+from mscam_dask.solvers.view_svd import scaled_gram
+from mscam_dask.types.parameters import Model, Parameters, ViewSettings
+from mscam_dask.types.status import Status
+from tests.messages import quotes
+from tests.synthetic import gaussian_views
+
+
+def data() -> MultiViewData:
+    views, _ = gaussian_views(2, n_samples=40, spread=0.8, dims=(5, 9))
+    return as_multi_view(dict(zip(("a", "b"), views, strict=True)))
+
+
+def parameters(model: Model = "mscam", **more: Any) -> Parameters:
+    return Parameters(n_clusters=3, model=model, n_neighbors=5, max_iter=2, **more)
+
+
+@pytest.mark.parametrize("model", ["mscam", "mscan"])
+def test_scaling_and_alpha_of_each_view_reach_the_algorithms(model: Model) -> None:
+    views, alphas = data(), (0.3, 4.0)
+    view_settings = (ViewSettings("unit", alphas[0]), ViewSettings("none", alphas[1]))
+    grams = [
+        scaled_gram(source.read, view_shape(source), scale=one.scale, name=source.name)
+        for source, one in zip(views.views, view_settings, strict=True)
+    ]
+    solve = solve_mscam if model == "mscam" else solve_mscan
+    settings = ReferenceOptions(n_clusters=3, n_neighbors=5, max_iter=2, view_alphas=alphas)
+    expected = solve(grams, settings)
+    found = run_reference(views, parameters(model, view_settings=view_settings))
+    assert_array_equal(found.consensus_graph.toarray(), expected.consensus_graph.toarray())
+    for name, embedding in zip(("a", "b"), expected.view_embeddings, strict=True):
+        assert_array_equal(found.view_embeddings[name], embedding)
+
+
+@pytest.mark.parametrize("changed", [{"identity_weight": 30.0}, {"metric_ridge": 0.01}])
+def test_floor_and_ridge_of_the_metric_reach_the_algorithm(changed: dict[str, Any]) -> None:
+    views = data()
+    grams = [
+        scaled_gram(source.read, view_shape(source), scale="standard", name=source.name)
+        for source in views.views
+    ]
+    settings = ReferenceOptions(
+        n_clusters=3, n_neighbors=5, max_iter=2, corrections=ReferenceCorrections(**changed)
+    )
+    expected = solve_mscam(grams, settings).consensus_graph.toarray()
+    assert_array_equal(
+        run_reference(views, parameters(**changed)).consensus_graph.toarray(), expected
+    )
+    assert np.any(run_reference(views, parameters()).consensus_graph.toarray() != expected)
+
+
+@pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
+def test_preparations_told_are_those_used(estimator: Any) -> None:
+    views, _ = gaussian_views(10, n_samples=40, spread=6.0, dims=(5, 9))
+    by_view = {"alpha": {"a": 0.3, "b": 4.0}, "scale": {"a": "unit", "b": "none"}}
+    model = estimator(3, solver="reference", n_neighbors=5, max_iter=2, n_jobs=1, **by_view)
+    model.fit(as_multi_view(dict(zip("ab", views, strict=True))))
+    assert model.view_settings_ == {
+        "a": ViewSettings("unit", 0.3),
+        "b": ViewSettings("none", 4.0),
+    }
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tol": 0.0},
+        {"patience": 2},
+        {"min_shrinkage": 0.2},
+        {"n_candidates": 20},
+        {"exact_samples": 10},
+    ],
+)
+def test_what_has_no_meaning_is_refused(changed: dict[str, Any]) -> None:
+    ((name, value),) = changed.items()
+    with pytest.raises(ConfigurationError, match=quotes(f"{name}={value}", "solver='reference'")):
+        run_reference(data(), parameters(**changed))
+    if name == "tol":
+        with pytest.raises(ConfigurationError, match=quotes("tol=0.0")):
+            MSCAM(3, solver="reference", tol=0.0).fit(data())
+
+
+def test_the_sentence_of_the_status_holds_for_it() -> None:
+    views, _ = gaussian_views(10, n_samples=40, spread=6.0)
+    found = run_reference(as_multi_view(views), parameters())
+    assert found.status is Status.CONVERGED
+    assert "solver='reference'" in found.status.message

@@ -1,0 +1,318 @@
+"""Distances learned from the best partition of the path: when, what for, and how it is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask import MSCAM
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import fit
+from mscam_dask.engine import refine as learned_distances
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.scoring import BestPartition
+from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.solvers.joint_embedding import joint_embedding
+from mscam_dask.solvers.lda import linear_discriminants
+from mscam_dask.solvers.partition_score import PartitionScore
+from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
+from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.types.events import FitFinished, RefinementFinished
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import Solution
+from mscam_dask.types.search_space import Choices
+from mscam_dask.types.status import Status
+from tests.clusters import local_client
+from tests.snapshots import Memory
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+Array = NDArray[np.float64]
+LEARNS = Choices(initial_graph=True)
+
+
+def blurred(seed: int = 0, *, n_samples: int = 240, c: int = 4) -> tuple[list[Array], Any]:
+    """Clusters in a few directions of three views, and more variance in as many others."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(n_samples) % c)
+    views = []
+    for _ in range(3):
+        telling = 1.9 * np.eye(c)[labels] + 0.6 * rng.standard_normal((n_samples, c))
+        silent = 1.2 * rng.standard_normal((n_samples, 2 * c))
+        mixed = np.linalg.qr(rng.standard_normal((3 * c, 3 * c)))[0]
+        views.append(np.column_stack([telling, silent]) @ mixed)
+    return views, labels
+
+
+PARAMETERS = Parameters(n_clusters=4, n_neighbors=20, scale="none", alpha=10.0, max_iter=3)
+
+
+def solve(data: Any, executor: Any = None, **more: Any) -> Solution:
+    changed = {
+        key: more.pop(key)
+        for key in ("tol", "n_clusters", "n_neighbors", "exact_samples")
+        if key in more
+    }
+    parameters = dataclasses.replace(PARAMETERS, **changed)
+    views = as_multi_view(data)
+    return run_fit(views, parameters, executor or SerialExecutor(), choices=LEARNS, **more)
+
+
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "learned_partition", lambda state, *_, **__: (state.best, None))
+
+
+def test_partitions_get_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = [blurred(seed) for seed in range(4)]
+    learned = [solve(views) for views, _ in data]
+    without(monkeypatch)
+    plain = [solve(views) for views, _ in data]
+    gains = [
+        adjusted_rand_score(labels, one.labels) - adjusted_rand_score(labels, other.labels)
+        for (_, labels), one, other in zip(data, learned, plain, strict=True)
+    ]
+    assert min(gains) >= 0
+    assert np.mean(gains) > 0.01
+    for one, other in zip(learned, plain, strict=True):
+        assert one.learned is not None
+        assert other.learned is None
+        if one.learned.taken:
+            assert one.score == pytest.approx(one.learned.scores[one.learned.taken - 1])
+        else:
+            assert np.array_equal(one.labels, other.labels)
+        assert_partition_and_graph_agree(one, n_clusters=4)
+
+
+def copied(labels: Any, executor: Executor) -> Handle:
+    return executor.submit(np.copy, labels, key="another")
+
+
+def near(score: float, before: float) -> bool:
+    return score >= before - 0.015 * abs(before)
+
+
+def test_rounds_end_with_the_first_that_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = [blurred(seed)[0] for seed in range(4)]
+    learned = [solve(views).learned for views in data]
+    without(monkeypatch)
+    for views, one in zip(data, learned, strict=True):
+        assert one is not None
+        assert len(one.scores) <= 3
+        assert one.taken in (len(one.scores), len(one.scores) - 1)
+        chain = [solve(views).score, *one.scores]
+        taken, rest = chain[: one.taken + 1], chain[one.taken + 1 :]
+        assert all(near(later, earlier) for earlier, later in itertools.pairwise(taken))
+        assert all(score == taken[-1] or not near(score, taken[-1]) for score in rest)
+
+
+def little_behind(monkeypatch: pytest.MonkeyPatch, behind: float) -> None:
+    """Every round gives a partition that scores so much less."""
+
+    def lower(_: Any, best: BestPartition, *rest: Any, **__: Any) -> BestPartition:
+        told = best.partition_score
+        partition_score = PartitionScore((best.score * (1 - behind),), told.entropy, told.joint)
+        return BestPartition(copied(best.labels, rest[-1]), partition_score, best.iteration)
+
+    monkeypatch.setattr(learned_distances, "_learned", lower)
+
+
+@pytest.mark.parametrize(("behind", "taken"), [(0.0149, 3), (0.0151, 0)])
+def test_one_that_is_little_behind_is_taken(
+    monkeypatch: pytest.MonkeyPatch, behind: float, taken: int
+) -> None:
+    """The judge's graphs are of the data distances, and favour cuts of these."""
+    little_behind(monkeypatch, behind)
+    learned = solve(blurred()[0]).learned
+    assert learned is not None
+    assert learned.taken == taken
+    assert len(learned.scores) == max(taken, 1)
+
+
+def test_a_partition_handed_down_stays_unless_one_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    views, labels = blurred()
+    little_behind(monkeypatch, 0.005)
+    learned = solve(views, known=np.asarray(labels)).learned
+    assert learned is not None
+    assert (len(learned.scores), learned.taken) == (1, 0)
+    little_behind(monkeypatch, -0.005)
+    ahead = solve(views, known=np.asarray(labels)).learned
+    assert ahead is not None
+    assert ahead.taken == 3
+
+
+def test_the_same_partition_again_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def equal(_: Any, best: BestPartition, *rest: Any, **__: Any) -> BestPartition:
+        return dataclasses.replace(best, labels=copied(best.labels, rest[-1]))
+
+    monkeypatch.setattr(learned_distances, "_learned", equal)
+    learned = solve(blurred()[0]).learned
+    assert learned is not None
+    assert (len(learned.scores), learned.taken) == (1, 0)
+
+
+def test_one_that_was_taken_is_returned_where_the_path_came_to_components(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the components score higher."""
+    views, labels = gaussian_views(0)
+    given = Parameters(n_clusters=len(set(labels)), scale="none", alpha=10.0)
+    other = np.where(np.arange(len(labels)) < 3, np.roll(labels, 1), labels).astype(np.int64)
+    monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEAR", 1.1)
+
+    def solved() -> Solution:
+        return run_fit(as_multi_view(views), given, SerialExecutor(), choices=LEARNS)
+
+    def behind(_: Any, best: BestPartition, *rest: Any, **__: Any) -> BestPartition:
+        handle = copied(other, rest[-1])
+        scores = tuple(0.99 * score for score in best.partition_score.view_scores)
+        partition_score = dataclasses.replace(best.partition_score, view_scores=scores)
+        return BestPartition(handle, partition_score, best.iteration)
+
+    with monkeypatch.context() as patched:
+        without(patched)
+        reached = solved()
+    assert reached.status is Status.CONVERGED
+    monkeypatch.setattr(learned_distances, "_learned", behind)
+    solution = solved()
+    assert solution.learned is not None
+    assert solution.learned.taken > 0
+    assert solution.status is Status.PARTITION_GRAPH
+    assert adjusted_rand_score(other, solution.labels) == 1.0
+    assert adjusted_rand_score(other, reached.labels) < 1.0
+
+
+def test_they_are_told_after_the_path() -> None:
+    events: list[Any] = []
+    solution = solve(blurred()[0], observers=[events.append])
+    assert [type(event) for event in events[-2:]] == [RefinementFinished, FitFinished]
+    assert events[-2] == solution.learned
+
+
+def test_clear_partitions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 4
+    views = [20 * np.eye(4, 6)[labels] + rng.standard_normal((120, 6)) for _ in range(2)]
+    solution = solve(views)
+    assert solution.learned is None
+    assert solution.score >= 0.9 * math.log(4)
+    monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEAR", 1.1)
+    assert solve(views).learned is not None
+
+
+@pytest.mark.parametrize("n_views", [1, 17])
+def test_one_view_and_many_views_learn_nothing(n_views: int) -> None:
+    views = [blurred(seed)[0][0] for seed in range(n_views)]
+    assert solve(views).learned is None
+
+
+def test_pieces_that_were_merged_learn_nothing() -> None:
+    views, _ = gaussian_views(5, n_samples=360, n_clusters=6, spread=40.0)
+    solution = solve(views, n_neighbors=5)
+    assert solution.status is Status.MERGED_COMPONENTS
+    assert solution.learned is None
+
+
+def test_nothing_chosen_learns_nothing() -> None:
+    model = MSCAM(4, selection=None, random_state=0, n_jobs=1)
+    assert model.fit(blurred()[0]).solution_.learned is None
+    assert clone(model).set_params(selection="auto").fit(blurred()[0]).solution_.learned is not None
+
+
+def signature(solution: Solution) -> Any:
+    graph = solution.consensus_graph
+    arrays = (solution.labels, graph.data, graph.indices, graph.indptr)
+    told = solution.learned
+    assert told is not None
+    return [array.tobytes() for array in arrays], (told.scores, told.taken), solution.score
+
+
+def test_every_executor_and_a_restart_give_the_same_bits() -> None:
+    views, _ = blurred(1)
+    memory = Memory()
+    reference = solve(views, checkpoint_store=memory)
+    assert reference.learned is not None
+    assert reference.learned.taken > 0
+    assert signature(solve(views, ThreadExecutor(2))) == signature(reference)
+    with local_client(2) as client:
+        assert signature(solve(views, DaskExecutor(client))) == signature(reference)
+    for state in memory.saved:
+        assert signature(solve(views, checkpoint_store=Memory(state))) == signature(reference)
+
+
+def test_large_data_learn_from_cells() -> None:
+    views, labels = blurred(2, n_samples=600)
+    exact, from_cells = solve(views), solve(views, exact_samples=300)
+    assert exact.learned is not None
+    assert from_cells.learned is not None
+    found = adjusted_rand_score(labels, from_cells.labels)
+    assert found > adjusted_rand_score(labels, exact.labels) - 0.05
+
+
+def test_an_earlier_fit_is_learned_from_too() -> None:
+    views, _ = blurred(3)
+    known = solve(views).labels
+    again = solve(views, known=known)  # must be ahead to be taken
+    assert again.learned is not None
+    assert again.score >= solve(views).score - 1e-9
+
+
+def prepared(rows: Array) -> RidgeView:
+    shape = ViewShape(rows.shape[0], rows.shape[1], "features")
+    view = view_svd(lambda a, b: rows[a:b], shape, scale="none", name="a view")
+    return ridge_view(view, alpha=1.0)
+
+
+def test_data_and_learned_distances_count_the_same() -> None:
+    views, labels = gaussian_views(0)
+    data = [prepared(view) for view in views]
+    learned = [linear_discriminants(view, labels) for view in data]
+    assert mean_squared_distance(joint_embedding(data)) == pytest.approx(1.0)
+    assert mean_squared_distance(joint_embedding([*data, *learned])) == pytest.approx(2.0)
+    silent = [dataclasses.replace(one, points=0 * one.points, mean_distance=0.0) for one in learned]
+    assert mean_squared_distance(joint_embedding([*data, *silent])) == pytest.approx(1.0)
+
+
+def test_no_handle_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a round makes is given up, but for the labels of the best partition."""
+
+    class Counting(SerialExecutor):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held: set[int] = set()
+
+        def submit(self, function: Any, /, *args: Any, key: str) -> Any:
+            handle = super().submit(function, *args, key=key)
+            self.held.add(id(handle))
+            kept.append(handle)
+            return handle
+
+        def release(self, handles: Any) -> None:
+            self.held -= {id(handle) for handle in handles}
+            super().release(handles)
+
+    kept: list[Any] = []
+    before: list[int] = []
+    plain = learned_distances.learned_partition
+
+    def watched(state: Any, *rest: Any, **named: Any) -> Any:
+        executor = rest[-1]
+        held = set(executor.held)
+        found = plain(state, *rest, **named)
+        new = executor.held - held
+        before.append(len(new - {id(found[0].labels)}))
+        return found
+
+    monkeypatch.setattr(fit, "learned_partition", watched)
+    solve(blurred()[0], Counting())
+    assert before == [0]

@@ -1,0 +1,118 @@
+"""A fit that starts from an earlier one of mostly the same samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.engine.warm_start import UNKNOWN
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators import MSCAM
+from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.solvers.predict import extend_labels
+from mscam_dask.types.events import SettingsSelected
+from mscam_dask.types.status import Status
+from tests.messages import quotes
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+SETTING: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 9}
+
+
+def from_previous_fit(labels: NDArray[np.int64], n_samples: int) -> NDArray[np.int64]:
+    known = np.full(n_samples, UNKNOWN, dtype=np.int64)
+    known[: len(labels)] = labels
+    return known
+
+
+def fitted(views: list[NDArray[np.float64]], **options: Any) -> MSCAM:
+    return MSCAM(3, **SETTING, n_jobs=1, **options).fit(views)
+
+
+def test_new_samples_join_the_clusters_of_the_old_ones() -> None:
+    views, truth = gaussian_views(3, n_samples=160, spread=3.0)
+    cold = fitted([view[:150] for view in views])
+    told: list[object] = []
+    known = from_previous_fit(cold.labels_, 160)
+    warm = fitted(views, init_labels=known, callbacks=[told.append])
+    assert_partition_and_graph_agree(warm.solution_, n_clusters=3)
+    assert adjusted_rand_index(truth, warm.labels_) == 1.0
+    (selection,) = [event for event in told if isinstance(event, SettingsSelected)]
+    assert len(selection.settings) == 1
+    assert warm.n_iter_ <= 2
+
+
+def test_clusters_handed_down_are_only_a_candidate() -> None:
+    views, truth = gaussian_views(5, n_samples=150, spread=3.0)
+    nonsense = np.random.default_rng(0).integers(0, 3, 150)
+    warm = fitted(views, init_labels=nonsense)
+    assert adjusted_rand_index(truth, warm.labels_) == 1.0
+
+
+def test_a_cluster_that_is_gone_is_found_anew() -> None:
+    views, truth = gaussian_views(7, n_samples=150, spread=3.0)
+    known = np.where(truth == 2, UNKNOWN, truth)
+    warm = fitted(views, init_labels=known)
+    assert_partition_and_graph_agree(warm.solution_, n_clusters=3)
+    assert adjusted_rand_index(truth, warm.labels_) == 1.0
+
+
+def test_a_cluster_that_is_gone_is_no_hole_where_the_data_fall_into_more_pieces() -> None:
+    blob = np.repeat(np.arange(5), 60)  # more than candidate neighbours
+    rng = np.random.default_rng(0)
+    view = 1000.0 * np.eye(5)[blob] + rng.standard_normal((300, 5))
+    whole = np.minimum(blob, 2)
+    gone = fitted([view], init_labels=np.where(whole == 2, UNKNOWN, whole))
+    assert gone.status_ is Status.MERGED_COMPONENTS
+    assert_partition_and_graph_agree(gone.solution_, n_clusters=3)
+    assert len(np.unique(blob + 5 * gone.labels_)) == 5  # no blob is torn
+    handed = fitted([view], init_labels=whole)
+    assert_array_equal(handed.labels_, whole)
+
+
+def test_the_same_data_and_their_own_clusters_keep_these() -> None:
+    views, _ = gaussian_views(11, n_samples=150, spread=2.0)
+    cold = fitted(views)
+    warm = fitted(views, init_labels=cold.labels_)
+    np.testing.assert_array_equal(warm.labels_, cold.labels_)
+    assert warm.cross_view_information_ >= cold.cross_view_information_ * (1 - 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        ([0] * 29, ((29,), 30)),
+        ([0.5] * 30, ("float64",)),
+        ([-2] + [0] * 29, (-2, 0, 2)),
+        ([3] + [0] * 29, (3, 0, 2)),
+        ([UNKNOWN] * 30, (UNKNOWN, 0, 2)),
+    ],
+)
+def test_labels_that_cannot_be_handed_down(labels: list[float], values: tuple[object, ...]) -> None:
+    views, _ = gaussian_views(1, n_samples=30, spread=3.0)
+    with pytest.raises(DataError, match=quotes("init_labels", *values)):
+        fitted(views, init_labels=labels)
+
+
+def test_a_setting_to_choose_and_clusters_handed_down_contradict() -> None:
+    views, truth = gaussian_views(1, n_samples=30, spread=3.0)
+    with pytest.raises(
+        ConfigurationError, match=quotes("init_labels", "scale", "alpha", "n_neighbors")
+    ):
+        MSCAM(3, init_labels=truth).fit(views)
+    with pytest.raises(ConfigurationError, match=quotes("solver='reference'", "init_labels")):
+        fitted(views, init_labels=truth, solver="reference")
+
+
+def test_extended_labels_keep_the_known_and_follow_the_edges() -> None:
+    edges = [(0, 1), (1, 2), (3, 4), (5, 2), (6, 5), (7, 4), (7, 0), (7, 3), (8, 9)]
+    rows, columns = zip(*edges, strict=True)
+    affinity = csr_array((np.ones(len(edges)), (rows, columns)), shape=(10, 10))
+    known = np.array([1, 1, 1, 0, 0, -1, -1, -1, -1, -1])
+    # 5 beside 2, 6 beside 5 a round later, 7 by majority, 8 and 9 with nobody: the largest
+    np.testing.assert_array_equal(extend_labels(affinity, known, 2), [1, 1, 1, 0, 0, 1, 1, 0, 1, 1])
+    np.testing.assert_array_equal(extend_labels(affinity[:5, :5], known[:5], 2), known[:5])

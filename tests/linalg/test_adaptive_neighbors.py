@@ -1,0 +1,211 @@
+"""Adaptive neighbours: optimality conditions of their problems."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.linalg.adaptive_neighbors import (
+    adaptive_neighbor_weights,
+    adaptive_neighbor_weights_global,
+    neighbor_widths,
+    select_neighbors,
+    tied_neighbor_weights,
+)
+from mscam_dask.linalg.simplex import project_rows_to_simplex
+from tests.messages import quotes
+
+sorted_distances = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 6), st.integers(2, 9)),
+    elements=st.one_of(st.floats(0, 100, allow_subnormal=False), st.integers(0, 3).map(float)),
+).map(lambda d: np.sort(d, axis=1))
+
+
+def _is_tied(d: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.asarray(d[:, -1] - d[:, 0] <= 1e-12 * d[:, -1], dtype=np.bool_)
+
+
+class TestAdaptiveNeighbors:
+    @given(sorted_distances)
+    def test_rows_are_on_the_simplex_and_descend(self, d: NDArray[np.float64]) -> None:
+        weights = adaptive_neighbor_weights(d)
+        assert (weights >= 0).all()
+        assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-13)
+        assert (np.diff(weights, axis=1) <= 0).all()
+
+    @given(sorted_distances)
+    def test_optimality_conditions_of_eq_29(self, d: NDArray[np.float64]) -> None:
+        # min sum_j d_j a_j + gamma ||a||^2 on the simplex: d_j + 2 gamma a_j = nu on the
+        # support, d_j >= nu off it; the (k + 1)-th candidate is off it
+        keep = ~_is_tied(d)
+        d = d[keep]
+        gamma = neighbor_widths(d)[:, None]
+        a = np.hstack((adaptive_neighbor_weights(d), np.zeros((len(d), 1))))
+        gradient = d + 2 * gamma * a
+        level = gradient[:, :1]  # the nearest is always in the support
+        scale = d[:, -1:]
+        assert ((gradient - level) >= -1e-12 * scale).all()
+        assert (np.abs((gradient - level) * a) <= 1e-12 * scale).all()
+
+    @given(sorted_distances)
+    def test_equals_the_projection_with_the_row_width(self, d: NDArray[np.float64]) -> None:
+        d = d[~_is_tied(d)]
+        gamma = neighbor_widths(d)[:, None]
+        expected = project_rows_to_simplex(-(d - d[:, :1]) / (2 * gamma))
+        assert_allclose(adaptive_neighbor_weights(d), expected[:, :-1], atol=1e-9)
+        assert_allclose(expected[:, -1], 0, atol=1e-9)
+
+    @given(sorted_distances)
+    def test_closed_form_as_printed(self, d: NDArray[np.float64]) -> None:
+        d = d[~_is_tied(d)]
+        d = d[d[:, -1] - d[:, 0] > 1e-3 * d[:, -1]]  # where the printed form loses no digits
+        k = d.shape[1] - 1
+        printed = (d[:, -1:] - d[:, :-1]) / (k * d[:, -1:] - d[:, :-1].sum(axis=1, keepdims=True))
+        assert_allclose(adaptive_neighbor_weights(d), printed, atol=1e-10)
+
+    def test_exactly_k_neighbours_when_distances_differ(self) -> None:
+        d = np.sort(np.random.default_rng(0).random((50, 10)), axis=1)
+        assert (adaptive_neighbor_weights(d) > 0).all()
+
+    @given(sorted_distances, st.integers(1, 6))
+    def test_ties_are_kept_together(self, d: NDArray[np.float64], k: int) -> None:
+        k = min(k, d.shape[1] - 1)
+        kth = d[:, k - 1 : k]
+        # at the very edge of what counts as equal rounding says which it is
+        assume(
+            not np.isclose(np.abs(d - kth), 1e-5 * kth, rtol=1e-4, atol=0.0)[kth[:, 0] > 0].any()
+        )
+        weights = tied_neighbor_weights(d, k)
+        assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-13)
+        assert (weights >= 0).all()
+        for row, a in zip(d, weights, strict=True):
+            gaps = np.flatnonzero(row > (1 + 1e-5) * row[k - 1])
+            nearer = np.count_nonzero(row < (1 - 1e-5) * row[k - 1])
+            if not gaps.size and not nearer:
+                assert_array_equal(a, np.full(len(row), 1 / len(row)))
+                continue
+            # this is k_i: Eq. (30) with k_i neighbours, and nothing beyond
+            kept = gaps[0] if gaps.size else nearer
+            assert kept >= k if gaps.size else kept < k
+            usual = adaptive_neighbor_weights(row[None, : kept + 1])[0]
+            assert_allclose(a[:kept], usual, rtol=1e-13)
+            assert_array_equal(a[kept:], 0.0)
+
+    def test_without_ties_it_is_the_usual_graph(self) -> None:
+        d = np.cumsum(np.random.default_rng(0).random((20, 12)) + 0.01, axis=1)
+        weights = tied_neighbor_weights(d, 5)
+        assert_allclose(weights[:, :5], adaptive_neighbor_weights(d[:, :6]), rtol=1e-14)
+        assert_array_equal(weights[:, 5:], 0.0)
+
+    def test_rounding_decides_nothing_among_equals(self) -> None:
+        rng = np.random.default_rng(1)
+        d = np.sort(np.repeat([[0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.9]], 30, axis=0), axis=1)
+        noisy = np.sort(d * (1 + 1e-7 * rng.standard_normal(d.shape)), axis=1)
+        assert_allclose(tied_neighbor_weights(noisy, 3), tied_neighbor_weights(d, 3), atol=1e-5)
+        assert np.abs(adaptive_neighbor_weights(noisy[:, :4])[:, 1:]).max() < 1e-5  # as it was
+
+    @pytest.mark.parametrize("value", [0.0, 5e-324, 0.1, 1e308])
+    def test_tied_candidates_share_equally(self, value: float) -> None:
+        assert_array_equal(adaptive_neighbor_weights(np.full((2, 5), value)), np.full((2, 4), 0.25))
+
+    def test_a_tie_up_to_rounding_is_a_tie(self) -> None:
+        d = np.sort(1.0 + np.arange(5) * np.finfo(float).eps)[None, :]
+        assert_array_equal(adaptive_neighbor_weights(d), np.full((1, 4), 0.25))
+
+    def test_duplicates_before_a_distinct_candidate(self) -> None:
+        assert_array_equal(
+            adaptive_neighbor_weights(np.array([[0.0, 0.0, 2.0]])), np.array([[0.5, 0.5]])
+        )
+
+    @pytest.mark.parametrize("unit", [1e-300, 1e-30, 1e30, 1e300])
+    def test_weights_have_no_unit(self, unit: float) -> None:
+        d = np.array([[1.0, 2.0, 4.0, 8.0]])
+        assert_allclose(adaptive_neighbor_weights(d * unit), adaptive_neighbor_weights(d))
+        assert_allclose(neighbor_widths(d * unit), neighbor_widths(d) * unit)
+
+    def test_widths_of_eq_30(self) -> None:
+        d = np.array([[1.0, 2.0, 4.0], [3.0, 3.0, 3.0]])
+        assert_allclose(neighbor_widths(d), [0.5 * (2 * 4 - 3), 0.0])
+
+    @pytest.mark.parametrize(
+        "row", [[2.0, 1.0], [-1.0, 1.0], [0.0, np.inf], [0.0, np.nan], [np.nan, 1.0]]
+    )
+    def test_rows_that_are_not_ascending_squared_distances_are_refused(
+        self, row: list[float]
+    ) -> None:
+        d = np.array([[0.0, 1.0], row])
+        with pytest.raises(DataError, match=quotes(1, 2, [1])):
+            adaptive_neighbor_weights(d)
+
+    def test_one_column_is_refused(self) -> None:
+        with pytest.raises(DataError, match=quotes((3, 1))):
+            neighbor_widths(np.zeros((3, 1)))
+
+
+class TestGlobalWidth:
+    @given(sorted_distances, st.floats(0.01, 100))
+    def test_optimality_conditions_of_eq_31(self, d: NDArray[np.float64], width: float) -> None:
+        a = adaptive_neighbor_weights_global(d, width)
+        gradient = d + 2 * width * a
+        level = gradient.min(axis=1, keepdims=True)
+        assert_allclose(a.sum(axis=1), 1.0, rtol=1e-13)
+        assert ((gradient - level) * a <= 1e-11 * (d[:, -1:] + width)).all()
+
+    def test_absent_candidates_get_nothing(self) -> None:
+        a = adaptive_neighbor_weights_global(np.array([[1.0, np.inf, 1.0]]), 1.0)
+        assert_array_equal(a, [[0.5, 0.0, 0.5]])
+
+    def test_limits_of_the_width(self) -> None:
+        d = np.array([[0.0, 1.0, 2.0]])
+        assert_array_equal(adaptive_neighbor_weights_global(d, 1e-320), [[1.0, 0.0, 0.0]])
+        assert_allclose(adaptive_neighbor_weights_global(d, 1e15), np.full((1, 3), 1 / 3))
+
+    @pytest.mark.parametrize("width", [0.0, -1.0, np.nan, np.inf])
+    def test_width_must_be_positive(self, width: float) -> None:
+        with pytest.raises(ConfigurationError, match=quotes(width)):
+            adaptive_neighbor_weights_global(np.ones((1, 2)), width)
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 3), st.integers(0, 999))
+def test_select_takes_the_k_nearest_present(m: int, k: int, absent: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    width = k + 1 + absent + 2
+    indices = np.stack([rng.permutation(50)[:width] for _ in range(m)])
+    indices[:, :absent] = -1
+    distances = rng.integers(0, 4, size=(m, width)).astype(np.float64)
+    distances[:, :absent] = np.nan  # ignored where absent
+    order = rng.permutation(width)
+    chosen, weights = select_neighbors(indices[:, order], distances[:, order], k)
+    for row in range(m):
+        pairs = sorted(zip(distances[row, absent:], indices[row, absent:], strict=True))
+        assert chosen[row].tolist() == [index for _, index in pairs[:k]]
+        nearest = np.array([[distance for distance, _ in pairs[: k + 1]]])
+        assert_array_equal(weights[row], adaptive_neighbor_weights(nearest)[0])
+
+
+def test_all_other_samples_as_neighbours() -> None:
+    # k = n - 1: there is no (k + 1)-th distance, d_{k+1} = d_k
+    indices, weights = select_neighbors(np.array([[2, 1, 3]]), np.array([[2.0, 1.0, 4.0]]), 3)
+    assert_array_equal(indices, [[1, 2, 3]])
+    assert_allclose(weights, [[0.6, 0.4, 0.0]])
+    assert_array_equal(select_neighbors(np.array([[1]]), np.array([[5.0]]), 1)[1], [[1.0]])
+
+
+def test_too_few_candidates_are_refused() -> None:
+    indices = np.array([[1, 2, 3], [0, -1, 2]])
+    with pytest.raises(DataError, match=quotes("n_neighbors", 3, [1], 2)):
+        select_neighbors(indices, np.ones((2, 3)), 2)
+    with pytest.raises(ConfigurationError, match=quotes("n_neighbors", 0, 1)):
+        select_neighbors(indices, np.ones((2, 3)), 0)
+
+
+def test_a_present_candidate_needs_a_distance() -> None:
+    with pytest.raises(DataError, match=quotes(1, [0])):
+        select_neighbors(np.array([[1, 2]]), np.array([[0.0, np.nan]]), 1)

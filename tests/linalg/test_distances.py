@@ -1,0 +1,133 @@
+"""Squared distances against their definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.distances import (
+    mean_squared_distance,
+    squared_distances,
+    squared_distances_on_edges,
+    subtract_twice_products,
+)
+from tests.messages import quotes
+
+
+def by_definition(rows: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    result = np.zeros((len(rows), len(others)))
+    for i, x in enumerate(rows):
+        for j, y in enumerate(others):
+            result[i, j] = sum((a - b) ** 2 for a, b in zip(x, y, strict=True))
+    return result
+
+
+@given(st.integers(0, 6), st.integers(0, 7), st.integers(0, 5), st.integers(0, 1000))
+def test_all_pairs(m: int, n: int, r: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, others = rng.standard_normal((m, r)), rng.standard_normal((n, r))
+    assert_allclose(squared_distances(rows, others), by_definition(rows, others), atol=1e-13)
+
+
+def test_a_common_offset_costs_no_digits() -> None:
+    rng = np.random.default_rng(0)
+    points = np.round(rng.standard_normal((20, 3)), 3)
+    shifted = squared_distances(points + 2.0**20, points + 2.0**20)
+    assert_allclose(shifted, by_definition(points, points), atol=1e-8)
+    assert (shifted >= 0).all()
+
+
+def test_columns_must_agree() -> None:
+    with pytest.raises(DataError, match=quotes(3, 2)):
+        squared_distances(np.ones((2, 3)), np.ones((2, 2)))
+
+
+@given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 4), st.integers(0, 1000))
+def test_edges(n: int, k: int, r: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((n, r))
+    indices = rng.integers(-1, n, size=(n, k))
+    expected = np.where(
+        indices < 0, np.inf, np.take_along_axis(by_definition(points, points), indices, axis=1)
+    )
+    assert_allclose(squared_distances_on_edges(points, indices), expected, rtol=1e-13)
+
+
+def test_edges_do_not_cancel_far_from_the_origin() -> None:
+    points = np.array([[1e8], [1e8 + 2.0**-20], [0.0]])
+    edges = squared_distances_on_edges(points, np.array([[1], [0], [1]]))
+    assert_array_equal(edges[:2, 0], [2.0**-40, 2.0**-40])
+
+
+def test_edges_are_symmetric_to_the_last_bit() -> None:
+    rng = np.random.default_rng(3)
+    points = rng.standard_normal((30, 17))
+    everyone = np.tile(np.arange(30), (30, 1))
+    d = squared_distances_on_edges(points, everyone)
+    assert_array_equal(d, d.T)
+
+
+def test_edges_do_not_depend_on_blocks() -> None:
+    rng = np.random.default_rng(4)
+    points = rng.standard_normal((64, 37))
+    indices = rng.integers(0, 64, size=(64, 5))
+    whole = squared_distances_on_edges(points, indices)
+    parts = [
+        squared_distances_on_edges(points, indices[start : start + 7], row_start=start)
+        for start in range(0, 64, 7)
+    ]
+    assert_array_equal(np.vstack(parts), whole)
+    assert_array_equal(squared_distances_on_edges(points, indices, block_bytes=1), whole)
+
+
+@pytest.mark.parametrize(
+    ("indices", "row_start", "values"),
+    [
+        ([[3]], 0, (3, 0, 2)),
+        ([[-2]], 0, (-2, 0, 2)),
+        ([[0]], 3, (3, 4)),
+        ([[0]], -1, (-1, 3)),
+    ],
+)
+def test_edges_outside_the_samples_are_refused(
+    indices: list[list[int]], row_start: int, values: tuple[int, ...]
+) -> None:
+    with pytest.raises(DataError, match=quotes(*values)):
+        squared_distances_on_edges(np.zeros((3, 2)), np.array(indices), row_start=row_start)
+
+
+@given(st.integers(2, 9), st.integers(0, 4), st.integers(0, 1000))
+def test_mean_over_ordered_pairs(n: int, r: int, seed: int) -> None:
+    points = np.random.default_rng(seed).standard_normal((n, r)) + 5.0
+    expected = by_definition(points, points).sum() / (n * (n - 1))
+    assert_allclose(mean_squared_distance(points), expected, atol=1e-13)
+
+
+def test_one_sample_has_no_mean_distance() -> None:
+    with pytest.raises(DataError, match=quotes(1, 2)):
+        mean_squared_distance(np.ones((1, 3)))
+
+
+@pytest.mark.parametrize(("m", "n", "r"), [(7, 5, 3), (1, 9, 1), (4, 1, 6)])
+def test_products_are_subtracted_in_place(m: int, n: int, r: int) -> None:
+    rng = np.random.default_rng(m + n + r)
+    given, rows, others = (
+        rng.standard_normal(shape).astype(np.float32) for shape in ((m, n), (m, r), (n, r))
+    )
+    result = given.copy()
+    subtract_twice_products(result, rows, others)
+    assert_allclose(result, given - 2.0 * rows @ others.T, rtol=1e-5, atol=1e-5)
+
+
+def test_products_are_subtracted_from_a_part_of_an_array_too() -> None:
+    rng = np.random.default_rng(0)
+    rows, others = (rng.standard_normal((m, 2)).astype(np.float32) for m in (3, 4))
+    whole = np.zeros((3, 8), dtype=np.float32)
+    subtract_twice_products(whole[:, ::2], rows, others)
+    assert_allclose(whole[:, ::2], -2.0 * rows @ others.T, rtol=1e-5, atol=1e-6)
+    assert_array_equal(whole[:, 1::2], 0.0)

@@ -1,0 +1,268 @@
+"""The bottom of the spectrum: dense oracle, Ky Fan, exact null space, warm starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy.sparse import block_diag, csr_array, random_array
+
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.linalg.adaptive_neighbors import select_neighbors
+from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
+from mscam_dask.linalg.laplacian import (
+    connected_components,
+    graph_from_neighbors,
+    laplacian,
+)
+from mscam_dask.linalg.neighbors import nearest_neighbors
+from tests.messages import quotes
+
+
+@pytest.fixture(params=["dense", "filtered"])
+def dense_rows(request: pytest.FixtureRequest) -> int:
+    """Both ways to the answer: small graphs are forced through the filtered iteration, too."""
+    return 800 if request.param == "dense" else 0
+
+
+def random_graph(n: int, degree: float, seed: int) -> csr_array[np.float64]:
+    rng = np.random.default_rng(seed)
+    graph: csr_array[np.float64] = csr_array(
+        random_array((n, n), density=degree / n, rng=rng, dtype=np.float64)
+    )
+    return graph
+
+
+def path_graph(n: int) -> csr_array[np.float64]:
+    vertices = np.arange(n - 1)
+    graph: csr_array[np.float64] = csr_array(
+        (np.ones(n - 1), (vertices, vertices + 1)), shape=(n, n)
+    )
+    return graph
+
+
+def complete_graph(n: int) -> csr_array[np.float64]:
+    graph: csr_array[np.float64] = csr_array(np.ones((n, n)) - np.eye(n))
+    return graph
+
+
+def star_graph(n: int) -> csr_array[np.float64]:
+    entries = (np.zeros(n - 1, dtype=np.int64), np.arange(1, n))
+    graph: csr_array[np.float64] = csr_array((np.ones(n - 1), entries), shape=(n, n))
+    return graph
+
+
+def difficult_graph(name: str, n: int) -> csr_array[np.float64]:
+    if name == "random":
+        return random_graph(n, 8, 0)
+    if name == "sparse":  # many components, isolated vertices
+        return random_graph(n, 1.5, 1)
+    if name == "path":  # small eigenvalues close together
+        return path_graph(n)
+    if name == "star":  # the second smallest eigenvalue n - 2 times
+        return star_graph(n)
+    if name == "complete":
+        return complete_graph(n)
+    # cliques that hang together by a thread: eigenvalues near 1e-10, then a wall
+    cliques: csr_array[np.float64] = csr_array(block_diag([complete_graph(20)] * (n // 20)))
+    return csr_array(cliques + 1e-9 * path_graph(n))
+
+
+def neighbor_graph(points: NDArray[np.float64], k: int = 9) -> csr_array[np.float64]:
+    candidates, _ = nearest_neighbors(points, k + 1)
+    distances = squared_distances_on_edges(points, candidates)
+    return graph_from_neighbors(*select_neighbors(candidates, distances, k))
+
+
+def solve(L: csr_array[np.float64], m: int, *, seed: int = 0, **options: Any) -> Spectrum:
+    return bottom_eigenpairs(L, m, rng=np.random.default_rng(seed), **options)
+
+
+def check(L: csr_array[np.float64], found: Spectrum, m: int) -> None:
+    """Eigenpairs by definition, and the values of a dense solver."""
+    dense = L.toarray()
+    bound = max(float(np.abs(dense).sum(axis=1).max()), 1e-300)
+    v, theta = found.vectors, found.values
+    assert found.converged
+    assert v.shape == (len(dense), m)
+    assert_allclose(v.T @ v, np.eye(m), atol=1e-12)
+    assert (np.diff(theta) >= -1e-12 * bound).all()
+    residuals = np.linalg.norm(dense @ v - v * theta, axis=0)
+    assert residuals.max() <= 1.001e-8 * bound
+    assert_allclose(found.residual, residuals.max(), atol=1e-12 * bound)
+    expected = scipy.linalg.eigvalsh(dense)[:m]
+    assert_allclose(theta, expected, atol=1e-8 * bound)
+    # Ky Fan: the least trace over orthonormal frames
+    assert abs(np.trace(v.T @ dense @ v) - expected.sum()) <= 1e-8 * m * bound
+
+
+@pytest.mark.parametrize("n_pairs", [1, 7, 20])
+@pytest.mark.parametrize("name", ["random", "sparse", "path", "star", "complete", "cliques"])
+def test_against_the_dense_solver(name: str, n_pairs: int, dense_rows: int) -> None:
+    L = laplacian(difficult_graph(name, 240))
+    check(L, solve(L, n_pairs, dense_rows=dense_rows), n_pairs)
+
+
+@pytest.mark.parametrize("n_pairs", [1, 7, 20])
+@pytest.mark.parametrize("name", ["random", "sparse", "path", "star", "complete", "cliques"])
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_single_precision(name: str, n_pairs: int, *, is_warm: bool, dense_rows: int) -> None:
+    L = laplacian(difficult_graph(name, 240)).astype(np.float32)
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal((240, n_pairs)) if is_warm else None
+    found = bottom_eigenpairs(
+        L, n_pairs, warm_start=start, relative_tolerance=1e-4, dense_rows=dense_rows, rng=rng
+    )
+    dense = L.toarray().astype(np.float64)
+    bound = float(np.abs(dense).sum(axis=1).max())
+    assert found.converged
+    assert found.vectors.dtype == np.float32
+    assert np.all(np.diff(found.values) >= 0)
+    v = found.vectors.astype(np.float64)
+    assert_allclose(v.T @ v, np.eye(n_pairs), atol=1e-5)
+    residuals = np.linalg.norm(dense @ v - v * found.values, axis=0)
+    assert residuals.max() <= 1.01e-4 * bound
+    assert_allclose(found.values, scipy.linalg.eigvalsh(dense)[:n_pairs], atol=1e-4 * bound)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 40), st.floats(0.3, 5), st.integers(0, 999), st.data())
+def test_small_graphs(n: int, degree: float, seed: int, data: st.DataObject) -> None:
+    L = laplacian(random_graph(n, min(degree, n), seed))
+    m = data.draw(st.integers(1, n))
+    check(L, solve(L, m), m)
+
+
+def test_zero_has_exactly_the_multiplicity_of_the_components(dense_rows: int) -> None:
+    parts = [path_graph(size) for size in (30, 40, 50, 60)]
+    graph: csr_array[np.float64] = csr_array(block_diag(parts))
+    order = np.random.default_rng(0).permutation(180)
+    L = laplacian(csr_array(graph[order][:, order]))
+    count, labels = connected_components(L)
+    for m in (2, 4, 9):
+        found = solve(L, m, dense_rows=dense_rows)
+        assert count == 4
+        assert np.count_nonzero(found.values == 0.0) == min(m, count)
+        check(L, found, m)
+    # the null vectors are constant on every component
+    null = solve(L, 4, dense_rows=dense_rows).vectors
+    for label in range(count):
+        assert_allclose(np.ptp(null[labels == label], axis=0), 0.0, atol=1e-15)
+
+
+def test_edgeless_and_complete_answers(dense_rows: int) -> None:
+    found = solve(laplacian(csr_array((6, 6), dtype=np.float64)), 6, dense_rows=dense_rows)
+    assert_array_equal(found.values, np.zeros(6))
+    assert_array_equal(np.abs(found.vectors), np.eye(6))
+    L = laplacian(random_graph(15, 3, 0))
+    check(L, solve(L, 15, dense_rows=dense_rows), 15)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_eigenvalues_scale_with_the_weights(unit: float, dense_rows: int) -> None:
+    L = laplacian(random_graph(120, 5, 3))
+    plain = solve(L, 6, dense_rows=dense_rows)
+    scaled = solve(csr_array(L * unit), 6, dense_rows=dense_rows)
+    assert scaled.converged
+    assert_allclose(scaled.values / unit, plain.values, atol=1e-12)
+
+
+def test_eigenvectors_are_oriented(dense_rows: int) -> None:
+    found = solve(laplacian(random_graph(200, 6, 2)), 5, dense_rows=dense_rows)
+    largest = np.argmax(np.abs(found.vectors), axis=0)
+    assert (found.vectors[largest, np.arange(5)] > 0).all()
+
+
+def test_answer_does_not_depend_on_the_guards(dense_rows: int) -> None:
+    L = laplacian(random_graph(200, 6, 2))
+    first, second = (solve(L, 6, seed=seed, dense_rows=dense_rows) for seed in (1, 2))
+    assert_allclose(first.values, second.values, atol=1e-12)
+    assert_allclose(first.vectors, second.vectors, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def blobs() -> csr_array[np.float64]:
+    rng = np.random.default_rng(0)
+    centers = 2.5 * rng.standard_normal((6, 8))
+    return neighbor_graph(centers[np.arange(1200) % 6] + rng.standard_normal((1200, 8)))
+
+
+def test_neighbour_graph_of_overlapping_clusters(blobs: csr_array[np.float64]) -> None:
+    L = laplacian(blobs)
+    found = solve(L, 12)
+    assert found.n_matvecs > 0  # large enough for the filtered iteration by itself
+    check(L, found, 12)
+
+
+def test_warm_start_takes_fewer_products(blobs: csr_array[np.float64]) -> None:
+    L = laplacian(blobs)
+    rng = np.random.default_rng(1)
+    jitter = csr_array(
+        (blobs.data * (1 + 0.02 * rng.standard_normal(blobs.nnz)), blobs.indices, blobs.indptr),
+        shape=blobs.shape,
+    )
+    before = laplacian(jitter)
+    cold = solve(L, 12)
+    warm = solve(L, 12, warm_start=solve(before, 12).vectors)
+    again = solve(L, 12, warm_start=cold.vectors)
+    check(L, warm, 12)
+    assert warm.n_matvecs < cold.n_matvecs
+    assert again.n_matvecs < 0.5 * cold.n_matvecs
+
+
+def test_a_misleading_warm_start_is_overcome(blobs: csr_array[np.float64]) -> None:
+    # exact eigenvectors, but not the bottom ones: residuals alone would accept them
+    L = laplacian(blobs)
+    vectors = solve(L, 12).vectors
+    check(L, solve(L, 5, warm_start=vectors[:, 6:]), 5)
+
+
+@pytest.mark.parametrize("start", ["constant", "zero", "one", "dependent", "many"])
+def test_odd_warm_starts(start: str, blobs: csr_array[np.float64]) -> None:
+    L = laplacian(blobs)
+    rng = np.random.default_rng(3)
+    random = rng.standard_normal((1200, 3))
+    given_start = {
+        "constant": np.ones((1200, 2)),
+        "zero": np.zeros((1200, 4)),
+        "one": random[:, :1],
+        "dependent": np.hstack((random, random)),
+        "many": rng.standard_normal((1200, 40)),
+    }[start]
+    check(L, solve(L, 6, warm_start=given_start), 6)
+
+
+def test_an_unfinished_answer_says_so(blobs: csr_array[np.float64]) -> None:
+    L = laplacian(blobs)
+    found = bottom_eigenpairs(L, 12, max_iterations=1, rng=np.random.default_rng(0))
+    assert not found.converged
+    bound = float(abs(L).sum(axis=1).max())
+    assert found.residual > 1e-8 * bound
+    assert_allclose(found.vectors.T @ found.vectors, np.eye(12), atol=1e-12)
+
+
+def test_requests_that_cannot_be_met_are_refused() -> None:
+    L = laplacian(path_graph(5))
+    rng = np.random.default_rng(0)
+    for m in (0, 6):
+        with pytest.raises(ConfigurationError, match=quotes(m, 1, 5)):
+            bottom_eigenpairs(L, m, rng=rng)
+    with pytest.raises(ConfigurationError, match=quotes("relative_tolerance", 0.0)):
+        bottom_eigenpairs(L, 2, relative_tolerance=0.0, rng=rng)
+    with pytest.raises(ConfigurationError, match=quotes("float32", 1e-08)):
+        bottom_eigenpairs(L.astype(np.float32), 2, rng=rng)
+    with pytest.raises(DataError, match=quotes((4, 1), 5)):
+        bottom_eigenpairs(L, 2, warm_start=np.ones((4, 1)), rng=rng)
+    with pytest.raises(DataError, match=quotes("2.24e-01", "5.00e-09")):
+        bottom_eigenpairs(path_graph(5), 2, rng=rng)
+    broken = L.copy()
+    broken.data[0] = np.nan
+    with pytest.raises(DataError, match=quotes((5, 5))):
+        bottom_eigenpairs(broken, 2, rng=rng)

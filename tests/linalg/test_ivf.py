@@ -1,0 +1,111 @@
+"""Approximate neighbours: what they are made of, and how many of the true ones they find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.linalg.ivf import IVFIndex, build_ivf, ivf_search
+from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.weighted_blocks import WeightedBlocks
+
+Array = NDArray[Any]
+
+
+def blobs(n: int = 1500, dims: Sequence[int] = (6, 10), seed: int = 0) -> WeightedBlocks:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 5, n)
+    slabs = tuple(
+        (rng.standard_normal((n, d)) + 2 * rng.standard_normal((5, d))[labels]).astype(np.float32)
+        for d in dims
+    )
+    return WeightedBlocks(slabs, tuple(rng.uniform(0.5, 2.0, d) for d in dims))
+
+
+def cells_of(points: WeightedBlocks, n_candidates: int = 10) -> IVFIndex:
+    return build_ivf(
+        points, n_candidates=n_candidates, rng=np.random.default_rng(3), cell_points=40
+    )
+
+
+def test_cells_hold_every_point_once_and_probe_themselves_first() -> None:
+    points = blobs()
+    cells = cells_of(points)
+    assert_array_equal(np.sort(cells.order), np.arange(len(points)))
+    assert_array_equal([probes[0] for probes in cells.probes], np.arange(len(cells)))
+    assert all(len(np.unique(probes)) == len(probes) for probes in cells.probes)
+    assert len(cells) > 20
+
+
+def test_most_true_neighbours_are_found_and_all_distances_are_right() -> None:
+    points = blobs()
+    cells = cells_of(points)
+    samples, indices, squared = ivf_search(points, cells, 10, first=0, last=len(cells))
+    exact, distances = nearest_neighbors(points, 10)
+    shares = [
+        len(set(row.tolist()) & set(exact[sample].tolist())) / 10
+        for sample, row in zip(samples, indices, strict=True)
+    ]
+    assert np.mean(shares) > 0.9
+    assert np.all(squared >= distances[samples] - 1e-3)
+    assert np.all(np.diff(squared, axis=1) >= 0)
+    whole = points.stacked(slice(None))
+    for sample, row, found in zip(samples[:50], indices[:50], squared[:50], strict=True):
+        assert sample not in row
+        assert_allclose(
+            found, np.sum((whole[row] - whole[sample]) ** 2, axis=1), rtol=1e-4, atol=1e-4
+        )
+
+
+def test_parts_of_the_cells_give_the_bits_of_the_whole() -> None:
+    points = blobs(700)
+    cells = cells_of(points)
+    whole = ivf_search(points, cells, 8, first=0, last=len(cells))
+    middle = len(cells) // 3
+    parts = [
+        ivf_search(points, cells, 8, first=a, last=b)
+        for a, b in ((0, middle), (middle, len(cells)))
+    ]
+    for piece, expected in zip(zip(*parts, strict=True), whole, strict=True):
+        assert_array_equal(np.concatenate(piece), expected)
+
+
+def test_duplicates_do_not_swell_a_cell() -> None:
+    rng = np.random.default_rng(1)
+    points = np.vstack([np.zeros((900, 3)), rng.standard_normal((300, 3))]).astype(np.float32)
+    coordinates = WeightedBlocks((points,), (np.ones(3),))
+    cells = cells_of(coordinates)
+    assert np.diff(cells.bounds).max() <= 2 * 40
+    _, indices, squared = ivf_search(coordinates, cells, 5, first=0, last=len(cells))
+    assert np.all(indices >= 0)
+    samples = cells.order
+    assert_allclose(squared[samples < 900], 0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_candidates", [10, 60, 150])
+def test_a_pool_holds_four_times_the_neighbours_where_cells_hold_few_points(
+    n_candidates: int,
+) -> None:
+    rng = np.random.default_rng(4)
+    # lengths over many magnitudes: far out, cells of a point or two have only their like nearby
+    far = np.exp(5 * rng.standard_normal((1200, 1))) * rng.standard_normal((1200, 20))
+    points = WeightedBlocks((far,), (np.ones(20),))
+    cells = cells_of(points, n_candidates)
+    sizes = np.diff(cells.bounds)
+    assert sizes.min() < 4
+    assert min(sizes[probes].sum() for probes in cells.probes) >= 4 * n_candidates
+    _, indices, _ = ivf_search(points, cells, n_candidates, first=0, last=len(cells))
+    assert np.all(indices >= 0)
+
+
+def test_a_pool_smaller_than_what_is_asked_for_says_so() -> None:
+    points = blobs(12)
+    cells = cells_of(points, 20)
+    _, indices, squared = ivf_search(points, cells, 20, first=0, last=len(cells))
+    assert np.all(np.count_nonzero(indices >= 0, axis=1) == 11)
+    assert_array_equal(np.isinf(squared), indices < 0)

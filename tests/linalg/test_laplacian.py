@@ -1,0 +1,142 @@
+"""Laplacians by definition; components against their zero eigenvalues and a search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.laplacian import (
+    connected_components,
+    graph_from_blocks,
+    graph_from_neighbors,
+    laplacian,
+    symmetric_affinity,
+)
+from tests.messages import quotes
+
+
+def random_graph(n: int, density: float, seed: int) -> NDArray[np.float64]:
+    """A directed non-negative weight matrix with zero diagonal."""
+    rng = np.random.default_rng(seed)
+    weights = rng.random((n, n)) * (rng.random((n, n)) < density) + 0.0
+    np.fill_diagonal(weights, 0.0)
+    return weights
+
+
+graphs = st.builds(
+    random_graph, st.integers(1, 12), st.sampled_from([0.05, 0.15, 0.5]), st.integers(0, 999)
+)
+
+
+@given(st.integers(2, 9), st.data())
+def test_graph_holds_the_weights_given(n: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, n - 1))
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    indices = np.stack([rng.permutation(np.delete(np.arange(n), i))[:k] for i in range(n)])
+    weights = rng.random((n, k)) * (rng.random((n, k)) < 0.7)
+    weights[:, 0] = 1.0 - weights[:, 1:].mean(axis=1) if k > 1 else 1.0
+    weights /= weights.sum(axis=1, keepdims=True)
+    graph = graph_from_neighbors(indices, weights)
+    dense = np.zeros((n, n))
+    for i in range(n):
+        for j, weight in zip(indices[i], weights[i], strict=True):
+            dense[i, j] = weight
+    assert_array_equal(graph.toarray(), dense)
+    assert (graph.data > 0).all()
+    for i in range(n):
+        columns = graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
+        assert (np.diff(columns) > 0).all()
+    assert_allclose(graph.sum(axis=1), 1.0)
+
+
+def test_a_graph_does_not_depend_on_its_blocks() -> None:
+    rng = np.random.default_rng(0)
+    indices = np.stack([rng.permutation(np.delete(np.arange(50), i))[:4] for i in range(50)])
+    weights = rng.random((50, 4)) * (rng.random((50, 4)) < 0.7)
+    whole = graph_from_neighbors(indices, weights)
+    cuts = [slice(0, 3), slice(3, 3), slice(3, 31), slice(31, 50)]
+    graph = graph_from_blocks([(indices[cut], weights[cut]) for cut in cuts], n_rows=7)
+    for name in ("data", "indices", "indptr"):
+        assert_array_equal(getattr(graph, name), getattr(whole, name))
+    with pytest.raises(DataError):  # row 29 is given twice, which shifts the later rows
+        graph_from_blocks([(indices[:30], weights[:30]), (indices[29:49], weights[29:49])])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_laplacian_has_the_precision_of_its_graph(dtype: type) -> None:
+    graph: csr_array[np.float64] = csr_array(random_graph(12, 0.5, 0))
+    single = laplacian(graph.astype(dtype))
+    assert single.dtype == dtype
+    assert_allclose(single.toarray(), laplacian(graph).toarray(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("indices", "weights", "values"),
+    [
+        ([[1], [0]], [[1.0, 0.0], [1.0, 0.0]], ((2, 1), (2, 2))),
+        ([[1], [2]], [[1.0], [1.0]], (2, 0, 1)),
+        ([[1], [-1]], [[1.0], [1.0]], (-1, 0, 1)),
+        ([[0], [0]], [[1.0], [1.0]], ()),
+        ([[1], [0]], [[1.0], [-1.0]], ()),
+        ([[1], [0]], [[1.0], [np.nan]], ()),
+    ],
+)
+def test_graphs_that_are_none_are_refused(
+    indices: list[list[int]], weights: list[list[float]], values: tuple[object, ...]
+) -> None:
+    with pytest.raises(DataError, match=quotes(*values)):
+        graph_from_neighbors(np.array(indices), np.array(weights))
+
+
+@given(graphs, st.integers(0, 99))
+def test_laplacian_by_definition(weights: NDArray[np.float64], seed: int) -> None:
+    L = laplacian(csr_array(weights)).toarray()
+    v = np.random.default_rng(seed).standard_normal(len(weights))
+    symmetric = (weights + weights.T) / 2
+    energy = 0.5 * np.sum(symmetric * (v[:, None] - v[None, :]) ** 2)
+    assert_allclose(v @ L @ v, energy, atol=1e-12)
+    assert_allclose(L.sum(axis=1), 0.0, atol=1e-13)
+    assert_array_equal(L, L.T)
+    assert_array_equal(symmetric_affinity(csr_array(weights)).toarray(), symmetric)
+
+
+@given(graphs)
+def test_zero_eigenvalues_count_the_components(weights: NDArray[np.float64]) -> None:
+    # Theorem 1; isolated vertices included
+    graph = csr_array(np.ceil(weights))
+    count, _ = connected_components(graph)
+    values = scipy.linalg.eigvalsh(laplacian(graph).toarray())
+    assert np.count_nonzero(values < 1e-9) == count
+
+
+@given(graphs)
+def test_components_against_a_search(weights: NDArray[np.float64]) -> None:
+    linked = (weights + weights.T) > 0
+    labels = np.full(len(weights), -1)
+    for start in range(len(weights)):
+        if labels[start] >= 0:
+            continue
+        label = labels.max() + 1
+        pending = [start]
+        while pending:
+            vertex = pending.pop()
+            if labels[vertex] < 0:
+                labels[vertex] = label
+                pending.extend(np.flatnonzero(linked[vertex]).tolist())
+    # the search numbers by first appearance, too
+    count, found = connected_components(csr_array(weights))
+    assert count == labels.max() + 1
+    assert_array_equal(found, labels)
+
+
+def test_explicit_zeros_are_no_edges() -> None:
+    graph = csr_array((np.array([0.0, 1.0]), np.array([1, 2]), np.array([0, 2, 2, 2])))
+    assert connected_components(graph)[1].tolist() == [0, 1, 0]
+    assert graph.nnz == 2  # left as it was

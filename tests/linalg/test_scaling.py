@@ -1,0 +1,206 @@
+"""Streaming moments against the whole, and scalings against what they promise."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.linalg.scaling import (
+    ColumnMoments,
+    fit_transform_from_moments,
+    safe_exponent,
+)
+from mscam_dask.types.parameters import Scale
+from tests.messages import quotes
+
+blocks = st.lists(
+    arrays(
+        np.float64,
+        st.tuples(st.integers(1, 5), st.just(3)),
+        elements=st.floats(-100, 100, allow_subnormal=False),
+    ),
+    min_size=1,
+    max_size=5,
+)
+UNITS = [1e-300, 1e-160, 1e-30, 1.0, 1e30, 1e160, 1e300]
+
+
+def merged(parts: list[NDArray[np.float64]]) -> ColumnMoments:
+    return reduce(ColumnMoments.merge, [ColumnMoments.from_rows(part) for part in parts])
+
+
+def transformed(kind: Scale, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    return fit_transform_from_moments(kind, ColumnMoments.from_rows(rows)).apply(rows)
+
+
+@given(blocks)
+def test_merged_moments_are_those_of_all_rows(parts: list[NDArray[np.float64]]) -> None:
+    rows = np.vstack(parts)
+    moments = merged(parts)
+    assert moments.count == len(rows)
+    assert_allclose(moments.mean, rows.mean(axis=0), atol=1e-12)
+    assert_allclose(moments.variance, rows.var(axis=0), atol=1e-10)
+    assert_allclose(moments.standard_deviation, rows.std(axis=0), atol=1e-12)
+    assert_array_equal(moments.minimum, rows.min(axis=0))
+    assert_array_equal(moments.maximum, rows.max(axis=0))
+
+
+def test_a_large_mean_costs_no_variance() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((1000, 2)) + np.array([0.0, 1e9])
+    moments = merged(list(rows.reshape(10, 100, 2)))
+    # sum(x^2) - n mean^2 would keep no digit of the second
+    assert_allclose(moments.standard_deviation, rows.std(axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_moments_of_extreme_columns(unit: float) -> None:
+    base = np.random.default_rng(0).standard_normal((40, 3))
+    moments = merged([base[:13] * unit, base[13:] * unit])
+    assert_allclose(moments.mean / unit, base.mean(axis=0), atol=1e-14)
+    assert_allclose(moments.standard_deviation / unit, base.std(axis=0), rtol=1e-13)
+    assert not moments.is_constant.any()
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("kind", ["standard", "minmax", "unit"])
+def test_scalings_have_no_unit(kind: Scale, unit: float) -> None:
+    base = np.random.default_rng(1).standard_normal((30, 4))
+    assert_allclose(transformed(kind, base * unit), transformed(kind, base), atol=1e-13)
+
+
+def test_opposite_extremes_in_one_column() -> None:
+    rows = np.array([[1e300, 1e-300], [-1e300, -1e-300], [5e299, 0.0]])
+    kinds: tuple[Scale, ...] = ("standard", "minmax", "unit")
+    for kind in kinds:
+        scaled = transformed(kind, rows)
+        assert np.isfinite(scaled).all()
+    assert_allclose(transformed("standard", rows).std(axis=0), 1.0)
+
+
+@given(blocks)
+def test_standard_columns_have_mean_zero_and_variance_one(
+    parts: list[NDArray[np.float64]],
+) -> None:
+    rows = np.vstack(parts)
+    moments = merged(parts)
+    scaled = fit_transform_from_moments("standard", moments).apply(rows)
+    spread = np.ptp(rows, axis=0)
+    assert (scaled[:, spread == 0] == 0).all()
+    usual = spread > 1e-6 * np.abs(rows).max(axis=0)
+    assert_allclose(scaled[:, usual].mean(axis=0), 0.0, atol=1e-8)
+    assert_allclose(scaled[:, usual].std(axis=0), 1.0, rtol=1e-8)
+
+
+@given(blocks)
+def test_minmax_columns_span_zero_to_one(parts: list[NDArray[np.float64]]) -> None:
+    rows = np.vstack(parts)
+    moments = merged(parts)
+    scaled = fit_transform_from_moments("minmax", moments).apply(rows)
+    varying = ~moments.is_constant
+    assert_array_equal(scaled[:, varying].min(axis=0, initial=1.0), np.zeros(varying.sum()))
+    assert_array_equal(scaled[:, varying].max(axis=0, initial=0.0), np.ones(varying.sum()))
+    assert (scaled[:, ~varying] == 0).all()
+
+
+@given(blocks)
+def test_unit_rows_have_norm_one_and_zero_rows_stay(parts: list[NDArray[np.float64]]) -> None:
+    rows = np.vstack((*parts, np.zeros((1, 3))))
+    scaled = transformed("unit", rows)
+    norms = np.linalg.norm(scaled, axis=1)
+    zero = ~rows.any(axis=1)
+    assert_allclose(norms[~zero], 1.0)
+    assert (scaled[zero] == 0).all()
+    # direction kept
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    directions = rows / np.where(largest > 0, largest, 1)
+    assert_allclose(np.abs(np.sum(directions * scaled, axis=1)), np.linalg.norm(directions, axis=1))
+
+
+@pytest.mark.parametrize("value", [0.1, -3.0, 0.0, 1e300, 1e-310])
+def test_constant_columns_become_zero_however_streamed(value: float) -> None:
+    rows = np.column_stack((np.full(30, value), np.arange(30.0)))
+    moments = merged([rows[:7], rows[7:8], rows[8:]])
+    kinds: tuple[Scale, ...] = ("standard", "minmax")
+    for kind in kinds:
+        scaled = fit_transform_from_moments(kind, moments).apply(rows)
+        assert (scaled[:, 0] == 0).all()
+        assert np.ptp(scaled[:, 1]) > 0
+
+
+def test_none_is_a_copy() -> None:
+    rows = np.asfortranarray(np.arange(6.0).reshape(3, 2))
+    scaled = transformed("none", rows)
+    assert_array_equal(scaled, rows)
+    assert scaled.flags.c_contiguous
+    assert not np.shares_memory(scaled, rows)
+
+
+def test_scaling_by_blocks_is_scaling_at_once() -> None:
+    rows = np.random.default_rng(0).standard_normal((20, 3)) * [1.0, 5.0, 1e4]
+    moments = ColumnMoments.from_rows(rows)
+    kinds: tuple[Scale, ...] = ("standard", "minmax", "unit", "none")
+    for kind in kinds:
+        transform = fit_transform_from_moments(kind, moments)
+        parts = np.vstack([transform.apply(rows[i : i + 6]) for i in range(0, 20, 6)])
+        assert_array_equal(parts, transform.apply(rows))
+
+
+def test_unknown_scaling_is_refused() -> None:
+    moments = ColumnMoments.from_rows(np.ones((2, 1)))
+    with pytest.raises(
+        ConfigurationError, match=quotes("zscore", "standard", "unit", "minmax", "none")
+    ):
+        fit_transform_from_moments(cast(Scale, "zscore"), moments)
+
+
+def test_blocks_that_do_not_fit_are_refused() -> None:
+    moments = ColumnMoments.from_rows(np.ones((2, 3)))
+    with pytest.raises(DataError, match=quotes((0, 3))):
+        ColumnMoments.from_rows(np.ones((0, 3)))
+    with pytest.raises(DataError, match=quotes(3, 2)):
+        moments.merge(ColumnMoments.from_rows(np.ones((2, 2))))
+    with pytest.raises(DataError, match=quotes((2, 2), 3)):
+        fit_transform_from_moments("standard", moments).apply(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("kind", ["standard", "minmax", "none", "unit"])
+@pytest.mark.parametrize("exponent", [-1000, -201, 201, 1000])
+def test_a_power_of_two_of_the_columns_changes_nothing(kind: Scale, exponent: int) -> None:
+    rows = np.random.default_rng(0).standard_normal((20, 3))
+    moved = np.ldexp(rows, exponent)
+    plain = fit_transform_from_moments(kind, ColumnMoments.from_rows(rows)).apply(rows)
+    scaled = fit_transform_from_moments(kind, ColumnMoments.from_rows(moved)).apply(moved)
+    if kind == "none":  # up to one power of two for all columns
+        scaled = scaled * np.exp2(np.round(np.log2(np.abs(plain).max() / np.abs(scaled).max())))
+    np.testing.assert_allclose(scaled, plain, rtol=1e-14)
+
+
+def test_ordinary_numbers_are_not_moved() -> None:
+    np.testing.assert_array_equal(
+        safe_exponent(np.array([0.0, 1.0, 1e60, 1e-60, 1e61, 1e-61, 5e-324])),
+        [0, 0, 0, 0, 203, -202, -1073],
+    )
+
+
+@pytest.mark.parametrize("kind", ["standard", "unit", "minmax", "none"])
+def test_what_is_too_small_vanishes_where_numpy_is_told_to_raise(kind: Scale) -> None:
+    rows = np.random.default_rng(0).standard_normal((6, 3))
+    with np.errstate(under="ignore"):
+        rows *= [1e-310, 1e-160, 1.0]
+        rows[1] *= 1e-300
+    with np.errstate(all="raise"):
+        moments = merged([rows[:2], rows[2:]])
+        scaled = fit_transform_from_moments(kind, moments).apply(rows)
+        assert np.isfinite(scaled).all()
+        assert np.isfinite([moments.standard_deviation, moments.variance]).all()
+        assert not moments.is_constant.any()

@@ -1,0 +1,305 @@
+"""Pipeline settings: every mistake is named with its place and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.settings import ClusterKeys
+from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.pipeline.config.toml_text import settings_text
+
+GOOD = """\
+[data]
+source = "digits"
+
+[cluster]
+n_clusters = 10
+"""
+
+
+def write(directory: Path, text: str) -> Path:
+    file = directory / "pipeline.toml"
+    file.write_text(text)
+    return file
+
+
+def problem(directory: Path, text: str, *sets: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        read_config(write(directory, text), [parse_override(item) for item in sets])
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("extra", "line", "parts"),
+    [
+        ("[outputs]\ndirectory = 'x'", 7, ["[outputs]", "'output'", "[execution]"]),
+        ("stray = 1\n", 7, ["[cluster] has no key 'stray'", "n_clusters"]),
+        ("n_cluster = 3\n", 7, ["[cluster] has no key 'n_cluster'", "Did you mean 'n_clusters'?"]),
+        ("ALPHA = 3.0\n", 7, ["Did you mean 'alpha'?"]),
+        ("metric = 'kernel'\n", 7, ["[cluster] has no key 'metric'", "belong in [data]"]),
+        ("client = 'x'\n", 7, ["named in [execution]"]),
+        ("workers = 4\n", 7, ["It belongs in [execution]"]),
+        ("alpha = 'one'\n", 7, ["[cluster] alpha = 'one'", "a number"]),
+        ("alpha = true\n", 7, ["[cluster] alpha = true", "a number"]),
+        ("alpha = -1.0\n", 7, ["[cluster] alpha=-1.0", "a number from 1e-06 to 1e+06"]),
+        ("alpha = nan\n", 7, ["[cluster] alpha=nan"]),
+        ("n_neighbors = 2.5\n", 7, ["n_neighbors = 2.5", "a whole number"]),
+        ("n_neighbors = 0\n", 7, ["n_neighbors=0", ">= 1"]),
+        ("scale = 'standrd'\n", 7, ["scale = 'standrd'", "minmax", "Did you mean 'standard'?"]),
+        ("random_state = -1\n", 7, ["[cluster] random_state=-1"]),
+        ("method = 'mscamm'\n", 7, ["method = 'mscamm'", "mscam, mscan", "Did you mean 'mscam'"]),
+        ("method = ['mscam']\n", 7, ["method = ['mscam']"]),
+        ("method = 'mscan'\nmetric_floor = 1.0\n", 8, ["no key 'identity_weight'"]),
+        ("[execution]\nworkers = 0", 8, ["[execution] workers = 0", "whole number >= 1"]),
+        ("[execution]\nworkers = '2'", 8, ["workers = '2'", "whole number"]),
+        ("[execution]\nin_process = 1", 8, ["in_process = 1", "true or false"]),
+        ("[execution]\nmemory_limit = 1.5", 8, ["memory_limit = 1.5", "text in quotes"]),
+        ("[execution]\nin_process = true\nworkers = 2", 9, ["workers needs worker processes"]),
+        ("[execution]\nscheduler = 'tls://a:1'\nworkers = 2", 9, ["workers bring their own"]),
+        ("[execution]\nscheduler = 'tls://a:1'\nin_process = true", 7, ["keep one of them"]),
+        ("[execution]\ntls_ca = 'x'", 8, ["tls_ca goes with"]),
+        ("[evaluate]\nenabled = 'yes'", 8, ["enabled = 'yes'", "true or false"]),
+        ("[output]\ndirectory = ''", 8, ["directory = ''", "not empty"]),
+        ("[output]\ndir = 'x'", 8, ["no key 'dir'", "directory"]),
+        ("[output]\ndirectory = 1979-05-27", 8, ["directory = 1979-05-27", "text in quotes"]),
+        ("[output.directory]\nx = 1", 7, ["directory = {'x': 1}"]),
+    ],
+)
+def test_a_mistake_is_named_with_line_table_key_and_what_is_allowed(
+    tmp_path: Path, extra: str, line: int, parts: list[str]
+) -> None:
+    message = problem(tmp_path, f"{GOOD}\n{extra}")
+    assert message.count("\n") == 0, "one mistake, one line"
+    for part in (*parts, f"pipeline.toml, line {line}:"):
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("keys", "n_lines"),
+    [("alpha = -1.0\ntol = -3.0\nn_neighbors = 0", 3), ("alpha = 'x'\ntol = 'y'\nscale = 3", 3)],
+)
+def test_every_key_of_cluster_that_is_wrong_is_named_at_once(
+    tmp_path: Path, keys: str, n_lines: int
+) -> None:
+    message = problem(tmp_path, f"[data]\nsource = 'a.npy'\n[cluster]\nn_clusters = 3\n{keys}")
+    assert len(message.splitlines()) == n_lines
+    for line in range(5, 5 + n_lines):
+        assert f"pipeline.toml, line {line}: [cluster]" in message
+
+
+def test_a_choice_is_listed_once(tmp_path: Path) -> None:
+    message = problem(tmp_path, "[data]\nsource = 'a'\nmetric = 'l2'\n[cluster]\nn_clusters = 3")
+    assert message.count("kernel") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "parts"),
+    [
+        ("", ["[data] needs a source"]),
+        ("source = 3", ["source = 3", "text in quotes or a list"]),
+        ("source = []", ["source = []", "not empty"]),
+        ("source = ['a', 3]", ["source = ['a', 3]", "inside is text"]),
+        ("source = ['digits', 'a.npy']", ["'digits' is a source by itself", "./digits"]),
+        (
+            "source = '~no-such-user/x'",
+            ["line 2", "'~no-such-user/x' begins with ~no-such-user", "whole path"],
+        ),
+        ("source = 'digits'\npath = 'x'", ["line 3", "path goes with source = 'mfeat'"]),
+        ("source = 'a.npy'\nfamilies = ['pixels']", ["families goes with source = 'digits'"]),
+        ("source = 'mfeat'\nsamples_on = 'columns'", ["samples_in goes with source = files"]),
+        ("source = 'mfeat'\npath = 'a'\ncache = 'b'", ["path and cache", "Keep one"]),
+        (
+            "source = 'a.npy'\nsamples_on = 'row'",
+            ["'row'", "rows, columns", "Did you mean 'rows'?"],
+        ),
+        ("source = 'a.npy'\nmetric = 'kernal'", ["'kernal'", "Did you mean 'kernel'?"]),
+        ("source = 'a.npy'\nmetric = {v = 'kernal'}", ["{'v': 'kernal'}", "features, distance"]),
+        ("source = 'a.npy'\nmetric = 3", ["metric = 3"]),
+        ("source = 'a.npy'\nheader = 'no'", ["header = 'no'", "true or false"]),
+        ("source = 'a.npy'\nchunk_rows = 0", ["chunk_size = 0", ">= 1"]),
+        ("source = 'a.npy'\nview = ['a']", ["no key 'view'", "Did you mean 'views'?"]),
+        ("source = 'a.npy'\nworkers = 3", ["It belongs in [execution]"]),
+        ('source = "a\\u0000b"', ["NUL"]),
+    ],
+)
+def test_mistakes_about_the_data(tmp_path: Path, data: str, parts: list[str]) -> None:
+    message = problem(tmp_path, f"[data]\n{data}\n[cluster]\nn_clusters = 3\n")
+    for part in (*parts, "pipeline.toml"):
+        assert part in message
+
+
+def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
+    text = "[data]\nsorce = 'digits'\n[cluster]\nalpha = 'x'\n[execution]\nworkers = 0\n[what]\n"
+    message = problem(tmp_path, text)
+    for part in ("'sorce'", "needs a source", "n_clusters", "workers = 0", "[what]"):
+        assert part in message
+
+
+@pytest.mark.parametrize("text", ["", "data = 1\ncluster = 2\n"])
+def test_a_pipeline_needs_data_and_cluster(tmp_path: Path, text: str) -> None:
+    message = problem(tmp_path, text)
+    assert "[data]" in message
+    assert "[cluster]" in message
+
+
+def test_a_mistake_on_the_command_line_is_named_as_it_was_typed(tmp_path: Path) -> None:
+    message = problem(tmp_path, GOOD, "cluster.alpha=-1")
+    assert message.startswith("--set cluster.alpha=-1: [cluster] alpha=-1.0")
+    assert "Did you mean 'alpha'?" in problem(tmp_path, GOOD, "cluster.alhpa=1")
+
+
+def test_defaults_are_the_estimators_own(tmp_path: Path) -> None:
+    for method, estimator in (("mscam", MSCAM), ("mscan", MSCAN)):
+        settings = read_config(write(tmp_path, f"{GOOD}method = '{method}'\n"))
+        parameters = estimator().get_params()
+        for name, value in settings.cluster.parameters.items():
+            assert parameters[name] == value or name == "n_clusters"
+        exclude_views = set(parameters) - set(settings.cluster.parameters)
+        assert exclude_views == {
+            "view_type",
+            "n_features_per_view",
+            "n_jobs",
+            "client",
+            "callbacks",
+            "checkpoint_store",
+            "init_labels",
+        }
+        estimator(**settings.cluster.parameters)
+
+
+def test_what_the_estimator_chooses_can_be_left_to_it_or_fixed(tmp_path: Path) -> None:
+    settings = read_config(write(tmp_path, GOOD))
+    assert settings.cluster.arguments["alpha"] is None
+    assert settings.cluster.n_neighbors is None
+    settings = read_config(write(tmp_path, GOOD + "selection = 'none'\nn_neighbors = 7\n"))
+    assert settings.cluster.arguments["selection"] is None
+    assert settings.cluster.n_neighbors == 7
+    again = read_config(write(tmp_path, settings_text(settings)))
+    assert again.cluster == settings.cluster
+
+
+def test_numbers_keep_their_kind(tmp_path: Path) -> None:
+    settings = read_config(write(tmp_path, GOOD + "alpha = 2\nn_neighbors = 5\n"))
+    assert repr(settings.cluster.parameters["alpha"]) == "2.0"
+    assert repr(settings.cluster.parameters["n_neighbors"]) == "5"
+
+
+def test_overrides_change_settings(tmp_path: Path) -> None:
+    sets = [parse_override(t) for t in ("cluster.n_clusters=4", "evaluate.enabled=false")]
+    settings = read_config(write(tmp_path, GOOD), sets)
+    assert settings.cluster.n_clusters == 4
+    assert not settings.evaluate.enabled
+
+
+def test_the_number_of_clusters_may_be_left_to_the_fit(tmp_path: Path) -> None:
+    text = GOOD.replace("10", '"auto"')
+    settings = read_config(write(tmp_path, text + "max_clusters = 12\n"))
+    assert settings.cluster.n_clusters is None
+    assert settings.cluster.arguments["n_clusters"] == "auto"
+    assert settings.cluster.arguments["max_clusters"] == 12
+    assert settings_text(settings).count('n_clusters = "auto"') == 1
+
+
+def test_views_may_be_left_out(tmp_path: Path) -> None:
+    settings = read_config(write(tmp_path, GOOD + 'exclude_views = ["a", "b"]\n'))
+    assert settings.cluster.arguments["exclude_views"] == ("a", "b")
+    assert read_config(write(tmp_path, GOOD)).cluster.arguments["exclude_views"] is None
+    for wrong in ('"a"', "3", "[1]"):
+        said = problem(tmp_path, GOOD + f"exclude_views = {wrong}\n")
+        assert "exclude_views" in said
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "parts"),
+    [
+        ('"Auto"', "", ["n_clusters = 'Auto'", '"auto"']),
+        ('"auto"', "max_clusters = 1\n", ["max_clusters = 1", ">= 2"]),
+        ("4", "max_clusters = 9\n", ["max_clusters goes with", "Leave it out"]),
+        ("0", "", ["n_clusters=0", ">= 1"]),
+        ("2.5", "", ["n_clusters = 2.5"]),
+    ],
+    ids=str,
+)
+def test_numbers_of_clusters_that_make_no_sense(
+    tmp_path: Path, count: str, more: str, parts: list[str]
+) -> None:
+    said = problem(tmp_path, GOOD.replace("10", count) + more)
+    for part in parts:
+        assert part in said
+
+
+def test_paths_become_absolute_from_where_they_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    (tmp_path / "truth.txt").touch()
+    file = write(
+        tmp_path,
+        "[data]\nsource = ['a.npy', '/abs/b.npy']\nlabels = 'truth.txt'\n"
+        "[cluster]\nn_clusters = 2\n[output]\ndirectory = 'out'\n",
+    )
+    settings = read_config(file)
+    assert settings.data.sources == (str(tmp_path / "a.npy"), "/abs/b.npy")
+    assert settings.data.labels == str(tmp_path / "truth.txt")
+    assert settings.output.directory == str(tmp_path / "out")
+    typed = read_config(
+        file, [parse_override("data.source=c.npy"), parse_override("data.labels=y")]
+    )
+    assert typed.data.sources == (str(here / "c.npy"),)
+    assert typed.data.labels == "y"  # no such file: the name of a variable
+
+
+def test_the_copy_of_the_settings_reads_back_the_same(tmp_path: Path) -> None:
+    text = (
+        "[data]\nsource = ['a.npy', 'b.csv']\nviews = {a = 'colour', b = 'shape \\u00e9'}\n"
+        "metric = {'shape \\u00e9' = 'kernel'}\nheader = false\n"
+        "[cluster]\nn_clusters = 2\nmethod = 'mscan'\ntol = 1e-5\n"
+        "[execution]\nworkers = 2\nmemory_limit = '2 GiB'\n"
+    ).replace("'shape \\u00e9'", '"shape \\u00e9"')
+    settings = read_config(write(tmp_path, text))
+    copy = tmp_path / "elsewhere"
+    copy.mkdir()
+    assert read_config(write(copy, settings_text(settings))) == settings
+
+
+@pytest.mark.parametrize("name", ["quickstart", "handwritten"])
+def test_the_pipelines_that_come_with_the_package_are_valid_and_short(name: str) -> None:
+    file = Path(__file__).parents[2] / "pipelines" / f"{name}.toml"
+    settings = read_config(file)
+    assert settings.cluster.n_clusters == 10
+    assert settings.name == name
+    assert len(file.read_text().splitlines()) < 40
+
+
+def test_the_keys_of_cluster_are_parameters_of_the_estimators_with_their_defaults(
+    tmp_path: Path,
+) -> None:
+    keys = {
+        field.name: field.default
+        for field in msgspec.structs.fields(ClusterKeys)
+        if field.name not in ("method", "n_clusters")  # which Python has no name and a default for
+    }
+    settings = read_config(write(tmp_path, GOOD))
+    assert settings.cluster.parameters == {**keys, "n_clusters": 10}
+    assert keys.items() <= MSCAM().get_params().items()
+    without = read_config(write(tmp_path, f"{GOOD}method = 'mscan'\n")).cluster.parameters
+    assert without == {
+        name: value for name, value in MSCAN().get_params().items() if name in without
+    } | {"n_clusters": 10}
+    assert keys.keys() - without.keys() == {"identity_weight", "metric_ridge"}
+
+
+@pytest.mark.parametrize("line", ["solver = 'dense'", "selection = 'all'"])
+def test_choices_are_named(tmp_path: Path, line: str) -> None:
+    name, _, value = line.partition(" = ")
+    text = problem(tmp_path, f"{GOOD}{line}\n")
+    assert f"[cluster] {name} = {value}" in text
+    assert {"solver": "reduced, paper", "selection": "auto, none"}[name] in text

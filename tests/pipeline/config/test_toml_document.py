@@ -1,0 +1,201 @@
+"""Pipeline files as text: what is refused before any table means anything."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.config.toml_document import (
+    MAX_BYTES,
+    Override,
+    parse_override,
+    read_document,
+)
+from mscam_dask.pipeline.config.toml_text import toml_text
+
+
+def write(directory: Path, text: str | bytes) -> Path:
+    file = directory / "pipeline.toml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return file
+
+
+def test_tables_and_the_lines_they_stand_on(tmp_path: Path) -> None:
+    text = (
+        '# say\n[data]\nsource = "a.npy"\ntext = """\n[cluster]\nn = 1\n"""\n\n[cluster]\n  n = 3\n'
+    )
+    document = read_document(write(tmp_path, text))
+    assert document.tables["cluster"] == {"n": 3}
+    assert document.where("data", "source").endswith("pipeline.toml, line 3")
+    assert document.where("cluster").endswith("line 9")  # not the one inside the text
+    assert document.where("cluster", "n").endswith("line 10")
+    assert document.where("cluster", "absent").endswith("line 9")  # the table's
+    assert document.where("output").endswith("pipeline.toml")
+
+
+def test_line_ends_and_byte_order_mark_of_other_systems(tmp_path: Path) -> None:
+    document = read_document(write(tmp_path, b"\xef\xbb\xbf[data]\r\nsource = 'x'\r\n"))
+    assert document.tables == {"data": {"source": "x"}}
+    assert document.where("data", "source").endswith("line 2")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        pytest.param("[data\n", ["line 1", "not valid TOML"], id="open bracket"),
+        pytest.param("[data]\nsource = digits\n", ["line 2, column 10", "quotes"], id="no quotes"),
+        pytest.param("a = 1\na = 2\n", ["line 2", "only once"], id="duplicate key"),
+        pytest.param("[data]\n[data]\n", ["line 2", "only once"], id="duplicate table"),
+        pytest.param("a = {b = 1, b = 2}\n", ["line 1", "only once"], id="duplicate inline key"),
+        pytest.param('a = "x\n', ["line 1"], id="open text"),
+        pytest.param("a = " + "[" * 2000, ["too deeply"], id="deep lists"),
+        pytest.param("a = " + "{a=" * 1000, ["too deeply"], id="deep tables"),
+        pytest.param("a" + ".a" * 1500 + " = 1", ["dots", "64"], id="deep key"),
+        pytest.param("a = [" + "1," * 3000 + "]", ["line 1", "characters"], id="long line"),
+        pytest.param(b"a = '\xff'\n", ["not UTF-8", "byte 5"], id="not text"),
+    ],
+)
+def test_what_is_no_pipeline_file(tmp_path: Path, text: str | bytes, parts: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read_document(write(tmp_path, text))
+    for part in (*parts, "pipeline.toml"):
+        assert part in str(caught.value)
+
+
+def test_no_file_is_named_with_the_directory_it_was_looked_for_in(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no pipeline file .*absent\.toml.*relative to"):
+        read_document(tmp_path / "absent.toml")
+    with pytest.raises(ConfigurationError, match="is a directory"):
+        read_document(tmp_path)
+
+
+def test_a_huge_file_is_refused_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "huge.toml"
+    with file.open("wb") as stream:
+        stream.truncate(100 * 2**20)  # sparse: 100 MB of zeros
+    with pytest.raises(ConfigurationError, match="larger than 64 KiB"):
+        read_document(file)
+
+
+@pytest.mark.timeout(
+    60
+)  # without the limits such files take minutes; machines are too noisy for less
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("a{i}" + ".a" * 60 + " = 1", id="dotted keys"),
+        pytest.param("[t" + ".t" * 60 + ".k{i}]", id="dotted tables"),
+        pytest.param("[[a]]", id="arrays of tables"),
+        pytest.param(" " * 4000, id="blank"),
+    ],
+)
+def test_the_largest_file_is_read_soon(tmp_path: Path, line: str) -> None:
+    lines = [line.replace("{i}", str(index)) for index in range(MAX_BYTES // (len(line) + 8))]
+    read_document(write(tmp_path, "\n".join(lines)))
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("cluster.n_clusters=7", ("cluster", "n_clusters"), 7),
+        ("cluster.alpha = 0.5", ("cluster", "alpha"), 0.5),
+        ("cluster.scale=unit", ("cluster", "scale"), "unit"),
+        ("data.source=ü.csv", ("data", "source"), "ü.csv"),
+        ("data.source=./some/file.npz", ("data", "source"), "./some/file.npz"),
+        ('data.source=["a", "b"]', ("data", "source"), ["a", "b"]),
+        ("execution.in_process=true", ("execution", "in_process"), True),
+        ('data.metric."view one"="kernel"', ("data", "view_type", "view one"), "kernel"),
+        ('data.labels="a=b"', ("data", "labels"), "a=b"),
+    ],
+)
+def test_overrides_are_toml_values_or_plain_words(text: str, key: Any, value: object) -> None:
+    override = parse_override(text)
+    assert (override.key, override.value) == (key, value)
+    assert type(override.value) is type(value)
+    assert override.said == f"--set {text}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "n_clusters=3",
+        "cluster.n_clusters",
+        "=3",
+        "cluster.=3",
+        "cluster..n=3",
+        "cluster.a=1,5",
+        "cluster.a=",
+        "cluster.a=1\n[data]",
+        "cluster.a=1\nb=2",
+        "cluster.a b=1",
+        "a.b=[1",
+    ],
+)
+def test_overrides_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--set"):
+        parse_override(text)
+
+
+def test_overrides_win_over_the_file_and_over_earlier_ones(tmp_path: Path) -> None:
+    file = write(tmp_path, "[cluster]\nn_clusters = 3\nalpha = 2.0\n")
+    overrides = [
+        Override(("cluster", "n_clusters"), 4, "--set cluster.n_clusters=4"),
+        Override(("cluster", "n_clusters"), 5, "--set cluster.n_clusters=5"),
+        Override(("execution", "workers"), 2, "--workers 2"),
+        Override(("cluster", "alpha"), None, "nothing"),
+    ]
+    document = read_document(file, overrides)
+    assert document.tables == {"cluster": {"n_clusters": 5}, "execution": {"workers": 2}}
+    assert document.where("cluster", "n_clusters") == "--set cluster.n_clusters=5"
+    assert document.where("execution", "workers") == "--workers 2"
+
+
+def test_an_override_cannot_enter_what_is_no_table(tmp_path: Path) -> None:
+    file = write(tmp_path, "[data]\nmetric = 'kernel'\n")
+    with pytest.raises(
+        ConfigurationError, match=r"data\.metric is 'kernel', not a table, so nothing"
+    ):
+        read_document(file, [parse_override("data.metric.pix=kernel")])
+
+
+def test_relative_paths_start_at_the_file_or_at_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    file = write(tmp_path, "[data]\nsource = 'a'\n")
+    assert read_document(file).base("data", "source") == tmp_path
+    assert (
+        read_document(file, [parse_override("data.source=a")]).base("data", "source") == elsewhere
+    )
+
+
+def is_text(value: str) -> bool:
+    return not any(0xD800 <= ord(char) < 0xE000 for char in value)  # no lone surrogates in UTF-8
+
+
+texts = st.text(max_size=8).filter(is_text)
+scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | texts
+values = scalars | st.lists(scalars, max_size=3) | st.dictionaries(texts, scalars, max_size=3)
+
+
+@given(st.dictionaries(texts, st.dictionaries(texts, values, max_size=4), max_size=4))
+def test_written_toml_reads_back_the_same(tables: dict[str, dict[str, Any]]) -> None:
+    found = tomllib.loads(toml_text(tables))
+    assert found == tables
+    assert toml_text(found) == toml_text(tables)  # types too: 1 is not 1.0
+
+
+def test_written_toml_leaves_out_none_and_refuses_what_toml_has_not() -> None:
+    assert tomllib.loads(toml_text({"a": {"b": None, "c": math.nan}}))["a"].keys() == {"c"}
+    with pytest.raises(TypeError, match="complex"):
+        toml_text({"a": {"b": 1j}})

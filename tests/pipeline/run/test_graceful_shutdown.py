@@ -1,0 +1,157 @@
+"""The first signal interrupts, what must finish finishes, and the second or the deadline ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown, defer_signals
+
+SCRIPT = """
+import os, signal, sys, time
+from pathlib import Path
+from mscam_dask.pipeline.run import graceful_shutdown as signals
+signals._DEADLINE_S = float(sys.argv[2])
+said = Path(sys.argv[1])
+with signals.GracefulShutdown(lambda: said.write_text('deadline') and 'goes on') as interruption:
+    signals_left = 2 if len(sys.argv) > 3 else 1
+    while True:  # a call in a library that does not come back
+        try:
+            if signals_left:
+                signals_left -= 1
+                os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+"""
+
+
+def ignore_interrupts(said: Path, *arguments: str) -> tuple[int, str]:
+    command = [sys.executable, "-c", SCRIPT, str(said), *arguments]
+    done = subprocess.run(command, check=False, timeout=60, stderr=subprocess.PIPE, text=True)
+    return done.returncode, done.stderr
+
+
+INTERRUPT_ITSELF = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+
+
+def raise_and_wait(number: signal.Signals, interruption: GracefulShutdown) -> None:
+    with interruption:
+        os.kill(os.getpid(), number)
+        signal.pause()
+
+
+def test_a_signal_becomes_an_interrupt_in_the_main_thread() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    interruption = GracefulShutdown(lambda: "")
+    with pytest.raises(KeyboardInterrupt):
+        raise_and_wait(signal.SIGTERM, interruption)
+    assert interruption.signal_name == "SIGTERM"
+    assert interruption.exit_code == 75
+    assert signal.getsignal(signal.SIGTERM) is before
+    interruption = GracefulShutdown(lambda: "")
+    with pytest.raises(KeyboardInterrupt):
+        raise_and_wait(signal.SIGINT, interruption)
+    assert interruption.exit_code == 130
+
+
+def test_what_is_deferred_finishes_first() -> None:
+    done = []
+
+    def work() -> None:
+        with GracefulShutdown(lambda: "") as interruption:
+            with interruption.deferred():
+                os.kill(os.getpid(), signal.SIGTERM)
+                done.append("checkpoint")
+            done.append("more")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["checkpoint"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_held_back_is_handled_as_before_at_the_end(number: signal.Signals) -> None:
+    done = []
+
+    def work() -> None:
+        with GracefulShutdown(lambda: "") as interruption:
+            with defer_signals():
+                os.kill(os.getpid(), number)
+                subprocess.run([sys.executable, "-c", INTERRUPT_ITSELF], check=True)
+                done.append("started")
+                raise RuntimeError  # of a process that the signal has ended
+            done.append(interruption.signal_name)
+
+    handler, mask = signal.getsignal(number), signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["started"]
+    assert signal.getsignal(number) is handler
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
+
+
+def test_nothing_is_installed_outside_the_main_thread() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def body() -> None:
+        with GracefulShutdown(lambda: ""):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_a_driver_that_does_not_end_is_ended_at_the_deadline(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    assert ignore_interrupts(said, "0.2") == (75, "goes on\n")
+    assert said.read_text() == "deadline"
+
+
+def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    assert ignore_interrupts(said, "50", "again") == (75, "")
+    assert not said.exists()
+
+
+OTHER_SIGNALS = """
+import os, signal, sys, time
+from pathlib import Path
+from mscam_dask.pipeline.run import graceful_shutdown as signals
+signals._DEADLINE_S = float(sys.argv[2])
+signal.signal(signal.SIGUSR1, lambda number, frame: None)
+with signals.GracefulShutdown(lambda: str(Path(sys.argv[1]).write_text("deadline"))):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        for _ in range(int(sys.argv[3])):  # tidying up
+            os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(0.05)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "n_signals", "code"),
+    [
+        pytest.param("50", "10", 3, id="half a second of 50"),
+        pytest.param("1", "400", 75, id="20 seconds instead of one"),
+    ],
+)
+def test_other_signals_neither_end_it_nor_put_the_deadline_off(
+    tmp_path: Path, deadline_s: str, n_signals: str, code: int
+) -> None:
+    said = tmp_path / "said"
+    command = [sys.executable, "-c", OTHER_SIGNALS, str(said), deadline_s, n_signals]
+    assert subprocess.run(command, check=False, timeout=60).returncode == code
+    assert said.exists() == (code == 75)

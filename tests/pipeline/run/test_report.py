@@ -1,0 +1,117 @@
+"""Reports of run directories: what they are made from, and what is said when that is not there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mscam_dask.errors import DataError
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.run.report import write_report
+from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+
+Write = Callable[[str], Path]
+
+IN_PROCESS = "[execution]\nin_process = true\nthreads = 1\n"
+
+
+@pytest.fixture
+def directory(pipeline: Write, tmp_path: Path) -> RunDirectory:
+    return run_pipeline(read_config(pipeline(IN_PROCESS)), tmp_path / "out").directory
+
+
+def test_it_links_to_the_files_from_where_it_is(directory: RunDirectory, tmp_path: Path) -> None:
+    page = directory.report.read_text(encoding="utf-8")
+    assert 'href="result.zarr/"' in page
+    elsewhere = tmp_path / "a b" / "page.html"
+    assert write_report(directory, elsewhere) == elsewhere
+    assert 'href="../out/labels.csv"' in elsewhere.read_text(encoding="utf-8")
+    assert [item.name for item in elsewhere.parent.iterdir()] == ["page.html"]
+
+
+def test_sample_ids_come_from_the_run_and_labels_from_its_data(
+    pipeline: Write, tmp_path: Path
+) -> None:
+    with np.load(tmp_path / "tiny.npz") as archive:
+        arrays = dict(archive)
+    names = np.array([f"leaf-{row:03}" for row in range(60)])
+    np.savez(tmp_path / "tiny.npz", allow_pickle=False, **arrays, sample_ids=names)
+    outcome = run_pipeline(read_config(pipeline(IN_PROCESS)), tmp_path / "named")
+    page = outcome.directory.report.read_text(encoding="utf-8")
+    assert "Agreement with the labels" in page
+    assert ("leaf-017" in page) == bool(outcome.record.data and outcome.record.data.has_sample_ids)
+
+
+def test_labels_that_are_gone_are_missed_aloud(directory: RunDirectory) -> None:
+    shutil.rmtree(directory.path / "data.zarr")
+    page = write_report(directory).read_text(encoding="utf-8")
+    assert "The labels are not shown" in page
+    assert "Agreement with the labels" not in page
+
+
+def test_a_run_without_results_is_told_so(directory: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no run directory"):
+        write_report(RunDirectory(tmp_path / "absent"))
+    record = json.loads(directory.record.read_text())
+    record.update(state="failed", fit=None, error={"type": "DataError", "message": "view a is odd"})
+    directory.record.write_text(json.dumps(record))
+    with pytest.raises(DataError, match=r"without results.*failed: view a is odd"):
+        write_report(directory)
+
+
+def test_a_directory_is_no_file(directory: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="Give a file name"):
+        write_report(directory, tmp_path)
+
+
+def test_it_can_be_switched_off(pipeline: Write, tmp_path: Path) -> None:
+    settings = read_config(pipeline(IN_PROCESS + "[report]\nenabled = false\n"))
+    assert not run_pipeline(settings, tmp_path / "out").directory.report.exists()
+
+
+def test_a_report_that_fails_does_not_fail_the_run(
+    pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Path:
+        raise DataError("the pen is dry.")
+
+    monkeypatch.setattr("mscam_dask.pipeline.run.report.write_report", refuse)
+    notes: list[str] = []
+    outcome = run_pipeline(
+        read_config(pipeline(IN_PROCESS)),
+        tmp_path / "out",
+        observers=[lambda event: notes.extend(getattr(event, "notes", ()))],
+    )
+    assert outcome.record.state == "finished"
+    assert any("the pen is dry. Try again with mscam-dask report" in note for note in notes)
+
+
+def test_samples_that_moved_are_read_from_the_run(directory: RunDirectory) -> None:
+    record = json.loads(directory.record.read_text())
+    sizes = record["fit"]["cluster_sizes"]
+    record["drift"] = {
+        **dict.fromkeys(("n_new", "n_gone", "warm_runs"), 0),
+        "earlier": "tiny-0",
+        "start": "cold",
+        "reason": "of a test",
+        "n_common": 60,
+        "n_moved": 1,
+        "sizes_before": sizes,
+        "sizes_after": sizes,
+        "score_before": None,
+        "score_after": None,
+    }
+    directory.record.write_text(json.dumps(record))
+    directory.moved.write_text("sample,before,after\nleaf-17,0,2\n")
+    page = write_report(directory).read_text(encoding="utf-8")
+    assert "leaf-17" in page
+    assert 'href="moved.csv"' in page
+    directory.moved.write_text("sample,before,after\nleaf-17,0\n")
+    with pytest.raises(DataError, match=r"moved.csv is damaged.*Delete it"):
+        write_report(directory)

@@ -1,0 +1,239 @@
+"""Claiming a run directory: what is ours is replaced when asked, nothing else is touched."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from mscam_dask.data.store.filesystem import LocalFilesystem, full_disk_is_temporary
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.pipeline.run.directories import write_whole
+from mscam_dask.pipeline.run.lock import raise_if_locked
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.run_record import RunRecord, decode_record, encode_record
+
+
+def record(state: Literal["running", "finished", "failed"] = "finished") -> RunRecord:
+    return RunRecord(
+        state=state, pipeline="p", method="mscam", seed=0, started="now", finalize="then"
+    )
+
+
+def claim(path: Path, *, overwrite: bool = False) -> RunDirectory:
+    with RunDirectory.hold(path) as directory:
+        directory.claim(record("running"), overwrite=overwrite)
+    return directory
+
+
+def ended_run(path: Path, state: Literal["running", "finished", "failed"] = "finished") -> Path:
+    directory = claim(path)
+    directory.labels.write_text("old")
+    directory.result.mkdir()
+    (directory.result / "zarr.json").write_text("old")
+    directory.write_record(record(state))
+    return path
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_missing_or_empty_directory_is_taken(tmp_path: Path, exists: bool) -> None:
+    path = tmp_path / "a" / "b"
+    if exists:
+        path.mkdir(parents=True)
+    assert claim(path).read_record().state == "running"
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_is_no_run_directory_is_never_touched(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ConfigurationError, match="never touched"):
+        claim(tmp_path, overwrite=overwrite)
+    file = tmp_path / "thesis.tex"
+    with pytest.raises(ConfigurationError, match="is a file"):
+        claim(file, overwrite=overwrite)
+    assert [item.name for item in tmp_path.iterdir()] == ["thesis.tex"]
+    assert file.read_text() == "years of work"
+
+
+@pytest.mark.parametrize("content", [b"{}", b"not json", b'{"format": "other"}', b"\xff"])
+def test_a_foreign_run_json_protects_its_directory(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "run.json").write_bytes(content)
+    (tmp_path / "labels.csv").write_text("mine")
+    with pytest.raises(ConfigurationError, match="no run that can be replaced"):
+        claim(tmp_path, overwrite=True)
+    assert (tmp_path / "labels.csv").read_text() == "mine"
+
+
+def test_an_ended_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    path = ended_run(tmp_path / "run")
+    with pytest.raises(ConfigurationError, match=r"finished at then.*--overwrite"):
+        claim(path)
+    assert (path / "labels.csv").read_text() == "old"
+    (path / "notes.txt").write_text("mine")
+    claim(path, overwrite=True)
+    assert {item.name for item in path.iterdir()} == {".lock", "run.json", "notes.txt"}
+
+
+@pytest.mark.parametrize("state", ["running", "failed"])
+def test_a_run_that_can_go_on_is_left_alone_unless_asked(
+    tmp_path: Path, state: Literal["running", "failed"]
+) -> None:
+    path = ended_run(tmp_path / "run", state)
+    with pytest.raises(ConfigurationError, match="mscam-dask resume"):
+        claim(path)
+    assert (path / "labels.csv").read_text() == "old"
+    claim(path, overwrite=True)
+    assert not (path / "labels.csv").exists()
+
+
+def test_what_a_killed_run_was_still_writing_is_swept(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / ".lock").touch()
+    (path / ".run.json.0123abcd.partial").write_text("{")
+    claim(path)  # killed before its first record: as good as empty
+    (path / ".data.zarr.0123abcd.partial").mkdir()
+    (path / ".mine.partial").touch()
+    claim(path, overwrite=True)
+    assert {item.name for item in path.iterdir()} == {".lock", "run.json", ".mine.partial"}
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_directory_that_is_held_is_left_alone(tmp_path: Path, overwrite: bool) -> None:
+    path = ended_run(tmp_path / "run")
+    with (
+        RunDirectory.hold(path),
+        pytest.raises(TemporaryFailure, match=rf"held by process {os.getpid()} on .*, since 20"),
+    ):
+        claim(path, overwrite=overwrite)
+    assert (path / "labels.csv").read_text() == "old"
+    claim(path, overwrite=True)
+
+
+SECOND = """
+import sys
+from mscam_dask.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    heavy = {"numpy", "sklearn", "zarr", "distributed"} & set(sys.modules)
+    print(end.code, sorted(heavy))
+"""
+
+
+@pytest.mark.parametrize("command", ["run x.toml -o", "resume"])
+def test_a_second_command_is_refused_before_anything_large_is_imported(
+    tmp_path: Path, command: str
+) -> None:
+    with RunDirectory.hold(tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", SECOND, *command.split(), str(tmp_path)],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert done.stdout == "75 []\n"
+    assert f"held by process {os.getpid()}" in done.stderr
+    raise_if_locked(tmp_path)
+    raise_if_locked(tmp_path / "absent")
+
+
+def test_a_file_system_without_locks_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_run(tmp_path / "run")
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    raise_if_locked(tmp_path / "run")  # not held, as far as can be told
+    with pytest.raises(ConfigurationError, match=r"\.lock cannot be locked .*has no.*Put the run"):
+        claim(tmp_path / "run")
+
+
+def no_locks(_descriptor: int, _operation: int) -> None:
+    raise OSError(errno.ENOLCK, "No locks available")
+
+
+def test_the_lock_of_a_killed_driver_is_free(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from mscam_dask.pipeline.run.run_directory import RunDirectory\n"
+        "with RunDirectory.hold(sys.argv[1]):\n    print('held', flush=True); time.sleep(60)"
+    )
+    path = tmp_path / "run"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(TemporaryFailure, match=f"process {process.pid}"):
+            claim(path)
+        process.kill()
+        process.wait()
+    assert claim(path).read_record().state == "running"
+
+
+def test_a_link_is_removed_and_not_what_it_points_to(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "data").write_text("x")
+    path = ended_run(tmp_path / "run", "failed")
+    (path / "data.zarr").symlink_to(precious)
+    claim(path, overwrite=True)
+    assert not (path / "data.zarr").exists()
+    assert (precious / "data").read_text() == "x"
+
+
+def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = claim(tmp_path / "run")
+    before = directory.record.read_bytes()
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(TemporaryFailure, match=r"disk is full.*run\.json"):
+        directory.write_record(record())
+    assert directory.record.read_bytes() == before
+    assert {item.name for item in directory.path.iterdir()} == {".lock", "run.json"}
+
+
+def test_files_and_their_names_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, str]] = []
+    sync, rename = LocalFilesystem.sync, LocalFilesystem.rename
+
+    def synced(self: LocalFilesystem, path: Path) -> None:
+        sync(self, path)
+        done.append(("sync", "aside" if path.name.endswith(".partial") else path.name))
+
+    def renamed(self: LocalFilesystem, source: Path, target: Path) -> None:
+        rename(self, source, target)
+        done.append(("rename", target.name))
+
+    monkeypatch.setattr(LocalFilesystem, "sync", synced)
+    monkeypatch.setattr(LocalFilesystem, "rename", renamed)
+    write_whole(tmp_path / "cells" / "ab" / "x.json", b"{}")
+    made = [("sync", tmp_path.name), ("sync", "cells")]
+    written = [("sync", "aside"), ("rename", "x.json"), ("sync", "ab")]
+    assert done == made + written
+    write_whole(tmp_path / "cells" / "ab" / "x.json", b"{}")
+    assert done == made + 2 * written
+
+
+def test_only_a_full_disk_is_temporary(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), full_disk_is_temporary(tmp_path):
+        raise PermissionError(errno.EACCES, "no")
+
+
+def test_records_read_back_the_same(tmp_path: Path) -> None:
+    assert decode_record(encode_record(record()), "here") == record()
+    newer = encode_record(record()).replace(b'"format_version": 1', b'"format_version": 2')
+    with pytest.raises(DataError, match="format version 2"):
+        decode_record(newer, "here")
+    with pytest.raises(DataError, match="no run directory"):
+        RunDirectory(tmp_path).read_record()

@@ -1,0 +1,334 @@
+"""Reduced-space ADMM against the n × n formulas, and the identities each of its steps must meet."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.ridge import Basis, basis_from_rows
+from mscam_dask.linalg.stiefel import polar_factor
+from mscam_dask.solvers import admm as admm
+from mscam_dask.solvers.admm import (
+    AdmmState,
+    initial_state,
+    is_converged,
+    objective,
+    solve_view,
+    step,
+)
+from mscam_dask.solvers.reduced_problem import ReducedProblem, reduced_problem
+from mscam_dask.types.parameters import AdmmSettings
+from tests.messages import quotes
+from tests.solvers import naive
+from tests.solvers.reduced_core import self_representation_core
+
+Array = NDArray[np.float64]
+N_SAMPLES = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A view, a graph and the sub-problem in both forms."""
+
+    reduced: ReducedProblem
+    dense: naive.DenseProblem
+    start: Array
+
+
+def random_graph(n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """A dense Laplacian with three loosely joined groups, and its eigenvectors, ascending."""
+    group = np.arange(n) % 3
+    affinity = rng.random((n, n)) * np.where(group[:, None] == group, 1.0, 0.02)
+    np.fill_diagonal(affinity, 0.0)
+    laplacian = naive.dense_laplacian(affinity / affinity.sum(axis=1, keepdims=True))
+    return laplacian, np.linalg.eigh(laplacian)[1]
+
+
+def case(
+    *,
+    n_columns: int = 6,
+    n_clusters: int = 3,
+    n_pairs: int | None = None,
+    metric_ridge: float = 0.7,
+    graph_weight: float = 0.4,
+    alpha: float = 0.9,
+    seed: int = 0,
+) -> Case:
+    rng = np.random.default_rng(seed)
+    basis = basis_from_rows(rng.standard_normal((N_SAMPLES, n_columns)))
+    s2 = basis.singular_values_squared / basis.singular_values_squared.mean()
+    basis = Basis(basis.vectors, s2)
+    laplacian, vectors = random_graph(N_SAMPLES, rng)
+    pairs = vectors[:, : n_pairs or 2 * n_clusters]
+    reduced = reduced_problem(
+        basis,
+        pairs,
+        csr_array(laplacian),
+        alpha=alpha,
+        metric_ridge=metric_ridge,
+        graph_weight=graph_weight,
+    )
+    dense = naive.DenseProblem(
+        gram=(basis.vectors * s2) @ basis.vectors.T,
+        laplacian=laplacian,
+        subspace=reduced.subspace,
+        eigenvalue_bound=reduced.laplacian_bound,
+        alpha=alpha,
+        metric_ridge=metric_ridge,
+        graph_weight=graph_weight,
+    )
+    return Case(reduced, dense, pairs[:, :n_clusters])
+
+
+def lifted(problem: ReducedProblem, state: AdmmState) -> naive.DenseState:
+    """The state in the coordinates of the samples."""
+    H = problem.subspace
+    Z = H @ self_representation_core(problem, state) @ H.T
+    return naive.DenseState(Z, H @ state.p, H @ state.w, H @ state.f, H @ state.y, state.penalty)
+
+
+def after(problem: ReducedProblem, start: Array, n_steps: int, *, penalty: float) -> AdmmState:
+    state = initial_state(problem, start, penalty)
+    for _ in range(n_steps):
+        state = step(problem, state, 1.1)
+    return state
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "d > c": {},
+    "d < c": {"n_columns": 2, "n_clusters": 4},
+    "one column": {"n_columns": 1, "n_clusters": 3},
+    "d > n": {"n_columns": 40},
+    "no metric ridge": {"metric_ridge": 0.0, "n_columns": 12},
+    "no metric ridge, d < c": {"metric_ridge": 0.0, "n_columns": 2, "n_clusters": 4},
+    "one cluster": {"n_clusters": 1},
+    "only c eigenvectors": {"n_pairs": 3},
+    "large graph weight": {"graph_weight": 50.0},
+    "small alpha": {"alpha": 1e-3},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_eight_steps_equal_the_dense_formulas(name: str) -> None:
+    # Scope: Z, P, W, F, Y and μ of each of eight iterations, to 1e-10 of their size.
+    given_case = case(**CASES[name])
+    state = initial_state(given_case.reduced, given_case.start, 2.0)
+    W = given_case.start
+    dense = naive.DenseState(np.zeros((N_SAMPLES, N_SAMPLES)), W, W, W, np.zeros_like(W), 2.0)
+    for _ in range(8):
+        state = step(given_case.reduced, state, 1.1)
+        dense = naive.step(
+            given_case.dense,
+            dense,
+            penalty_growth=1.1,
+            max_iterations=admm._STIEFEL_ITERATIONS,
+        )
+        ours = lifted(given_case.reduced, state)
+        for field in dataclasses.fields(dense):
+            expected = getattr(dense, field.name)
+            got = getattr(ours, field.name)
+            size = max(1.0, float(np.max(np.abs(expected))))
+            assert_allclose(got, expected, atol=1e-10 * size, err_msg=field.name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dense_iterates_stay_in_the_span(name: str) -> None:
+    # The induction of docs/decisions/0009, checked on the n × n formulas alone.
+    given_case = case(**CASES[name])
+    H, W = given_case.reduced.subspace, given_case.start
+    dense = naive.DenseState(np.zeros((N_SAMPLES, N_SAMPLES)), W, W, W, np.zeros_like(W), 2.0)
+    for _ in range(3):
+        dense = naive.step(given_case.dense, dense, penalty_growth=1.1, max_iterations=5)
+        for iterate in (dense.Z, dense.Z.T, dense.P, dense.W, dense.F, dense.Y):
+            assert_allclose(H @ (H.T @ iterate), iterate, atol=1e-9)
+
+
+@given(st.integers(0, 2**16), st.floats(0.05, 50.0), st.integers(0, 4))
+@settings(max_examples=25)
+def test_z_step_is_stationary(seed: int, penalty: float, n_before: int) -> None:
+    # The augmented Lagrangian is quadratic in Z: central differences are its derivative.
+    given_case = case(seed=seed)
+    before = after(given_case.reduced, given_case.start, n_before, penalty=penalty)
+    old, new = (
+        lifted(given_case.reduced, before),
+        lifted(given_case.reduced, step(given_case.reduced, before, 1.1)),
+    )
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        direction = rng.standard_normal(new.Z.shape)
+        direction /= np.linalg.norm(direction)
+
+        def value(t: float, direction: Array = direction) -> float:
+            Z = new.Z + t * direction
+            return naive.augmented_lagrangian(given_case.dense, Z, old.P, old.W, old.Y, old.penalty)
+
+        assert value(1.0) - value(-1.0) == pytest.approx(0.0, abs=1e-10 * (1.0 + abs(value(0.0))))
+        assert value(1.0) > value(0.0)
+
+
+@given(st.integers(0, 2**16), st.floats(0.05, 50.0), st.sampled_from([0.0, 0.01, 3.0]))
+@settings(max_examples=25)
+def test_p_step_is_stationary(seed: int, penalty: float, ridge: float) -> None:
+    given_case = case(seed=seed, metric_ridge=ridge)
+    before = after(given_case.reduced, given_case.start, 2, penalty=penalty)
+    old = lifted(given_case.reduced, before)
+    new = lifted(given_case.reduced, step(given_case.reduced, before, 1.1))
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        direction = rng.standard_normal(new.P.shape)
+        direction /= np.linalg.norm(direction)
+
+        def value(t: float, direction: Array = direction) -> float:
+            P = new.P + t * direction
+            return naive.augmented_lagrangian(given_case.dense, new.Z, P, old.W, old.Y, old.penalty)
+
+        assert value(1.0) - value(-1.0) == pytest.approx(0.0, abs=1e-9 * (1.0 + abs(value(0.0))))
+
+
+@given(st.integers(0, 2**16), st.integers(1, 12))
+@settings(max_examples=25)
+def test_w_step_never_raises_the_augmented_lagrangian(seed: int, n_before: int) -> None:
+    given_case = case(seed=seed)
+    before = after(given_case.reduced, given_case.start, n_before, penalty=3.0)
+    old = lifted(given_case.reduced, before)
+    new = lifted(given_case.reduced, step(given_case.reduced, before, 1.1))
+    values = [
+        naive.augmented_lagrangian(given_case.dense, new.Z, new.P, W, old.Y, old.penalty)
+        for W in (old.W, new.W)
+    ]
+    assert values[1] <= values[0] + 1e-10 * abs(values[0])
+    assert_allclose(new.W.T @ new.W, np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_objective_is_the_dense_objective(name: str) -> None:
+    given_case = case(**CASES[name])
+    for n_steps in (1, 2, 7):
+        state = after(given_case.reduced, given_case.start, n_steps, penalty=2.0)
+        dense = lifted(given_case.reduced, state)
+        expected = naive.view_objective(given_case.dense, dense.Z, dense.P)
+        assert objective(given_case.reduced, state) == pytest.approx(expected, rel=1e-9)
+
+
+def test_embedding_is_the_projected_self_representation() -> None:
+    given_case = case()
+    solution = solve_view(given_case.reduced, given_case.start, AdmmSettings())
+    dense = lifted(given_case.reduced, solution.state)
+    assert_allclose(solution.embedding, dense.Z.T @ dense.P, atol=1e-10)
+    assert solution.objective == pytest.approx(
+        naive.view_objective(given_case.dense, dense.Z, dense.P), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_residuals_vanish_as_the_penalty_grows(name: str) -> None:
+    given_case = case(**CASES[name])
+    state = initial_state(given_case.reduced, given_case.start, 10.0)
+    for iteration in range(400):
+        state = step(given_case.reduced, state, 1.15)
+        if iteration >= 150:  # and stay so: the penalty does not outgrow what rounding leaves
+            assert state.primal_residual < 1e-6
+            assert state.dual_residual < 1e-6
+    # W = F at the end: F is orthonormal, as the constraint of Eq. (11) asks
+    c = state.f.shape[1]
+    assert_allclose(state.f.T @ state.f, np.eye(c), atol=1e-4)
+
+
+def test_reported_residuals_are_the_norms_they_are_called() -> None:
+    given_case = case()
+    before = after(given_case.reduced, given_case.start, 3, penalty=2.0)
+    state = step(given_case.reduced, before, 1.1)
+    old, new = lifted(given_case.reduced, before), lifted(given_case.reduced, state)
+    assert state.primal_residual == pytest.approx(np.linalg.norm(new.W - new.F) / np.sqrt(3))
+    assert state.dual_residual == pytest.approx(np.linalg.norm(new.F - old.F) / np.sqrt(3))
+
+
+@given(st.integers(0, 2**16))
+@settings(max_examples=20)
+def test_equivariance_under_rotation_of_the_start(seed: int) -> None:
+    given_case = case(seed=seed % 7)
+    rotation = polar_factor(np.random.default_rng(seed).standard_normal((3, 3)))
+    settings_ = AdmmSettings(max_iterations=15, tolerance=1e-12)
+    plain = solve_view(given_case.reduced, given_case.start, settings_)
+    turned = solve_view(given_case.reduced, given_case.start @ rotation, settings_)
+    assert_allclose(turned.embedding, plain.embedding @ rotation, atol=1e-8)
+    assert turned.objective == pytest.approx(plain.objective, rel=1e-9)
+
+
+def test_solution_does_not_depend_on_the_basis_of_the_graph_vectors() -> None:
+    # span(V_m) enters, not the eigenvectors chosen inside it
+    rng = np.random.default_rng(5)
+    basis = basis_from_rows(rng.standard_normal((N_SAMPLES, 5)))
+    laplacian, vectors = random_graph(N_SAMPLES, rng)
+    pairs = vectors[:, :6]
+    embeddings = []
+    for mixed in (pairs, pairs @ polar_factor(rng.standard_normal((6, 6)))):
+        problem = reduced_problem(
+            basis, mixed, csr_array(laplacian), alpha=1.0, metric_ridge=1.0, graph_weight=0.3
+        )
+        embeddings.append(solve_view(problem, pairs[:, :3], AdmmSettings()).embedding)
+    assert_allclose(embeddings[0], embeddings[1], atol=1e-8)
+
+
+@given(st.integers(0, 2**16), st.integers(1, 40), st.integers(1, 8))
+@settings(max_examples=30)
+def test_subspace_is_orthonormal_and_spans_view_and_graph(seed: int, d: int, m: int) -> None:
+    rng = np.random.default_rng(seed)
+    basis = basis_from_rows(rng.standard_normal((N_SAMPLES, d)))
+    laplacian, vectors = random_graph(N_SAMPLES, rng)
+    problem = reduced_problem(
+        basis, vectors[:, :m], csr_array(laplacian), alpha=1.0, metric_ridge=1.0, graph_weight=1.0
+    )
+    H = problem.subspace
+    h = H.shape[1]
+    assert basis.rank <= h <= min(N_SAMPLES, basis.rank + m)
+    assert_allclose(H.T @ H, np.eye(h), atol=1e-12)
+    assert_allclose(H @ (H.T @ vectors[:, :m]), vectors[:, :m], atol=1e-6)
+    assert_allclose(problem.laplacian, H.T @ laplacian @ H, atol=1e-12)
+    assert np.linalg.eigvalsh(laplacian)[-1] <= problem.laplacian_bound
+    assert np.all(problem.squared_singular_values[basis.rank :] == 0)
+
+
+def test_graph_vectors_inside_the_view_add_no_direction() -> None:
+    rng = np.random.default_rng(3)
+    laplacian, vectors = random_graph(N_SAMPLES, rng)
+    inside = vectors[:, :4] @ rng.standard_normal((4, 4))
+    problem = reduced_problem(
+        basis_from_rows(inside),
+        vectors[:, :4],
+        csr_array(laplacian),
+        alpha=1.0,
+        metric_ridge=1.0,
+        graph_weight=1.0,
+    )
+    assert problem.subspace.shape == (N_SAMPLES, 4)
+
+
+def test_too_small_a_space_is_refused() -> None:
+    given_case = case(n_columns=1, n_pairs=2)
+    with pytest.raises(DataError, match=quotes(3, "n_clusters=4")):
+        initial_state(given_case.reduced, np.eye(N_SAMPLES)[:, :4], 1.0)
+
+
+def test_budget_and_convergence_are_told_apart() -> None:
+    given_case = case()
+    short = solve_view(given_case.reduced, given_case.start, AdmmSettings(max_iterations=1))
+    assert short.state.iteration == 1
+    assert not short.converged
+    settings_ = AdmmSettings(max_iterations=2000, tolerance=1e-3, penalty_growth=1.05)
+    long = solve_view(given_case.reduced, given_case.start, settings_)
+    assert long.converged
+    assert long.state.iteration < 2000
+    assert long.state.primal_residual <= 1e-3
+    assert long.state.dual_residual <= 1e-3
+    assert is_converged(long.state, 1e-3)
+    assert not is_converged(long.state, long.state.primal_residual / 2)

@@ -1,0 +1,296 @@
+"""The A-step: optimality of every row, candidates, independence of the split into blocks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.linalg.stiefel import polar_factor
+from mscam_dask.solvers.graph_update import (
+    CandidateEdges,
+    Graph,
+    assemble_graph,
+    candidate_neighbors,
+    graph_rows,
+    mean_graph,
+    neighbor_graph,
+    projected_distances,
+    projected_weight,
+)
+from tests.solvers import naive
+
+Array = NDArray[np.float64]
+
+
+def points(seed: int, n: int, r: int = 3) -> Array:
+    """Rows of which some are duplicates and some lie on a grid, so that ties happen."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n, r))
+    rows[: n // 3] = np.round(rows[: n // 3])
+    rows[n // 2] = rows[0]
+    return rows
+
+
+def cut(n: int, edges: set[int]) -> list[tuple[int, int]]:
+    marks = sorted({0, n, *(edge for edge in edges if 0 < edge < n)})
+    return list(pairwise(marks))
+
+
+def split_graph(
+    anchors: Array,
+    embedding: Array,
+    blocks: list[tuple[int, int]],
+    *,
+    n_candidates: int,
+    n_neighbors: int,
+    weight: float,
+) -> Graph:
+    """The whole A-step, block by block, as the engine takes it."""
+    rows = []
+    for start, stop in blocks:
+        found = candidate_neighbors(anchors, n_candidates, start, stop)
+        rows.append(
+            graph_rows(
+                found,
+                projected_distances(embedding, found),
+                n_neighbors=n_neighbors,
+                data_weight=0.8,
+                projected_weight=weight,
+            )
+        )
+    return assemble_graph(rows)
+
+
+problems = st.tuples(
+    st.integers(0, 2**16),  # seed
+    st.integers(8, 30),  # n
+    st.integers(1, 5),  # k
+    st.sampled_from([0.0, 0.3, 10.0]),  # weight
+)
+
+
+@given(problems)
+@settings(max_examples=40)
+def test_rows_lie_on_the_simplex_with_an_empty_diagonal(
+    problem: tuple[int, int, int, float],
+) -> None:
+    seed, n, k, weight = problem
+    graph = split_graph(
+        points(seed, n),
+        points(seed + 1, n, 2),
+        [(0, n)],
+        n_candidates=min(n - 1, k + 2),
+        n_neighbors=k,
+        weight=weight,
+    )
+    A = graph.affinity.toarray()
+    assert A.shape == (n, n)
+    assert np.all(A >= 0)
+    assert_allclose(A.sum(axis=1), 1.0, atol=1e-12)
+    assert_array_equal(np.diag(A), 0.0)
+    assert np.all(np.count_nonzero(A, axis=1) <= k)
+
+
+@given(problems)
+@settings(max_examples=40)
+def test_every_row_is_optimal_over_its_candidates(problem: tuple[int, int, int, float]) -> None:
+    # min Σ_j d_j a_j + γ a_j² on the simplex, γ from Eq. (30): d_j + 2γ a_j is one number θ on
+    # the support and d_j ≥ θ off it.
+    seed, n, k, weight = problem
+    anchors, embedding = points(seed, n), points(seed + 1, n, 2)
+    found = candidate_neighbors(anchors, min(n - 1, k + 3), 0, n)
+    summed = 0.8 * naive.pair_distances(anchors) + weight * naive.pair_distances(embedding)
+    indices, weights = graph_rows(
+        found,
+        projected_distances(embedding, found),
+        n_neighbors=k,
+        data_weight=0.8,
+        projected_weight=weight,
+    )
+    for i in range(n):
+        candidates = found.indices[i][found.indices[i] >= 0]
+        d = np.sort(summed[i, candidates])
+        width = 0.5 * (k * d[k] - d[:k].sum())
+        a = dict(zip(indices[i].tolist(), weights[i].tolist(), strict=True))
+        assert set(a) <= set(candidates.tolist())
+        slopes = {j: summed[i, j] + 2 * width * a.get(j, 0.0) for j in candidates.tolist()}
+        support = [slopes[j] for j in a if a[j] > 1e-9]
+        tolerance = 1e-9 * (1.0 + d[-1])
+        assert max(support) - min(support) <= tolerance
+        assert min(slopes.values()) >= max(support) - tolerance
+
+
+@given(problems, st.sets(st.integers(1, 29)))
+@settings(max_examples=40)
+def test_the_split_into_blocks_changes_no_bit(
+    problem: tuple[int, int, int, float], edges: set[int]
+) -> None:
+    seed, n, k, weight = problem
+    anchors, embedding = points(seed, n), points(seed + 1, n, 2)
+    whole, split = (
+        split_graph(
+            anchors,
+            embedding,
+            blocks,
+            n_candidates=min(n - 1, k + 3),
+            n_neighbors=k,
+            weight=weight,
+        )
+        for blocks in ([(0, n)], cut(n, edges))
+    )
+    assert_array_equal(split.affinity.indptr, whole.affinity.indptr)
+    assert_array_equal(split.affinity.indices, whole.affinity.indices)
+    assert_array_equal(split.affinity.data, whole.affinity.data)
+    assert split.n_components == whole.n_components
+    assert_array_equal(split.components, whole.components)
+
+
+@given(st.integers(0, 2**16), st.integers(6, 30), st.integers(2, 12))
+@settings(max_examples=40)
+def test_candidates_are_the_nearest_others_with_their_distances(seed: int, n: int, k: int) -> None:
+    k = min(k, n - 1)
+    anchors = points(seed, n)
+    found = candidate_neighbors(anchors, k, 2, n)
+    distances = naive.pair_distances(anchors)[2:]
+    assert found.row_start == 2
+    assert found.indices.shape == (n - 2, k)
+    for row, i in enumerate(range(2, n)):
+        mine = found.indices[row]
+        others = np.delete(distances[row], i)
+        assert i not in mine
+        assert len(set(mine.tolist())) == k
+        assert_allclose(found.squared_distances[row], distances[row, mine], atol=1e-12)
+        assert_allclose(found.squared_distances[row], np.sort(others)[:k], atol=1e-12)
+
+
+def test_absent_candidates_are_never_chosen() -> None:
+    indices = np.array([[1, 2, 3, -1, -1], [0, 2, 3, 4, -1]], dtype=np.int64)
+    distances = np.array([[1.0, 2.0, 3.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0, 0.0]])
+    chosen, weights = graph_rows(
+        CandidateEdges(0, indices, distances),
+        np.zeros_like(distances),
+        n_neighbors=2,
+        data_weight=1.0,
+        projected_weight=1.0,
+    )
+    assert_array_equal(chosen, [[1, 2], [0, 2]])
+    assert_allclose(weights, [[2 / 3, 1 / 3], [2 / 3, 1 / 3]])
+
+
+@given(st.integers(0, 2**16), st.integers(6, 30), st.integers(1, 5))
+def test_projected_weight_makes_the_mean_distance_one(seed: int, n: int, c: int) -> None:
+    # F orthonormal and orthogonal to the constant: mean over all n² ordered pairs
+    rng = np.random.default_rng(seed)
+    F = rng.standard_normal((n, c))
+    F = polar_factor(F - F.mean(axis=0))
+    mean = naive.pair_distances(F).mean()
+    assert projected_weight(n, c) * mean == pytest.approx(1.0)
+
+
+def test_projected_distances_are_blind_to_a_rotation_of_the_embedding() -> None:
+    embedding = points(3, 20, 4)
+    found = candidate_neighbors(points(4, 20), 6, 5, 20)
+    turned = embedding @ polar_factor(np.random.default_rng(0).standard_normal((4, 4)))
+    assert_allclose(
+        projected_distances(embedding, found), projected_distances(turned, found), atol=1e-12
+    )
+
+
+def test_without_projected_distances_the_data_decide() -> None:
+    anchors = points(0, 15)
+    found = candidate_neighbors(anchors, 6, 0, 15)
+    alone = graph_rows(found, None, n_neighbors=3, data_weight=2.0, projected_weight=5.0)
+    zero = graph_rows(
+        found,
+        np.zeros_like(found.squared_distances),
+        n_neighbors=3,
+        data_weight=2.0,
+        projected_weight=5.0,
+    )
+    assert_array_equal(alone[0], zero[0])
+    assert_array_equal(alone[1], zero[1])
+
+
+def test_components_are_counted_and_numbered_by_first_appearance() -> None:
+    anchors = np.array([[9.0], [0.0], [9.1], [0.1], [0.2], [9.2]])
+    found = candidate_neighbors(anchors, 3, 0, 6)
+    graph = assemble_graph(
+        [graph_rows(found, None, n_neighbors=2, data_weight=1.0, projected_weight=0.0)]
+    )
+    assert graph.n_components == 2
+    assert_array_equal(graph.components, [0, 1, 0, 1, 1, 0])
+
+
+def test_all_others_as_neighbours() -> None:
+    # k = n − 1: d_{k+1} does not exist and d_k stands in for it
+    anchors = points(1, 7)
+    found = candidate_neighbors(anchors, 6, 0, 7)
+    graph = assemble_graph(
+        [graph_rows(found, None, n_neighbors=6, data_weight=1.0, projected_weight=0.0)]
+    )
+    assert_allclose(np.asarray(graph.affinity.sum(axis=1)), 1.0)
+    assert graph.n_components == 1
+
+
+# ---------------------------------------------------------------------------------------------
+# Graphs of single views, and their mean
+# ---------------------------------------------------------------------------------------------
+
+
+@given(problems)
+@settings(max_examples=20)
+def test_the_graph_of_one_view_is_the_step_over_all_its_rows(
+    problem: tuple[int, int, int, float],
+) -> None:
+    seed, n, k, _ = problem
+    anchors = np.random.default_rng(seed).standard_normal((n, 4))
+    distances = np.sort(naive.pair_distances(anchors), axis=1)[:, 1:]
+    # nearer to each other than 1e-5 they count as one distance, whose samples are all kept
+    assume(np.all(distances[:, k : k + 1] > (1 + 1e-4) * distances[:, k - 1 : k]))
+    whole = split_graph(
+        anchors,
+        points(seed + 1, n, 2),
+        [(0, n)],
+        n_candidates=n - 1,
+        n_neighbors=k,
+        weight=0.0,
+    )
+    alone = neighbor_graph(anchors, k)
+    # one factor on all distances changes no weight
+    assert_allclose(alone.affinity.toarray(), whole.affinity.toarray(), atol=1e-12)
+    assert alone.n_components == whole.n_components
+
+
+@given(problems, st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=1, max_size=4), st.booleans())
+@settings(max_examples=30)
+def test_the_mean_of_graphs_is_nearest_to_all_of_them(
+    problem: tuple[int, int, int, float], weights: list[float], equal: bool
+) -> None:
+    seed, n, k, _ = problem
+    graphs = [neighbor_graph(points(seed + index, n), k) for index in range(len(weights))]
+    if equal:
+        weights = [1.0] * len(weights)
+    mean = mean_graph(graphs, None if equal else weights)
+    A = mean.affinity.toarray()
+    assert np.all(A >= 0)
+    assert_allclose(A.sum(axis=1), 1.0, atol=1e-12)
+    assert_array_equal(np.diag(A), 0.0)
+    assert mean.n_components <= min(graph.n_components for graph in graphs)
+    dense = [
+        (weight, graph.affinity.toarray()) for weight, graph in zip(weights, graphs, strict=True)
+    ]
+    # stationary: the gradient of the sum of squares is zero, so no point of the simplex is nearer
+    assert_allclose(sum(weight * (A - one) for weight, one in dense), 0.0, atol=1e-12)
+    rng = np.random.default_rng(seed)
+    other = rng.random((n, n))
+    np.fill_diagonal(other, 0.0)
+    other /= other.sum(axis=1, keepdims=True)
+    assert sum(weight * np.sum((A - one) ** 2) for weight, one in dense) <= sum(
+        weight * np.sum((other - one) ** 2) for weight, one in dense
+    )

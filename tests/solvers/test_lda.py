@@ -1,0 +1,137 @@
+"""Fisher's discriminants of a view: their definition, invariances and limit cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from numpy.typing import NDArray
+from scipy.linalg import solve
+
+from mscam_dask.solvers import lda as module
+from mscam_dask.solvers.lda import LinearDiscriminants, linear_discriminants
+from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
+from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.view_svd import view_svd
+from tests.solvers import naive
+
+Array = NDArray[np.float64]
+
+
+def prepared(rows: Array, alpha: float = 1.0) -> RidgeView:
+    shape = ViewShape(rows.shape[0], rows.shape[1], "features")
+    view = view_svd(lambda a, b: rows[a:b], shape, scale="standard", name="a view")
+    return ridge_view(view, alpha=alpha)
+
+
+def distances(found: LinearDiscriminants) -> Array:
+    return naive.pair_distances(found.points.astype(np.float64))
+
+
+def example(
+    seed: int = 0, *, n: int = 60, d: int = 5, c: int = 3, apart: float = 2.0
+) -> tuple[Array, NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(n) % c)
+    return rng.standard_normal((n, d)) + apart * rng.standard_normal((c, d))[labels], labels
+
+
+def covariances(anchors: Array, labels: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Between clusters and within, sample by sample; the second one shrunk."""
+    n, r = anchors.shape
+    mean = anchors.mean(axis=0)
+    between, within = np.zeros((r, r)), np.zeros((r, r))
+    for row, label in zip(anchors, labels, strict=True):
+        own = anchors[labels == label].mean(axis=0)
+        between += np.outer(own - mean, own - mean) / n
+        within += np.outer(row - own, row - own) / n
+    share = module._SHRINKAGE
+    return between, (1 - share) * within + share * np.trace(within) / r * np.eye(r)
+
+
+@given(seed=st.integers(0, 10**6), c=st.integers(2, 5))
+def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
+    """‖t_i − t_j‖² = (z_i − z_j)ᵀ S⁻¹ B (S + B)⁻¹ (z_i − z_j), all directions together."""
+    rows, labels = example(seed, c=c)
+    view = prepared(rows)
+    anchors = view.anchors()
+    between, within = covariances(anchors, labels)
+    form = solve(within, between) @ np.linalg.inv(within + between)
+    gaps = anchors[:, None] - anchors[None]
+    expected = np.einsum("ijk,kl,ijl->ij", gaps, form, gaps)
+    found = linear_discriminants(view, labels)
+    assert found.points.shape == (60, min(c - 1, 5))
+    assert_allclose(distances(found), expected, rtol=1e-4, atol=1e-4)
+    off = ~np.eye(60, dtype=bool)
+    assert found.mean_distance == pytest.approx(expected[off].mean(), rel=1e-4)
+
+
+def test_names_of_clusters_order_of_samples_and_unit_do_not_matter() -> None:
+    rows, labels = example(1)
+    order = np.random.default_rng(0).permutation(60)
+    renamed = np.array([2, 0, 1])[labels]
+    expected = distances(linear_discriminants(prepared(rows), labels))
+    again = linear_discriminants(prepared(1e6 * rows), renamed)
+    assert_allclose(distances(again), expected, rtol=1e-4, atol=1e-4)
+    moved = linear_discriminants(prepared(rows[order]), labels[order])
+    assert_allclose(distances(moved), expected[np.ix_(order, order)], rtol=1e-4, atol=1e-4)
+
+
+def test_a_view_that_tells_the_clusters_apart_has_larger_distances() -> None:
+    rows, labels = example(2, apart=4.0)
+    noise = np.random.default_rng(3).standard_normal(rows.shape)
+    telling, silent = (
+        linear_discriminants(prepared(rows), labels),
+        linear_discriminants(prepared(noise), labels),
+    )
+    assert telling.mean_distance > 5 * silent.mean_distance
+
+
+def test_what_varies_within_the_clusters_counts_little() -> None:
+    rng = np.random.default_rng(4)
+    labels = np.arange(200) % 2
+    rows = np.column_stack([labels + 0.1 * rng.standard_normal(200), rng.standard_normal(200)])
+    points = linear_discriminants(prepared(rows), labels).points[:, 0]
+    assert abs(np.corrcoef(points, rows[:, 0])[0, 1]) > 0.95
+    assert abs(np.corrcoef(points, rows[:, 1])[0, 1]) < 0.3
+
+
+def test_clusters_without_any_spread() -> None:
+    labels = np.arange(30) % 3
+    found = linear_discriminants(prepared(np.eye(3, 4)[labels] * [1.0, 2.0, 3.0, 0.0]), labels)
+    assert np.isfinite(found.points).all()
+    assert found.mean_distance > 0
+    within = distances(found)[labels[:, None] == labels]
+    assert_allclose(within, 0.0, atol=1e-3 * found.mean_distance)
+
+
+def test_a_view_that_says_nothing_has_no_distances() -> None:
+    """Means of the clusters that are all the same."""
+    rows = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]] * 5)
+    labels = np.repeat(np.arange(5), 4)
+    found = linear_discriminants(prepared(rows), labels)
+    assert found.mean_distance == pytest.approx(0.0, abs=1e-12)
+
+
+def test_as_many_directions_as_are_looked_at() -> None:
+    rows, labels = example(5, d=12)
+    view = prepared(rows)
+    strongest = RidgeView(
+        type(view.basis)(view.basis.vectors[:, :4], view.basis.singular_values_squared[:4]),
+        view.alpha,
+        view.weight,
+        view.effective_rank,
+        view.encoder,
+    )
+    found = linear_discriminants(view, labels, most_directions=4)
+    assert np.array_equal(found.points, linear_discriminants(strongest, labels).points)
+
+
+def test_blocks_of_rows_make_no_difference() -> None:
+    rows, labels = example(6)
+    view = prepared(rows)
+    whole = linear_discriminants(view, labels)
+    parts = linear_discriminants(view, labels, block_bytes=8 * view.basis.rank * 7)
+    assert_allclose(np.abs(parts.points), np.abs(whole.points), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,176 @@
+"""MSCAN's Z-step against the Sylvester equation it solves, and its limits in the graph weight."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.linalg.ridge import Basis, basis_from_rows, ridge_coordinates
+from mscam_dask.solvers.mscan import SmoothedView, smooth_self_representation
+from tests.solvers import naive
+
+Array = NDArray[np.float64]
+N_SAMPLES = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    basis: Basis
+    gram: Array
+    laplacian: Array
+    vectors: Array
+
+
+def case(seed: int, *, n_columns: int = 5, n_components: int = 1, n_pairs: int = 4) -> Case:
+    rng = np.random.default_rng(seed)
+    basis = basis_from_rows(rng.standard_normal((N_SAMPLES, n_columns)))
+    group = np.arange(N_SAMPLES) % n_components
+    affinity = rng.random((N_SAMPLES, N_SAMPLES)) * (group[:, None] == group)
+    np.fill_diagonal(affinity, 0.0)
+    laplacian = naive.dense_laplacian(affinity)
+    vectors = np.linalg.eigh(laplacian)[1][:, :n_pairs]
+    gram = (basis.vectors * basis.singular_values_squared) @ basis.vectors.T
+    return Case(basis, gram, laplacian, vectors)
+
+
+def smooth(given_case: Case, *, alpha: float = 1.0, graph_weight: float) -> SmoothedView:
+    return smooth_self_representation(
+        given_case.basis,
+        csr_array(given_case.laplacian),
+        given_case.vectors,
+        alpha=alpha,
+        graph_weight=graph_weight,
+    )
+
+
+def dense_z(given_case: Case, smoothed: SmoothedView) -> Array:
+    return given_case.basis.vectors @ smoothed.embedding.T
+
+
+problems = st.tuples(
+    st.integers(0, 2**16),
+    st.integers(1, 40),
+    st.floats(1e-3, 1e3),
+    st.floats(1e-3, 1e3),
+)
+
+
+@given(problems)
+@settings(max_examples=30)
+def test_solves_the_sylvester_equation(problem: tuple[int, int, float, float]) -> None:
+    seed, d, alpha, weight = problem
+    given_case = case(seed, n_columns=d)
+    smoothed = smooth(given_case, alpha=alpha, graph_weight=weight)
+    Z = dense_z(given_case, smoothed)
+    left = (given_case.gram + alpha * np.eye(N_SAMPLES)) @ Z + weight * Z @ given_case.laplacian
+    assert smoothed.converged
+    assert np.linalg.norm(left - given_case.gram) <= 1e-5 * np.linalg.norm(given_case.gram)
+    expected = naive.mscan_z_step(given_case.gram, given_case.laplacian, alpha=alpha, weight=weight)
+    # the system's smallest eigenvalue is at least alpha: that is how residuals become errors
+    size = 1e-5 * np.linalg.norm(given_case.gram) / alpha
+    assert np.linalg.norm(Z - expected) <= size
+
+
+@given(problems)
+@settings(max_examples=30)
+def test_objective_is_the_dense_objective(problem: tuple[int, int, float, float]) -> None:
+    seed, d, alpha, weight = problem
+    given_case = case(seed, n_columns=d)
+    smoothed = smooth(given_case, alpha=alpha, graph_weight=weight)
+    expected = naive.mscan_objective(
+        given_case.gram,
+        given_case.laplacian,
+        dense_z(given_case, smoothed),
+        alpha=alpha,
+        weight=weight,
+    )
+    assert smoothed.objective == pytest.approx(expected, rel=1e-5)
+
+
+@given(problems)
+@settings(max_examples=20)
+def test_no_other_self_representation_is_better(problem: tuple[int, int, float, float]) -> None:
+    seed, d, alpha, weight = problem
+    given_case = case(seed, n_columns=d)
+    Z = dense_z(given_case, smooth(given_case, alpha=alpha, graph_weight=weight))
+
+    def value(candidate: Array) -> float:
+        return naive.mscan_objective(
+            given_case.gram, given_case.laplacian, candidate, alpha=alpha, weight=weight
+        )
+
+    rng = np.random.default_rng(seed)
+    for size in (0.01, 1.0):
+        assert value(Z) <= value(Z + size * rng.standard_normal(Z.shape))
+
+
+def test_distances_of_the_embedding_are_those_of_the_columns_of_z() -> None:
+    given_case = case(1)
+    smoothed = smooth(given_case, graph_weight=0.5)
+    assert_allclose(
+        naive.pair_distances(smoothed.embedding),
+        naive.pair_distances(dense_z(given_case, smoothed).T),
+        atol=1e-12,
+    )
+
+
+@given(st.integers(0, 2**16), st.floats(0.01, 100.0))
+def test_without_a_graph_it_is_the_ridge(seed: int, alpha: float) -> None:
+    given_case = case(seed)
+    smoothed = smooth(given_case, alpha=alpha, graph_weight=1e-9)
+    assert_allclose(smoothed.embedding, ridge_coordinates(given_case.basis, alpha), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+def test_a_heavy_graph_makes_rows_constant_on_its_components(n_components: int) -> None:
+    given_case = case(2, n_components=n_components)
+    smoothed = smooth(given_case, graph_weight=1e7)
+    assert smoothed.converged
+    group = np.arange(N_SAMPLES) % n_components
+    s2 = given_case.basis.singular_values_squared
+    for g in range(n_components):
+        rows = smoothed.embedding[group == g]
+        assert_allclose(rows, np.broadcast_to(rows[0], rows.shape), atol=1e-5)
+        # the constant itself: L annihilates it, so (s² + α) c = s² mean(q)
+        mean = given_case.basis.vectors[group == g].mean(axis=0)
+        assert_allclose(rows[0], s2 / (s2 + 1.0) * mean, atol=1e-5)
+
+
+@given(st.integers(0, 2**16))
+@settings(max_examples=20)
+def test_smoothness_falls_and_misfit_rises_with_the_graph_weight(seed: int) -> None:
+    given_case = case(seed, n_components=2)
+    smoothness, objectives = [], []
+    for weight in (0.01, 0.1, 1.0, 10.0):
+        smoothed = smooth(given_case, graph_weight=weight)
+        C = smoothed.embedding
+        smoothness.append(float(np.sum(C * (given_case.laplacian @ C))))
+        objectives.append(smoothed.objective)
+    assert np.all(np.diff(smoothness) <= 1e-9)
+    assert np.all(np.diff(objectives) >= -1e-9)
+
+
+def test_first_guess_from_all_eigenvectors_is_the_solution() -> None:
+    given_case = case(4, n_pairs=N_SAMPLES)
+    smoothed = smooth(given_case, graph_weight=0.3)
+    assert smoothed.iterations == 0
+    assert smoothed.relative_residual < 1e-6
+
+
+def test_residual_is_the_largest_relative_one() -> None:
+    given_case = case(6, n_columns=4)
+    smoothed = smooth(given_case, graph_weight=2.0)
+    s2 = given_case.basis.singular_values_squared
+    rhs = given_case.basis.vectors * s2
+    residual = rhs - (
+        2.0 * given_case.laplacian @ smoothed.embedding + smoothed.embedding * (s2 + 1.0)
+    )
+    by_direction = np.linalg.norm(residual, axis=0) / np.linalg.norm(rhs, axis=0)
+    assert smoothed.relative_residual == pytest.approx(by_direction.max(), rel=1e-3, abs=1e-12)

@@ -1,0 +1,180 @@
+"""The judge: neutral graphs by definition, marks that no naming, order or unit can change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from numpy.typing import NDArray
+
+from mscam_dask.solvers.reference_graphs import ReferenceGraphs, reference_graphs, view_score
+from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType
+from mscam_dask.solvers.spectral_cut import canonical_labels
+from tests.solvers import naive
+from tests.synthetic import gaussian_views
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+def graphs_of(
+    rows: Array, view_type: ViewType = "features", *, k: int = 5, block_bytes: int = BLOCK_BYTES
+) -> ReferenceGraphs:
+    shape = ViewShape(len(rows), rows.shape[1], view_type)
+    return reference_graphs(lambda start, stop: rows[start:stop], shape, k, block_bytes=block_bytes)
+
+
+def blobs(seed: int = 0, *, n: int = 60, c: int = 3, spread: float = 6.0) -> tuple[Array, Labels]:
+    (rows,), labels = gaussian_views(seed, n_samples=n, n_clusters=c, spread=spread, dims=(4,))
+    return rows, labels
+
+
+def naive_graph(distances: Array, k: int) -> Array:
+    """(A + Aᵀ)/2 with rows of A from Eq. (29)–(30), ties to the lower index."""
+    n = len(distances)
+    A = np.zeros((n, n))
+    for i in range(n):
+        d = distances[i].copy()
+        d[i] = np.inf
+        order = np.lexsort((np.arange(n), d))
+        farthest = d[order[k]] if k < n - 1 else d[order[k - 1]]
+        gaps = farthest - d[order[:k]]
+        A[i, order[:k]] = gaps / gaps.sum() if gaps.sum() > 1e-12 * farthest else 1 / k
+    return 0.5 * (A + A.T)
+
+
+@given(st.integers(0, 2**16), st.integers(1, 11))
+@settings(max_examples=25)
+def test_feature_views_give_the_graphs_of_unit_rows_and_of_standardised_columns(
+    seed: int, k: int
+) -> None:
+    rows = np.random.default_rng(seed).standard_normal((12, 3)) * [1.0, 5.0, 25.0]
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    standard = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    graphs = graphs_of(rows, k=k).graphs
+    assert len(graphs) == 2
+    for graph, transformed in zip(graphs, (unit, standard), strict=True):
+        assert_allclose(
+            graph.toarray(), naive_graph(naive.pair_distances(transformed), k), atol=1e-9
+        )
+
+
+@given(st.integers(0, 2**16), st.integers(1, 11))
+@settings(max_examples=25)
+def test_pair_views_give_the_graph_of_their_distances(seed: int, k: int) -> None:
+    rows = np.random.default_rng(seed).standard_normal((12, 3))
+    squared = naive.pair_distances(rows)
+    (from_distances,) = graphs_of(squared, "distance", k=k).graphs
+    assert_allclose(from_distances.toarray(), naive_graph(squared, k), atol=1e-9)
+    (from_kernel,) = graphs_of(rows @ rows.T, "kernel", k=k).graphs
+    assert_allclose(from_kernel.toarray(), naive_graph(squared, k), atol=1e-9)
+
+
+def test_rounding_below_zero_in_a_distance_view_is_no_obstacle() -> None:
+    # validation lets differences of 1e-6 of the largest distance pass
+    distances = naive.pair_distances(np.arange(12.0)[:, None] // 3)
+    noisy = distances - 1e-9 * (1.0 - np.eye(12))
+    assert noisy.min() < 0
+    (graph,) = graphs_of(noisy, "distance", k=3).graphs
+    assert np.all(graph.data >= 0)
+
+
+@given(st.integers(0, 2**16), st.permutations(range(3)))
+@settings(max_examples=30)
+def test_names_of_clusters_do_not_matter(seed: int, names: list[int]) -> None:
+    rows, labels = blobs(seed)
+    view = graphs_of(rows)
+    renamed = np.array(names, dtype=np.int64)[labels]
+    assert view_score(view, renamed) == pytest.approx(view_score(view, labels), abs=1e-12)
+
+
+@pytest.mark.parametrize("view_type", ["features", "distance", "kernel"])
+@given(seed=st.integers(0, 2**16))
+@settings(max_examples=15)
+def test_order_of_samples_does_not_matter(view_type: ViewType, seed: int) -> None:
+    rows, labels = blobs(seed)
+    order = np.random.default_rng(seed).permutation(len(rows))
+
+    def score(points: Array, partition: Labels) -> float:
+        table = {
+            "features": points,
+            "distance": naive.pair_distances(points),
+            "kernel": points @ points.T,
+        }[view_type]
+        return view_score(graphs_of(table, view_type), partition)
+
+    assert score(rows[order], labels[order]) == pytest.approx(score(rows, labels), abs=1e-9)
+
+
+@pytest.mark.parametrize("view_type", ["features", "distance", "kernel"])
+@given(exponent=st.floats(-100.0, 100.0))
+@settings(max_examples=15)
+def test_unit_of_a_view_does_not_matter(view_type: ViewType, exponent: float) -> None:
+    rows, labels = blobs(3)
+    table = {
+        "features": rows,
+        "distance": naive.pair_distances(rows),
+        "kernel": rows @ rows.T,
+    }[view_type]
+    plain = view_score(graphs_of(table, view_type), labels)
+    scaled = view_score(graphs_of(table * 10.0**exponent, view_type), labels)
+    assert scaled == pytest.approx(plain, abs=1e-6)
+
+
+@given(st.integers(0, 2**16), st.integers(2, 5))
+@settings(max_examples=30)
+def test_the_true_partition_beats_chance_and_its_own_corruptions(seed: int, c: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, labels = blobs(seed % 50, c=c, spread=12.0)
+    view = graphs_of(rows)
+    truth = view_score(view, labels)
+    assert truth > view_score(view, rng.permutation(labels))
+    corrupted = labels.copy()
+    wrong = rng.permutation(len(labels))[: len(labels) // 3]
+    corrupted[wrong] = (corrupted[wrong] + 1) % c
+    assert truth > view_score(view, corrupted)
+
+
+@pytest.mark.parametrize("view_type", ["features", "distance", "kernel"])
+def test_one_cluster_says_nothing(view_type: ViewType) -> None:
+    rows, labels = blobs(1)
+    table = {
+        "features": rows,
+        "distance": naive.pair_distances(rows),
+        "kernel": rows @ rows.T,
+    }[view_type]
+    assert view_score(graphs_of(table, view_type), np.zeros_like(labels)) == pytest.approx(0.0)
+
+
+def test_score_of_each_view_depends_on_that_view_alone() -> None:
+    rows, labels = blobs(2)
+    noise = np.random.default_rng(0).standard_normal(rows.shape)
+    assert view_score(graphs_of(rows), labels) > view_score(graphs_of(noise), labels) + 0.1
+
+
+@pytest.mark.parametrize("n_block_rows", [1, 7])
+def test_reading_by_blocks_changes_rounding_alone(n_block_rows: int) -> None:
+    rows, _ = blobs(4)
+    whole = graphs_of(rows)
+    streamed = graphs_of(rows, block_bytes=8 * rows.shape[1] * n_block_rows)
+    for left, right in zip(streamed.graphs, whole.graphs, strict=True):
+        assert_allclose(left.toarray(), right.toarray(), rtol=1e-12)
+
+
+def test_awkward_views_have_graphs() -> None:
+    # one column: unit rows are ±1; zero rows; half of the samples identical; k = n − 1
+    one_column = np.linspace(-1.0, 2.0, 30)[:, None]
+    zero_rows = np.random.default_rng(0).standard_normal((30, 3))
+    zero_rows[::3] = 0.0
+    identical = np.random.default_rng(1).standard_normal((30, 3))
+    identical[:15] = identical[0]
+    labels = canonical_labels(np.arange(30) // 10)
+    for rows in (one_column, zero_rows, identical):
+        for k in (1, 5, 29):
+            view = graphs_of(rows, k=k)
+            assert np.isfinite(view_score(view, labels))
+            for graph in view.graphs:
+                assert_allclose(graph.toarray(), graph.toarray().T)
+                assert graph.sum() == pytest.approx(30.0)

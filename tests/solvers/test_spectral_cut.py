@@ -1,0 +1,285 @@
+"""Partitions: exact recovery, no empty cluster, no dependence on rotation or order; Ward merges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+
+from mscam_dask.linalg.stiefel import polar_factor
+from mscam_dask.solvers.spectral_cut import (
+    canonical_labels,
+    extend_cut,
+    good_minima,
+    merge_components,
+    spectral_cut,
+)
+from mscam_dask.solvers.spectral_embedding import SpectralEmbedding, walk_embedding
+from tests.solvers import naive
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+def indicators(labels: Labels) -> Array:
+    """Columns 1/√|cluster| on the members: the null space of a Laplacian with these components."""
+    onehot = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
+    return np.asarray(onehot / np.sqrt(onehot.sum(axis=0)))
+
+
+def embedded(vectors: Array) -> SpectralEmbedding:
+    """Of equal eigenvalues, among whose vectors no basis is told from another."""
+    return walk_embedding(np.zeros(vectors.shape[1]), vectors, vectors.shape[1])
+
+
+def cuts(vectors: Array) -> list[Labels]:
+    """From the start that needs nothing, and from random ones too."""
+    embedding = embedded(vectors)
+    return [*spectral_cut(embedding), *spectral_cut(embedding, rng=np.random.default_rng(0))]
+
+
+def assert_same_partition(left: Labels, right: Labels) -> None:
+    assert_array_equal(canonical_labels(left), canonical_labels(right))
+
+
+labelings = hnp.arrays(np.int64, st.integers(2, 40), elements=st.integers(0, 6)).map(
+    lambda labels: canonical_labels(np.asarray(labels))
+)
+
+
+@given(hnp.arrays(np.int64, st.integers(1, 30), elements=st.integers(0, 9)))
+def test_canonical_labels_number_by_first_appearance(labels: Labels) -> None:
+    canonical = canonical_labels(labels)
+    assert canonical.dtype == np.int64
+    seen: list[int] = []
+    for old, new in zip(labels.tolist(), canonical.tolist(), strict=True):
+        if old not in seen:
+            seen.append(old)
+        assert new == seen.index(old)
+
+
+@given(labelings, st.integers(0, 2**16))
+@settings(max_examples=30)
+def test_exact_indicators_under_any_rotation_are_recovered(labels: Labels, seed: int) -> None:
+    c = int(labels.max()) + 1
+    rotation = polar_factor(np.random.default_rng(seed).standard_normal((c, c)))
+    for cut in cuts(indicators(labels) @ rotation):
+        assert_array_equal(cut, labels)
+
+
+@given(labelings, st.integers(0, 2**16), st.floats(0.0, 0.02))
+@settings(max_examples=15)
+def test_small_noise_on_indicators_changes_nothing(labels: Labels, seed: int, noise: float) -> None:
+    rng = np.random.default_rng(seed)
+    V = indicators(labels)
+    assume(V.max(axis=1).min() > 0.2)
+    V = polar_factor(V + noise * rng.standard_normal(V.shape) / np.sqrt(len(V)))
+    for cut in cuts(V):
+        assert_array_equal(cut, labels)
+
+
+@given(
+    st.integers(0, 2**16),
+    st.integers(1, 25).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))),
+)
+@settings(max_examples=30)
+def test_no_cluster_is_empty(seed: int, shape: tuple[int, int]) -> None:
+    n, c = shape
+    rng = np.random.default_rng(seed)
+    V = rng.standard_normal((n, c))
+    V[: n // 2] = V[0]  # duplicates
+    for cut in cuts(V):
+        assert cut.dtype == np.int64
+        assert_array_equal(np.unique(cut), np.arange(c))
+        assert_array_equal(cut, canonical_labels(cut))
+
+
+def test_no_cluster_is_empty_though_all_rows_are_zero_or_equal() -> None:
+    for V in (np.zeros((9, 3)), np.ones((9, 3)), np.eye(9)[:, :3]):
+        for cut in cuts(V):
+            assert_array_equal(np.unique(cut), np.arange(3))
+
+
+def clustered_embedding(seed: int, *, n: int = 90, c: int = 4, mixing: float = 0.15) -> Array:
+    """Bottom eigenvectors of a noisy block graph: nothing exact, nothing tied."""
+    rng = np.random.default_rng(seed)
+    group = np.arange(n) % c
+    affinity = rng.random((n, n)) * np.where(group[:, None] == group, 1.0, mixing)
+    return np.asarray(scipy.linalg.eigh(naive.dense_laplacian(affinity))[1][:, :c])
+
+
+@given(st.integers(0, 2**16), st.sampled_from([0.15, 0.7, 1.0]))
+@settings(max_examples=10)
+def test_order_of_the_samples_does_not_matter(seed: int, mixing: float) -> None:
+    V = clustered_embedding(seed, mixing=mixing)
+    order = np.random.default_rng(seed).permutation(len(V))
+    for cut, shuffled in zip(cuts(V), cuts(V[order]), strict=True):
+        assert_same_partition(shuffled, cut[order])
+
+
+@given(st.integers(0, 2**16), st.sampled_from([0.15, 0.7, 1.0]))
+@settings(max_examples=10)
+def test_rotation_of_the_embedding_does_not_matter(seed: int, mixing: float) -> None:
+    V = clustered_embedding(seed, mixing=mixing)
+    rotation = polar_factor(np.random.default_rng(seed).standard_normal((4, 4)))
+    for cut, turned in zip(cuts(V), cuts(V @ rotation), strict=True):
+        assert_same_partition(turned, cut)
+
+
+@given(st.integers(0, 2**16), st.sampled_from([0.15, 0.7, 1.0]))
+@settings(max_examples=10)
+def test_rounding_of_the_embedding_does_not_matter(seed: int, mixing: float) -> None:
+    V = clustered_embedding(seed, mixing=mixing)
+    noise = 1e-13 * np.random.default_rng(seed).standard_normal(V.shape)
+    for cut, moved in zip(cuts(V), cuts(V + noise), strict=True):
+        assert_array_equal(moved, cut)
+
+
+def minima(vectors: Array) -> list[Labels]:
+    return good_minima(embedded(vectors), rng=np.random.default_rng(0))
+
+
+def squares(rows: Array, labels: Labels) -> float:
+    means = np.stack([rows[labels == cluster].mean(axis=0) for cluster in range(labels.max() + 1)])
+    return float(np.sum((rows - means[labels]) ** 2))
+
+
+@given(labelings, st.integers(0, 2**16))
+@settings(max_examples=15)
+def test_clear_clusters_have_one_minimum(labels: Labels, seed: int) -> None:
+    c = int(labels.max()) + 1
+    rotation = polar_factor(np.random.default_rng(seed).standard_normal((c, c)))
+    for cut in minima(indicators(labels) @ rotation):
+        assert_array_equal(cut, labels)
+
+
+@given(st.integers(0, 2**16))
+@settings(max_examples=10)
+def test_minima_are_different_good_and_local(seed: int) -> None:
+    V = clustered_embedding(seed, n=150, c=6, mixing=0.8)
+    found = minima(V)
+    assert 2 <= len(found) <= 10
+    assert len({cut.tobytes() for cut in found}) == len(found)
+    rows = embedded(V).rows
+    marks = [squares(rows, cut) for cut in found]
+    assert marks == sorted(marks)
+    assert marks[-1] <= 1.1 * marks[0]
+    for cut in found:
+        assert_array_equal(np.unique(cut), np.arange(6))
+        assert_array_equal(cut, canonical_labels(cut))
+        means = np.stack([rows[cut == cluster].mean(axis=0) for cluster in range(6)])
+        nearest = np.argmin(np.sum((rows[:, None] - means) ** 2, axis=2), axis=1)
+        assert_array_equal(nearest, cut)
+
+
+@given(st.integers(0, 2**16), st.sampled_from([0.15, 0.7, 1.0]))
+@settings(max_examples=10)
+def test_of_all_starts_the_least_sum_of_squares_is_taken(seed: int, mixing: float) -> None:
+    V = clustered_embedding(seed, n=150, c=6, mixing=mixing)
+    rows = embedded(V).rows
+    from_pivots, from_all = (squares(rows, cut) for cut in cuts(V))
+    assert from_all <= from_pivots
+
+
+@given(st.integers(0, 2**16))
+@settings(max_examples=10)
+def test_a_known_minimum_is_kept_beside_the_least(seed: int) -> None:
+    V = clustered_embedding(seed, n=150, c=6, mixing=0.8)
+    last = minima(V)[-1]
+    kept, _ = spectral_cut(embedded(V), known=last)
+    assert_array_equal(kept, last)
+
+
+@given(st.integers(0, 2**16), st.sampled_from([0.15, 0.7]))
+@settings(max_examples=10)
+def test_a_cut_of_some_is_extended_by_the_nearest_mean(seed: int, mixing: float) -> None:
+    embedding = embedded(clustered_embedding(seed, n=150, c=6, mixing=mixing))
+    samples = np.arange(0, 150, 2)
+    (some,) = spectral_cut(embedding.of(samples))
+    whole = extend_cut(embedding, samples, some)
+    rows = embedding.rows
+    means = np.stack([rows[samples][some == cluster].mean(axis=0) for cluster in range(6)])
+    nearest = np.argmin(np.sum((rows[:, None] - means) ** 2, axis=2), axis=1)
+    assert_array_equal(whole, canonical_labels(nearest))
+    assert_same_partition(whole[samples], some)
+
+
+@given(st.integers(0, 2**16))
+@settings(max_examples=5)
+def test_minima_do_not_depend_on_order_or_rotation(seed: int) -> None:
+    V = clustered_embedding(seed, mixing=0.7)
+    rng = np.random.default_rng(seed)
+    order, rotation = rng.permutation(len(V)), polar_factor(rng.standard_normal((4, 4)))
+    for cut, moved in zip(minima(V), minima(V[order] @ rotation), strict=True):
+        assert_same_partition(moved, cut[order])
+
+
+@given(st.integers(0, 2**16), st.integers(2, 25), st.data())
+@settings(max_examples=30)
+def test_singletons_merge_as_scipys_ward(seed: int, n: int, data: st.DataObject) -> None:
+    c = data.draw(st.integers(1, n))
+    anchors = np.random.default_rng(seed).standard_normal((n, 3))
+    merged = merge_components(anchors, np.arange(n), c)
+    expected = fcluster(linkage(anchors, "ward"), c, criterion="maxclust").astype(np.int64)
+    assert_same_partition(merged, expected)
+
+
+@given(st.integers(0, 2**16), st.integers(3, 12))
+@settings(max_examples=40)
+def test_components_merge_as_ward_started_from_them(seed: int, n_components: int) -> None:
+    # scipy starts from samples: coincident samples merge first, at no cost, into the components
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 9, n_components)
+    components = np.repeat(np.arange(n_components), sizes)
+    anchors = (rng.standard_normal((n_components, 2)))[components]
+    merged = merge_components(anchors, components, 2)
+    expected = fcluster(linkage(anchors, "ward"), 2, criterion="maxclust").astype(np.int64)
+    assert_same_partition(merged, expected)
+
+
+@given(st.integers(0, 2**16), st.integers(2, 10), st.data())
+@settings(max_examples=30)
+def test_merges_are_of_whole_components_and_the_cheapest_at_each_step(
+    seed: int, n_components: int, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(seed)
+    n = 40
+    components = canonical_labels(rng.integers(0, n_components, n))
+    anchors = rng.standard_normal((n, 2)) + 3 * rng.standard_normal((n_components, 2))[components]
+    c = data.draw(st.integers(1, int(components.max()) + 1))
+
+    def within(labels: Labels) -> float:
+        return sum(
+            float(np.sum((anchors[labels == g] - anchors[labels == g].mean(axis=0)) ** 2))
+            for g in np.unique(labels)
+        )
+
+    groups = components.copy()
+    while len(np.unique(groups)) > c:
+        names = np.unique(groups)
+        options = [
+            np.where(groups == b, a, groups) for i, a in enumerate(names) for b in names[i + 1 :]
+        ]
+        groups = min(options, key=within)
+    merged = merge_components(anchors, components, c)
+    assert_same_partition(merged, groups)
+    assert len(np.unique(merged)) == c
+
+
+def test_nothing_to_merge() -> None:
+    components = np.array([0, 1, 2, 1, 0])
+    merged = merge_components(np.arange(10.0).reshape(5, 2), components, 3)
+    assert_array_equal(merged, components)
+
+
+@pytest.mark.parametrize("c", [1, 2, 5])
+def test_coincident_components_merge_without_a_wrong_count(c: int) -> None:
+    components = np.arange(12) % 6
+    merged = merge_components(np.zeros((12, 2)), components, c)
+    assert_array_equal(np.unique(merged), np.arange(c))
