@@ -45,7 +45,7 @@ def ingest_files(
         ],
         output,
         views=views or None,
-        view_type=_metric(metrics),
+        view_type=_view_type(metrics),
         labels=labels,
         chunk_size=chunk_size,
     )
@@ -61,8 +61,8 @@ def _delimiter(text: str | None) -> str | None:
     return "\t" if text == r"\t" else text
 
 
-def _metric(texts: tuple[str, ...]) -> str | dict[str, str] | None:
-    """One metric for all views, or a mapping; the last "=" parts a view's name from it."""
+def _view_type(texts: tuple[str, ...]) -> str | dict[str, str] | None:
+    """One view type for all views, or a mapping; the last "=" parts a view's name from it."""
     named = {}
     plain = [text for text in texts if "=" not in text]
     for text in texts:

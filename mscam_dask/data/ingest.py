@@ -94,7 +94,7 @@ def ingest(
         Which views to take, in which order; a mapping also renames them, {name in the source:
         name in the store}. The name of a cell array of a .mat file stands for all views in it. All of
         them by default.
-    metric
+    view_type
         As in `as_multi_view`; by default what the sources say, else "features".
     labels
         Ground truth for evaluation: name of a variable or column of the sources, a file with
@@ -143,7 +143,7 @@ def append(
 
     Parameters
     ----------
-    sources, views, metric, labels, chunk_size
+    sources, views, view_type, labels, chunk_size
         As for `ingest`.
     output
         The store. It has all of the new samples or none, also after a kill: a sibling directory

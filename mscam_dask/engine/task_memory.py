@@ -15,8 +15,8 @@ from mscam_dask.engine.preprocessing_selection import COMPARED
 from mscam_dask.engine.scoring import MAX_SCORE_TASKS
 from mscam_dask.engine.tasks.partition_scores import MAX_EVIDENCE_ENTRIES
 from mscam_dask.engine.view_graphs import have_view_graphs
-from mscam_dask.linalg.truncated_svd import N_OVERSAMPLES, RANK_SAMPLE
 from mscam_dask.solvers.graph_update import MAX_TIES
+from mscam_dask.solvers.truncated_svd import N_OVERSAMPLES, RANK_SAMPLE
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
 

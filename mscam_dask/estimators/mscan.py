@@ -27,7 +27,7 @@ class MSCAN(BaseMultiViewClustering):
 
     Parameters
     ----------
-    n_clusters, alpha, graph_weight, n_neighbors, scale, selection, metric, max_clusters, n_features_per_view, \
+    n_clusters, alpha, graph_weight, n_neighbors, scale, selection, view_type, max_clusters, n_features_per_view, \
 max_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpointer, init_labels, \
 exclude_views
         As for `MSCAM`.

@@ -206,7 +206,7 @@ def _leading_eigenpairs(
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise DataError(
             f"a Gram or kernel matrix has shape {matrix.shape}; it must be square. Check the "
-            "metric declared for the view."
+            "view type declared for the view."
         )
     if not 0 <= rank_tolerance < 1:
         raise ConfigurationError(

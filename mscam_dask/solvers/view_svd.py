@@ -18,7 +18,6 @@ from mscam_dask.errors import DataError
 from mscam_dask.linalg.orthonormal import column_signs, inverse_root
 from mscam_dask.linalg.ridge import Basis, basis_from_gram, basis_from_kernel
 from mscam_dask.linalg.scaling import fit_transform_from_moments, safe_exponent
-from mscam_dask.linalg.truncated_svd import truncated_eigh, truncated_svd
 from mscam_dask.solvers.ridge_view import Encoder, ViewSVD
 from mscam_dask.solvers.row_blocks import (
     BLOCK_BYTES,
@@ -30,6 +29,7 @@ from mscam_dask.solvers.row_blocks import (
     mean_row,
     row_blocks,
 )
+from mscam_dask.solvers.truncated_svd import truncated_eigh, truncated_svd
 from mscam_dask.types.parameters import Scale
 
 __all__ = ["MAX_EXACT_GRAM", "scaled_gram", "view_svd"]
@@ -93,7 +93,7 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     need correction: 2 n d r + n d² flops, peak memory n·r + d² floats and a few blocks; the n×n
     side is used when d > n. With `max_rank`, a view with more than 2048 rows and columns has no Gram
     matrix, and a distance or kernel view of as many samples is not decomposed: see
-    `mscam_dask.linalg.truncated_svd`.
+    `mscam_dask.solvers.truncated_svd`.
     """
     smaller_side = min(shape.n_samples, shape.n_features)
     kept = _Kept(dtype, max_rank or smaller_side)

@@ -146,7 +146,7 @@ def test_metrics_of_a_data_set_are_those_its_store_is_clustered_by(
         store = as_multi_view(distances, view_type=view_type)
         write_store(replace(store, labels=labels), here / f"{name}.zarr")
         text = f"[{kind}]\ndatasets = ['d']\n[dataset.d]\nsource = '{name}.zarr'\n"
-        text += "metric = 'distance'\n" if name == "asked" else ""
+        text += "view_type = 'distance'\n" if name == "asked" else ""
         if kind == "compare":
             text = text.replace("[dataset", "methods = ['knn-sc']\nruns = 1\n[dataset")
             record = run_comparison(read_experiment(write(text)), here / name)
@@ -259,7 +259,7 @@ def test_a_cell_that_failed_of_what_passes_by_itself_is_tried_again(
 
 def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here: Path) -> None:
     text = (
-        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 2\ngrid_runs = 2\nprotocols = ['defaults', 'grid']\n"
+        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 2\nsearch_runs = 2\nprotocols = ['defaults', 'grid']\n"
         "[grid.knn-sc]\nn_neighbors = [2, 3, 10]\n"
     )
     record, _ = run(write(text), here / "out")
@@ -344,7 +344,7 @@ def test_the_copy_of_the_settings_says_the_same(write: Write, here: Path) -> Non
 def test_robustness_draws_anew_for_each_run_and_gives_curves(write: Write, here: Path) -> None:
     text = (
         "[robustness]\nmethods = ['knn-sc', 'mscam']\nruns = 2\nn_samples = 60\n"
-        "corrupted = [0.0, 0.5]\n[parameters.mscam]\nselection = 'none'\nmax_outer_iter = 2\n"
+        "corrupted = [0.0, 0.5]\n[parameters.mscam]\nselection = 'none'\nmax_iter = 2\n"
     )
     record, _ = run(write(text), here / "out")
     assert record.kind == "robustness"

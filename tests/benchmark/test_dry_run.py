@@ -15,9 +15,7 @@ from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.types.parameters import Parameters
 from tests.benchmark.conftest import Write
 
-SWEEP = (
-    "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1]\ngraph_weight = [0.1]\nmax_outer_iter = 1\n"
-)
+SWEEP = "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1]\ngraph_weight = [0.1]\nmax_iter = 1\n"
 
 
 class Four(SerialExecutor):

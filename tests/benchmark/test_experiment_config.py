@@ -17,7 +17,7 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.toml_document import parse_override, read_document
 from tests.benchmark.conftest import Write
 
-PIPELINES = Path(__file__).parents[3] / "pipelines"
+PIPELINES = Path(__file__).parents[2] / "pipelines"
 
 
 def test_defaults(write: Write) -> None:

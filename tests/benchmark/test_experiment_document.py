@@ -17,7 +17,7 @@ from mscam_dask.benchmark.results import (
 )
 from mscam_dask.errors import DataError
 
-DOCS = Path(__file__).parents[3] / "docs" / "experiments.md"
+DOCS = Path(__file__).parents[2] / "docs" / "experiments.md"
 
 RECORD = ExperimentRecord(
     kind="sensitivity",

@@ -233,7 +233,7 @@ def test_sweep_without_labels_has_no_scores_against_them(here: Path, call: Call)
     with np.load("tiny.npz") as archive:
         np.savez("plain.npz", allow_pickle=False, view_0=archive["view_0"])
     Path("s.toml").write_text(
-        "[sweep]\ndatasets = ['plain']\nalpha = [1]\ngraph_weight = [1]\nmax_outer_iter = 1\n"
+        "[sweep]\ndatasets = ['plain']\nalpha = [1]\ngraph_weight = [1]\nmax_iter = 1\n"
         "[dataset.plain]\nsource = 'plain.npz'\nn_clusters = 3\n"
     )
     result = call("sweep", "s.toml", "--in-process", "-o", "out")
@@ -248,7 +248,7 @@ def test_sweep_without_labels_has_no_scores_against_them(here: Path, call: Call)
 
 
 SWEEP = (
-    "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1, 1]\ngraph_weight = [0.1]\nmax_outer_iter = 1\n"
+    "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1, 1]\ngraph_weight = [0.1]\nmax_iter = 1\n"
     "[execution]\nin_process = true\n[output]\nroot = 'outputs'\n"
 )
 

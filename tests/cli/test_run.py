@@ -111,7 +111,7 @@ def test_another_kind_of_cluster_than_the_files(here: Path, call: Call) -> None:
         (["run", "tiny.toml", "--set", "data.source=absent.npz"], 3, ["absent.npz"]),
         (["run", "tiny.toml", "-o", "tiny.toml"], 2, ["is a file"]),
         (["run", "tiny.toml", "-o", "."], 2, ["inside the run directory"]),
-        (["run", "tiny.toml", "--set", "data.metric=kernel"], 3, ["square"]),
+        (["run", "tiny.toml", "--set", "data.view_type=kernel"], 3, ["square"]),
     ],
 )
 def test_an_error_is_one_message_and_its_exit_code(

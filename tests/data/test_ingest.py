@@ -154,7 +154,7 @@ def test_metric_of_the_source_stands_unless_told(tmp_path: Path) -> None:
 
     assert metrics("a.zarr") == ["distance", "kernel"]
     assert metrics("b.zarr", {"view_1": "features"}) == ["distance", "features"]
-    with pytest.raises(ConfigurationError, match=quotes("metric='cosine'", "'view_0'")):
+    with pytest.raises(ConfigurationError, match=quotes("view_type='cosine'", "'view_0'")):
         metrics("c.zarr", "cosine")
     assert not (tmp_path / "c.zarr").exists()
 
@@ -190,11 +190,11 @@ def test_names_of_columns_follow_their_view(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "view_type", "quoted"),
     [
-        (COLOUR, "distance", ["metric='distance'", (7, 3)]),
-        (COLOUR, "kernel", ["metric='kernel'", (7, 3)]),
-        (np.eye(N) - 1, "distance", [-1, "metric='kernel'"]),
+        (COLOUR, "distance", ["view_type='distance'", (7, 3)]),
+        (COLOUR, "kernel", ["view_type='kernel'", (7, 3)]),
+        (np.eye(N) - 1, "distance", [-1, "view_type='kernel'"]),
         (np.triu(np.ones((N, N)), 1), "distance", [21, (0, 1)]),
-        (-np.eye(N), "kernel", [-1, "metric='distance'"]),
+        (-np.eye(N), "kernel", [-1, "view_type='distance'"]),
     ],
 )
 def test_what_is_no_matrix_of_all_pairs_is_not_stored(

@@ -69,7 +69,7 @@ def pipeline(tmp_path: Path) -> Path:
     file = tmp_path / "nightly.toml"
     file.write_text(
         f'[data]\nsource = "{store}"\n[cluster]\nn_clusters = 10\nscale = "standard"\nalpha = 1.0\n'
-        "n_neighbors = 9\nmax_outer_iter = 6\n"
+        "n_neighbors = 9\nmax_iter = 6\n"
     )
     return file
 

@@ -99,7 +99,7 @@ def pipeline(tmp_path: Path) -> Path:
     file = tmp_path / "nightly.toml"
     file.write_text(
         f'[data]\nsource = "{store}"\n[cluster]\nn_clusters = 10\nscale = "standard"\nalpha = 1.0\n'
-        f'n_neighbors = 9\nmax_outer_iter = 2\n[output]\ndirectory = "{tmp_path / "run"}"\n'
+        f'n_neighbors = 9\nmax_iter = 2\n[output]\ndirectory = "{tmp_path / "run"}"\n'
     )
     return file
 

@@ -27,7 +27,7 @@ from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.engine.tasks.views import svd_view
 from mscam_dask.linalg.ivf import build_ivf
-from mscam_dask.solvers import partition_graph as partition_graph
+from mscam_dask.solvers import partition_graph
 from mscam_dask.solvers.graph_update import candidate_neighbors
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution

@@ -166,7 +166,7 @@ def test_large_data_are_counted_on_their_sample(monkeypatch: pytest.MonkeyPatch)
         seen.append(everything.n_samples)
         return prepare(everything, *args, **named)
 
-    monkeypatch.setattr(cluster_count, "prepare", spied)
+    monkeypatch.setattr(cluster_count, "prepare_views", spied)
     views, labels = gaussian_views(6, n_samples=400, n_clusters=4, spread=4.0, dims=(6, 12))
     solution = run_fit(
         as_multi_view(views),

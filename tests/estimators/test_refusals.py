@@ -46,7 +46,7 @@ class KeepsNothing:
         ({"solver": "fast"}, ("solver='fast'", "'reduced'", "'reference'")),
         ({"selection": "best"}, ("selection='best'", "'auto'")),
         ({"scale": "log"}, ("scale='log'",)),
-        ({"view_type": "cosine"}, ("metric='cosine'",)),
+        ({"view_type": "cosine"}, ("view_type='cosine'",)),
         ({"view_type": ("features",)}, ("view_type", 1, 2)),
         ({"view_type": {"no such view": "kernel"}}, ("view_type", "'no such view'")),
         ({"alpha": 0.0}, ("alpha=0.0",)),

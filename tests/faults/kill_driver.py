@@ -42,7 +42,7 @@ def write_pipeline(directory: Path, execution: str = "in_process = true\nthreads
     save_npz(directory / "data.npz", data)
     file = directory / "pipeline.toml"
     file.write_text(
-        "[data]\nsource = 'data.npz'\n[cluster]\nn_clusters = 6\nmax_outer_iter = 6\n"
+        "[data]\nsource = 'data.npz'\n[cluster]\nn_clusters = 6\nmax_iter = 6\n"
         f"[execution]\n{execution}\n"
     )
     return file

@@ -1,4 +1,4 @@
-"""A view as scaled rows in memory, whatever its metric."""
+"""A view as scaled rows in memory, whatever its view type."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class CoReg(Baseline):
         `n_neighbors` nearest samples.
     n_neighbors : int, default=10
         For affinity="neighbors".
-    scale, metric, n_features_per_view
+    scale, view_type, n_features_per_view
         As for `mscam_dask.MSCAM`.
     max_iter : int, default=30
     tol : float, default=1e-4

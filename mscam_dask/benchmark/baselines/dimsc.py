@@ -67,7 +67,7 @@ class DiMSC(Baseline):
         λ_V, in the same unit; the paper tries 20 to 180.
     n_neighbors : int, default=5
         Of the graph whose Laplacian asks neighbours to be represented alike.
-    scale, metric, n_features_per_view
+    scale, view_type, n_features_per_view
         As for `mscam_dask.MSCAM`. λ_S and λ_V have no unit of their own: the weaker they are beside
         XXᵀ, the nearer Z is to the projection on the rows of X, which knows no clusters.
     max_iter : int, default=20

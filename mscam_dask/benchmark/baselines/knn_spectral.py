@@ -29,7 +29,7 @@ class NeighborSpectral(Baseline):
     n_clusters : int, default=8
     n_neighbors : int, default=10
         Neighbours of a sample in the graph, itself among them, as scikit-learn counts.
-    scale, metric, n_features_per_view
+    scale, view_type, n_features_per_view
         As for `mscam_dask.MSCAM`.
     n_init : int, default=10
         Starts of k-means.

@@ -39,7 +39,7 @@ class LMVSC(Baseline):
         m, anchors of each view; None: `n_clusters`. The paper tries c, 50 and 100.
     alpha : float, default=1.0
         Ridge on Z; the paper tries 0.001 to 10.
-    scale, metric, n_features_per_view
+    scale, view_type, n_features_per_view
         As for `mscam_dask.MSCAM`.
     max_iter : int, default=1000
         Most projected gradient steps of one block of rows.

@@ -56,7 +56,7 @@ class MLAN(Baseline):
     n_clusters : int, default=8
     n_neighbors : int, default=9
         k, the only parameter of the method; the paper uses 9.
-    scale, metric, n_features_per_view
+    scale, view_type, n_features_per_view
         As for `mscam_dask.MSCAM`.
     max_iter : int, default=30
     random_state : int, RandomState or None, default=None

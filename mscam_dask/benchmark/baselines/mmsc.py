@@ -55,7 +55,7 @@ class MMSC(Baseline):
         exp(−d² / 2σ²) with σ the median distance.
     n_neighbors : int, default=10
         For affinity="neighbors".
-    scale, metric, n_features_per_view
+    scale, view_type, n_features_per_view
         As for `mscam_dask.MSCAM`.
     max_iter : int, default=1000
         Most multiplicative updates.

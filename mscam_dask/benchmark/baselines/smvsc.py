@@ -57,7 +57,7 @@ class SMVSC(Baseline):
         Samples that are the anchors of the first iteration: the first m, as the authors' code
         does, or m drawn at random. The result depends on it, so with "first" on the order of
         the samples.
-    scale, metric, n_features_per_view
+    scale, view_type, n_features_per_view
         As for `mscam_dask.MSCAM`.
     max_iter : int, default=50
     tol : float, default=1e-3

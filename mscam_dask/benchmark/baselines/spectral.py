@@ -30,7 +30,7 @@ class GaussianSpectral(Baseline):
         "Best single view" is the best of these against the true labels, so not label-free.
     width_factor : float, default=1.0
         Width of the Gaussian over the median distance between samples.
-    scale, metric, n_features_per_view
+    scale, view_type, n_features_per_view
         As for `mscam_dask.MSCAM`.
     n_init : int, default=20
         Starts of k-means.

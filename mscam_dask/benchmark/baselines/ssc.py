@@ -40,7 +40,7 @@ class SSC(Baseline):
     alpha : float, default=20.0
         λ_z = alpha / μ_z with μ_z = min_i max_{j≠i} |x_i·x_j|, the value below which some sample
         would be represented by nothing; it is also the penalty of the ADMM.
-    scale, metric, n_features_per_view
+    scale, view_type, n_features_per_view
         As for `mscam_dask.MSCAM`.
     max_iter : int, default=200
         As in the authors' code.

@@ -39,7 +39,7 @@ class OrderedRows:
         The view as it is held.
     order
         (n,) a permutation: row i here is row ``order[i]`` there.
-    name, metric
+    name, view_type
         See `RowSource`.
     block_bytes
         Float64 bytes of the source that are read at a time, at most.

@@ -152,7 +152,7 @@ def oriented(values: Any, source: Source) -> Any:
 
 
 def view_type_named(recorded: object, view: str, source: Source) -> ViewType:
-    """Return the metric a file records for a view.
+    """Return the view type a file records for a view.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def view_type_named(recorded: object, view: str, source: Source) -> ViewType:
             return view_type
     raise DataError(
         f"{source.path} says {recorded!r} for view {view!r}; allowed are {list(VIEW_TYPES)}. Correct "
-        "the file, or save it without and give metric=..."
+        "the file, or save it without and give view_type=..."
     )
 
 

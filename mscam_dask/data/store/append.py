@@ -31,7 +31,7 @@ class JoinedRows:
     Parameters
     ----------
     first, second
-        Of the same columns, name and metric "features".
+        Of the same columns, name and view type "features".
     """
 
     first: RowSource

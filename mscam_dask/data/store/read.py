@@ -56,7 +56,7 @@ class ZarrRows:
         Absolute path or URL of the store; workers must see it under the same name.
     key
         Path of the array inside the store.
-    name, metric, shape, dtype
+    name, view_type, shape, dtype
         See `RowSource`; as recorded when the store was written.
     chunk_size
         Rows of a chunk.
@@ -235,7 +235,9 @@ def _view(root: Location, key: str, n_samples: int, metadata_sha256: str) -> Zar
     view_type = attributes.get("view_type")
     texts = [attributes.get(field) for field in ("name", "source_dtype", "digest")]
     if view_type not in VIEW_TYPES or not all(isinstance(text, str) for text in texts):
-        raise corrupt_store(file, f"name, metric, source_dtype or digest unusable in {attributes}")
+        raise corrupt_store(
+            file, f"name, view_type, source_dtype or digest unusable in {attributes}"
+        )
     try:
         expected = schema.stored_dtype(np.dtype(attributes["source_dtype"]))
     except (TypeError, ValueError) as error:

@@ -6,7 +6,7 @@ A store is one Zarr v3 group in a local or shared directory. Its layout, version
         |                               has_labels, has_sample_ids, label_names, nodes, seal
         views/0                         attributes: feature_names, optional
         views/0/values                  (sample, feature)   one array per view, by position
-        views/1/values                  attributes: name, metric, source_dtype, digest
+        views/1/values                  attributes: name, view_type, source_dtype, digest
         labels                          (sample,)           optional
         sample_ids/bytes                (byte,)             optional
         sample_ids/offsets              (edge,)
@@ -79,7 +79,7 @@ VALUES = ArraySpec(
     description=(
         "Values of one view, one row per sample, chunked by rows only. What they are is in the "
         "attribute `view_type`: coordinates, distances (not squared; zero diagonal, symmetric) or a "
-        "kernel (symmetric). Attributes: name, metric, source_dtype, digest (SHA-256 of the "
+        "kernel (symmetric). Attributes: name, view_type, source_dtype, digest (SHA-256 of the "
         "shape and the rows as little-endian float64)."
     ),
 )

@@ -234,7 +234,7 @@ def write_view(
     block_bytes: int = BLOCK_BYTES,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> None:
-    """Write one view as an array of a group, and its name, metric and digest as attributes.
+    """Write one view as an array of a group, and its name, view_type and digest as attributes.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 ViewTypeSpec = str | Mapping[str, str] | Sequence[str]
-"""One metric for all views, or one per view by name or by position."""
+"""One view type for all views, or one per view by name or by position."""
 
 
 def as_multi_view(
@@ -72,10 +72,10 @@ def as_multi_view(
         unless `n_features_per_view` cuts it.
     n_features_per_view
         Numbers of columns of the views inside one (n, sum) table; only with one table.
-    metric
+    view_type
         "features", "distance" or "kernel": one for all, a mapping from view name (views left
         out are features) or one per view in order. Views of a store or a `MultiViewData` keep
-        their recorded metric unless the argument names another: there, the default
+        their recorded view type unless the argument names another: there, the default
         "features" changes nothing. A Dataset records them as attribute `view_type` of a variable.
     view_names
         Names of the views in order; by default a dict's keys, a Dataset's variables, a
@@ -153,7 +153,7 @@ def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewDa
     Raises
     ------
     ConfigurationError
-        When a metric or a view name is unknown, or the count is wrong.
+        When a view type or a view name is unknown, or the count is wrong.
     """
     recorded = [view.view_type for view in data.views]
     if isinstance(view_type, str):
@@ -162,7 +162,7 @@ def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewDa
         unknown = sorted(set(view_type) - set(data.view_names))
         if unknown:
             raise ConfigurationError(
-                f"metric names view(s) {unknown} that do not exist; the views are "
+                f"view_type names view(s) {unknown} that do not exist; the views are "
                 f"{list(data.view_names)}."
             )
         chosen = [view_type.get(view.name, view.view_type) for view in data.views]
@@ -170,13 +170,13 @@ def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewDa
         chosen = list(view_type)
         if len(chosen) != len(data.views):
             raise ConfigurationError(
-                f"metric has {len(chosen)} entries for {len(data.views)} views "
+                f"view_type has {len(chosen)} entries for {len(data.views)} views "
                 f"{list(data.view_names)}; give one per view, or a mapping by name."
             )
     for view, kind in zip(data.views, chosen, strict=True):
         if kind not in VIEW_TYPES:
             raise ConfigurationError(
-                f"metric={kind!r} for view {view.name!r}; allowed are {list(VIEW_TYPES)}."
+                f"view_type={kind!r} for view {view.name!r}; allowed are {list(VIEW_TYPES)}."
             )
     views = tuple(
         view if view.view_type == kind else _replaced(view, view_type=kind)

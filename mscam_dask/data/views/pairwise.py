@@ -24,8 +24,8 @@ def check_square(view: RowSource) -> None:
     """
     if view.shape[0] != view.shape[1]:
         raise DataError(
-            f"View {view.name!r} has metric={view.view_type!r} and shape {view.shape}; a {view.view_type} "
-            "view is square, one row and one column per sample. Declare it metric='features', or "
+            f"View {view.name!r} has view_type={view.view_type!r} and shape {view.shape}; a {view.view_type} "
+            "view is square, one row and one column per sample. Declare it view_type='features', or "
             "give the full matrix (scipy.spatial.distance.squareform expands a condensed one)."
         )
 
@@ -61,13 +61,13 @@ def check_pairwise(view: RowSource) -> None:
             raise DataError(
                 f"Distance view {view.name!r} has {extremes.largest_diagonal:.6g} on the diagonal, "
                 f"in row {extremes.largest_diagonal_row}; the distance of a sample to itself is 0. "
-                "If it holds similarities, declare it metric='kernel'; else set the diagonal to 0."
+                "If it holds similarities, declare it view_type='kernel'; else set the diagonal to 0."
             )
     elif extremes.lowest_diagonal < -allowed:
         raise DataError(
             f"Kernel view {view.name!r} has {extremes.lowest_diagonal:.6g} on the diagonal; a "
             "kernel's diagonal (squared lengths) is nonnegative. If it holds distances, declare "
-            "it metric='distance'."
+            "it view_type='distance'."
         )
     _check_symmetric(view, allowed)
 
@@ -92,7 +92,7 @@ def _refuse_negative(view: RowSource, lowest: float, allowed: float) -> None:
     if lowest < -allowed:
         raise DataError(
             f"Distance view {view.name!r} has negative values, down to {lowest:.6g}; "
-            "distances are nonnegative. If it holds similarities, declare it metric='kernel'."
+            "distances are nonnegative. If it holds similarities, declare it view_type='kernel'."
         )
 
 
@@ -133,5 +133,5 @@ def _check_symmetric(view: RowSource, allowed: float) -> None:
             f"{view.view_type.capitalize()} view {view.name!r} is not symmetric: {n_different} pair(s) of "
             f"samples differ from their transpose by more than {allowed:.3g}, the most at "
             f"{where} by {largest:.6g}. If both directions are estimates of one value, pass "
-            "(matrix + matrix.T) / 2; if rows are coordinates, declare metric='features'."
+            "(matrix + matrix.T) / 2; if rows are coordinates, declare view_type='features'."
         )

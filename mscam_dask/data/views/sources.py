@@ -61,7 +61,7 @@ class RowSource(Protocol):
     ----------
     name
         Name of the view; any text, never used as a path.
-    metric
+    view_type
         "features" (n, d), "distance" (n, n) or "kernel" (n, n).
     shape
         (n samples, d columns).
@@ -92,7 +92,7 @@ class ArrayRows:
     array
         (n, d) real values: any dtype, memory order or byte order; a view of the caller's
         memory is enough, nothing is copied here.
-    name, metric
+    name, view_type
         See `RowSource`.
     feature_names
         Of the d columns; None where what held them has none.
@@ -143,7 +143,7 @@ class DaskRows:
     array
         (n, d) Dask array with known chunk sizes, holding a graph of its own (not futures
         of a cluster: a worker that reads a block must be able to compute it alone).
-    name, metric, feature_names
+    name, view_type, feature_names
         See `ArrayRows`.
 
     Raises
@@ -309,7 +309,7 @@ class ViewDigest:
     """SHA-256 of a view's shape and values, fed with its rows in order.
 
     Values count as little-endian float64, negative zero as zero, so that the same numbers give
-    the same digest whatever holds them; name and metric are not part of it.
+    the same digest whatever holds them; name and view type are not part of it.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:

@@ -60,7 +60,7 @@ _EXPERIMENTS = ("compare", "robustness", "sweep")
 
 # Parameters of the estimators that a pipeline says elsewhere, or that only Python can give.
 _NOT_IN_CLUSTER = {
-    "view_type": "metrics belong in [data]",
+    "view_type": "view types belong in [data]",
     "n_jobs": "threads belong in [execution]",
     "client": "the cluster is named in [execution]",
     "n_features_per_view": "the views come apart from [data]",

@@ -25,7 +25,7 @@ from tests.data.conftest import dask_array, finite_tables
 from tests.messages import quotes
 from tests.synthetic import values_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COLOUR = np.array([[0.0, 1, 2], [3, 0, 5], [6, 7, 0], [0, 0, 1]])
 SHAPE = np.array([[1.0, 0], [0, 4], [2, 2], [9, 0]])
 
@@ -180,17 +180,17 @@ def test_metric_attribute_of_a_dataset_variable_stands() -> None:
     dataset = xr.Dataset({"a": (("sample", "other"), np.eye(3), {"view_type": "kernel"})})
     assert as_multi_view(dataset).views[0].view_type == "kernel"
     dataset["a"].attrs["view_type"] = "cosine"
-    with pytest.raises(ConfigurationError, match=quotes("metric='cosine'", "'a'")):
+    with pytest.raises(ConfigurationError, match=quotes("view_type='cosine'", "'a'")):
         as_multi_view(dataset)
 
 
 @pytest.mark.parametrize(
     ("view_type", "quoted"),
     [
-        ("cosine", ["metric='cosine'", "'a'", "'features'"]),
+        ("cosine", ["view_type='cosine'", "'a'", "'features'"]),
         ({"c": "kernel"}, ["['c']", "['a', 'b']"]),
         (["kernel"], [1, 2, "['a', 'b']"]),
-        ({"b": "euclid"}, ["metric='euclid'", "'b'"]),
+        ({"b": "euclid"}, ["view_type='euclid'", "'b'"]),
     ],
     ids=["unknown", "unknown view", "too few", "unknown for one"],
 )

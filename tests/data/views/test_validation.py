@@ -250,7 +250,7 @@ def test_distances_and_kernels_pass(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("view_type", ["distance", "kernel"])
 def test_pairwise_views_are_square(rng: np.random.Generator, view_type: str) -> None:
-    quoted = ["'v'", f"metric='{view_type}'", (12, 11), "metric='features'"]
+    quoted = ["'v'", f"view_type='{view_type}'", (12, 11), "view_type='features'"]
     with pytest.raises(DataError, match=quotes(*quoted)):
         check({"v": distances(rng)[:, :-1]}, view_type=view_type)
 
@@ -285,7 +285,7 @@ def test_rounding_to_float32_is_no_asymmetry(rng: np.random.Generator) -> None:
 def test_negative_distances_are_refused(rng: np.random.Generator) -> None:
     values = distances(rng)
     values[3, 8] = values[8, 3] = -0.5
-    with pytest.raises(DataError, match=quotes("'v'", -0.5, "metric='kernel'")):
+    with pytest.raises(DataError, match=quotes("'v'", -0.5, "view_type='kernel'")):
         check({"v": values}, view_type="distance")
 
 
@@ -302,7 +302,7 @@ def test_distances_to_oneself_are_zero(rng: np.random.Generator) -> None:
 def test_kernels_have_a_nonnegative_diagonal(rng: np.random.Generator) -> None:
     values = distances(rng)
     values[9, 9] = -2
-    with pytest.raises(DataError, match=quotes("'v'", -2, "metric='distance'")):
+    with pytest.raises(DataError, match=quotes("'v'", -2, "view_type='distance'")):
         check({"v": values}, view_type="kernel")
 
 

@@ -111,7 +111,7 @@ def test_the_largest_file_is_read_soon(tmp_path: Path, line: str) -> None:
         ("data.source=./some/file.npz", ("data", "source"), "./some/file.npz"),
         ('data.source=["a", "b"]', ("data", "source"), ["a", "b"]),
         ("execution.in_process=true", ("execution", "in_process"), True),
-        ('data.metric."view one"="kernel"', ("data", "view_type", "view one"), "kernel"),
+        ('data.view_type."view one"="kernel"', ("data", "view_type", "view one"), "kernel"),
         ('data.labels="a=b"', ("data", "labels"), "a=b"),
     ],
 )
@@ -159,11 +159,11 @@ def test_overrides_win_over_the_file_and_over_earlier_ones(tmp_path: Path) -> No
 
 
 def test_an_override_cannot_enter_what_is_no_table(tmp_path: Path) -> None:
-    file = write(tmp_path, "[data]\nmetric = 'kernel'\n")
+    file = write(tmp_path, "[data]\nview_type = 'kernel'\n")
     with pytest.raises(
         ConfigurationError, match=r"data\.metric is 'kernel', not a table, so nothing"
     ):
-        read_document(file, [parse_override("data.metric.pix=kernel")])
+        read_document(file, [parse_override("data.view_type.pix=kernel")])
 
 
 def test_relative_paths_start_at_the_file_or_at_the_command_line(

@@ -57,7 +57,7 @@ def test_the_time_is_of_the_order_of_the_fits(
 ) -> None:
     save_npz(tiny, three_subspaces(n_samples))
     file = pipeline(HERE)
-    file.write_text(file.read_text().replace("selection = 'none'\nmax_outer_iter = 3\n", ""))
+    file.write_text(file.read_text().replace("selection = 'none'\nmax_iter = 3\n", ""))
     settings = read_config(file)
     plan = plan_run(settings, tmp_path / "out")
     assert plan.selected == ("scale", "alpha", "the initial graph")

@@ -36,7 +36,7 @@ class Growing:
         self.file = directory / "grown.toml"
         self.file.write_text(
             "[data]\nsource = 'grown.zarr'\n[cluster]\nn_clusters = 3\nselection = 'none'\n"
-            f"max_iter = 3\n{HERE}[incremental]\nenabled = true\nfresh_after = 2\n"
+            f"max_iter = 3\n{HERE}[incremental]\nenabled = true\nmax_warm_runs = 2\n"
         )
 
     @staticmethod
@@ -138,8 +138,8 @@ def six_groups(directory: Path) -> Growing:
     grown.views = [centres[labels] + rng.normal(size=(150, 6)) for _ in range(2)]
     grown.file.write_text(
         "[data]\nsource = 'grown.zarr'\n[cluster]\nn_clusters = 'auto'\nmax_clusters = 8\n"
-        "selection = 'none'\nalpha = 1.0\nmax_outer_iter = 2\n"
-        f"{HERE}[incremental]\nenabled = true\nfresh_after = 1\nleast_common = 0.3\n"
+        "selection = 'none'\nalpha = 1.0\nmax_iter = 2\n"
+        f"{HERE}[incremental]\nenabled = true\nmax_warm_runs = 1\nmin_overlap = 0.3\n"
     )
     return grown
 

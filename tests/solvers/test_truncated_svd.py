@@ -14,10 +14,10 @@ from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.ridge import basis_from_kernel
-from mscam_dask.linalg.truncated_svd import TruncatedSVD, truncated_eigh, truncated_svd
 from mscam_dask.solvers import view_svd as factoring
 from mscam_dask.solvers.ridge_view import ViewSVD
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType, row_blocks
+from mscam_dask.solvers.truncated_svd import TruncatedSVD, truncated_eigh, truncated_svd
 from mscam_dask.solvers.view_svd import view_svd
 from tests.messages import quotes
 
