@@ -20,7 +20,7 @@ _TEXTS = {".css", ".html", ".j2", ".js", ".json", ".md", ".py", ".toml", ".yaml"
 # What replaces a word -> the word, in text whose identifiers are split into words.
 RETIRED = {
     "score, validation index": r"judg(e|es|ed|ing|ment|ments)",
-    "partition score": r"partition_scores?",
+    "partition score": r"verdicts?",
     "reference graphs": r"neutral",
     "precomputed": r"foundations?",
     "fit, experiment": r"(?<!of )course",
@@ -68,7 +68,7 @@ def texts() -> dict[str, str]:
 
 
 def words_of(text: str) -> str:
-    """Text with the parts of identifiers apart: `LimitStep` and `partition_graph` are "limit step"."""
+    """Text with the parts of identifiers apart: `LimitStep` and `limit_step` are "limit step"."""
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text)
     return re.sub(r"(?<=\w)_+(?=\w)", " ", apart)
 
@@ -106,7 +106,7 @@ def test_a_retired_name_occurs_nowhere(instead: str, by_file: dict[str, str]) ->
 
 
 def test_identifiers_are_read_word_by_word() -> None:
-    assert words_of("Status.PARTITION_GRAPH, LimitStep, partition_graph") == (
+    assert words_of("Status.LIMIT_STEP, LimitStep, limit_step") == (
         "Status.LIMIT STEP, Limit Step, limit step"
     )
     assert words_of("_first_graph HTTPServer") == "_first graph HTTP Server"
