@@ -20,12 +20,17 @@ from mscam_dask.benchmark.compare import run_comparison
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.directory import ExperimentDirectory
 from mscam_dask.benchmark.experiment import Progress
-from mscam_dask.benchmark.results import ExperimentRecord, decode_experiment
+from mscam_dask.benchmark.results import (
+    PROTOCOLS,
+    ExperimentRecord,
+    decode_experiment,
+)
 from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from tests.benchmark.conftest import Write
+from tests.messages import quotes
 from tests.synthetic import three_subspaces
 
 SMALL = """
@@ -55,9 +60,9 @@ def cells_done(told: list[Progress]) -> int:
 
 def _check_tables(record: ExperimentRecord, output: Path) -> None:
     text = (output / "results.md").read_text()
-    assert "**Label-free defaults: one setting for all data, no label seen**" in text
-    assert "the setting was CHOSEN WITH LABELS" in text
-    assert "SC-BSV †" in text
+    for protocol in ("defaults", "grid"):
+        assert PROTOCOLS[protocol][1:] in text
+    assert text.count("SC-BSV †") == 2
     assert "mscam-dask compare x" in text
     assert record.versions["numpy"] in text
     with (output / "results.csv").open() as stream:
@@ -89,7 +94,7 @@ def test_rows_cells_and_files(write: Write, here: Path) -> None:
         assert row.scores["accuracy"].mean == pytest.approx(np.mean(np.array(values, float)))
         assert row.scores["accuracy"].std == pytest.approx(np.std(np.array(values, float), ddof=1))
     assert "view" in record.rows[2].parameters
-    assert record.rows[2].note == "the view was chosen with labels"
+    assert record.rows[2].note != ""
     assert record.rows[0].note == ""
     assert cells_done(told) == len(record.trials)
     assert {trial.shuffled for trial in record.trials if trial.seed == 0} == {False}
@@ -159,13 +164,21 @@ def test_metrics_of_a_data_set_are_those_its_store_is_clustered_by(
 
 def test_the_seeds_of_the_runs_are_said(write: Write, here: Path) -> None:
     text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\n"
-    for name, more, said in (
-        ("a", "runs = 2\n", "Seeds 0 to 1. Run i has seed i, which also shuffles"),
-        ("b", "runs = 1\nseed = 5\n", "Seed 5. Run i has seed 5 + i, which also shuffles"),
-        ("c", "runs = 2\nseed = 5\nshuffle = false\n", "Seeds 5 to 6. Run i has seed 5 + i; the"),
+    varies = set()
+    for name, more, seeds, shuffled in (
+        ("a", "runs = 2\n", (0, 1), {False, True}),
+        ("b", "runs = 1\nseed = 7531\n", (7531,), {True}),
+        ("c", "runs = 2\nseed = 7531\nshuffle = false\n", (7531, 7532), {False}),
     ):
-        run(write(text + more), here / name)
-        assert said in (here / name / "results.md").read_text()
+        record, _ = run(write(text + more), here / name)
+        assert record.seeds == seeds
+        assert {trial.shuffled for trial in record.trials} == shuffled
+        assert str(seeds[0]) in record.varies or seeds[0] == 0
+        told = (here / name / "results.md").read_text()
+        assert record.varies in told
+        assert all(str(seed) in told for seed in seeds)
+        varies.add(record.varies)
+    assert len(varies) == 3
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -234,7 +247,7 @@ def test_a_cell_over_time_ends_its_row_and_a_higher_limit_tries_again(
     assert {trial.outcome for trial in short.trials} == {"over time"}
     row = short.rows[0]
     assert row.n_failed == 2
-    assert row.reasons[-1] == "1 other runs were not tried after that"
+    assert row.reasons[-1].startswith("1 ")
     again, told = run(
         write(text.replace("runs = 2", "runs = 2\ntime_limit_s = 0.001")), here / "out"
     )
@@ -282,27 +295,27 @@ def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here
         (
             "[compare]\ndatasets = ['tiny.npz', 'plain.npz']\nmethods = ['knn-sc']",
             DataError,
-            ["'plain'", "has no labels", "[dataset.plain]"],
+            ["'plain'", "[dataset.plain]"],
         ),
         (
             SMALL + "[dataset.'tiny.npz']\nsource = 'tiny.npz'\nn_clusters = 61",
             ConfigurationError,
-            ["61", "60 sample"],
+            ["n_clusters", "61", "60"],
         ),
         (
             SMALL + "[parameters.knn-sc]\nscale = 'unti'",
             ConfigurationError,
-            ["knn-sc on tiny", "unti", "unit"],
+            ["knn-sc", "tiny", "'unti'", "unit"],
         ),
         (
             SMALL.replace("'sc-bsv'", "'mscam'") + "[grid.mscam]\nalpha = [1.0, -1.0]",
             ConfigurationError,
-            ["mscam on tiny", "alpha=-1.0", "1e-06 to 1e+06"],
+            ["mscam", "tiny", "alpha", "-1.0", "1e-06", "1e+06"],
         ),
         (
             SMALL + "[parameters.sc-bsv]\nview = 'colour'",
             ConfigurationError,
-            ["sc-bsv on tiny", "colour", "view_0"],
+            ["sc-bsv", "tiny", "'colour'", "view_0"],
         ),
     ],
 )
@@ -323,9 +336,9 @@ def test_what_cannot_work_fails_before_any_fit(
 
 def test_a_directory_of_something_else_is_not_touched(write: Write, here: Path) -> None:
     settings = read_experiment(write(SMALL))
-    with pytest.raises(ConfigurationError, match="no directory of an experiment"):
+    with pytest.raises(ConfigurationError, match=quotes(here, "-o")):
         run_comparison(settings, here)
-    with pytest.raises(ConfigurationError, match="is a file"):
+    with pytest.raises(ConfigurationError, match=quotes(here / "tiny.npz")):
         run_comparison(settings, here / "tiny.npz")
 
 
@@ -369,7 +382,7 @@ def test_a_signal_leaves_what_can_be_gone_on_with(write: Write, here: Path) -> N
         if (progress.done, progress.total) == (1, 2):  # a fit is left
             signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(TemporaryFailure, match=r"SIGTERM\. The same command goes on"):
+    with pytest.raises(TemporaryFailure, match=quotes("SIGTERM")):
         run_comparison(settings, here / "out", observers=(terminate,))
     record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
     assert record.state == "interrupted"

@@ -14,6 +14,7 @@ from mscam_dask.errors import MemoryPlanError
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.types.parameters import Parameters
 from tests.benchmark.conftest import Write
+from tests.messages import quotes
 
 SWEEP = "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1]\ngraph_weight = [0.1]\nmax_iter = 1\n"
 
@@ -39,5 +40,6 @@ def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(
     executor.memory_limit_bytes = plan.worker_bytes(4)
     assert plan.worker_bytes(4) < plan.worker_bytes(1)
     monkeypatch.setattr(sweep, "_executor", lambda _cluster: executor)
-    with pytest.raises(MemoryPlanError, match="run fewer fits at a time"):
+    needs, has = (f"{plan.worker_bytes(n) / 2**30:.2f} GiB" for n in (1, 4))
+    with pytest.raises(MemoryPlanError, match=quotes(needs, has)):
         sweep.run_sweep(read_experiment(file, command="sweep"), "out", overwrite=True)

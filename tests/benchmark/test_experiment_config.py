@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from mscam_dask.benchmark.settings import CompareTable, RobustnessTable, SweepTa
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.toml_document import parse_override, read_document
 from tests.benchmark.conftest import Write
+from tests.messages import quotes
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 
@@ -36,13 +36,15 @@ def test_names_are_looked_for_in_the_directory_of_data(
     (here / "kept").mkdir()
     (here / "tiny.npz").rename(here / "kept" / "tiny.npz")
     text = "[compare]\ndatasets = ['tiny']"
-    with pytest.raises(ConfigurationError, match=re.escape("$MSCAM_DATA")):
+    with pytest.raises(
+        ConfigurationError, match=quotes("line 2", "'tiny'", "`directory`", "$MSCAM_DATA")
+    ):
         read_experiment(write(text))
     settings = read_experiment(write(f"{text}\ndirectory = 'kept'"))
     assert settings.datasets["tiny"].source == str(here / "kept" / "tiny.npz")
     monkeypatch.setenv("MSCAM_DATA", str(here / "kept"))
     assert read_experiment(write(text)).datasets == settings.datasets
-    with pytest.raises(ConfigurationError, match=r"Did you mean 'tiny'\? There are digits, mfeat"):
+    with pytest.raises(ConfigurationError, match=quotes("'tini'", "'tiny'", "digits", "mfeat")):
         read_experiment(write("[compare]\ndatasets = ['tini']"))
 
 
@@ -62,7 +64,9 @@ BAD_NAMES = (
 def test_a_name_is_no_path(write: Write, name: str) -> None:
     quoted = json.dumps(name)
     text = f"[compare]\ndatasets = ['tiny.npz']\n[dataset.{quoted}]\nsource = 'digits'"
-    with pytest.raises(ConfigurationError, match=r"experiment.toml.*allowed is one plain name"):
+    with pytest.raises(
+        ConfigurationError, match=quotes("experiment.toml", repr(name)[:40], "[dataset.NAME]")
+    ):
         read_experiment(write(text))
 
 
@@ -81,7 +85,9 @@ def test_data_found_by_a_path_are_called_by_its_end(write: Write, here: Path) ->
         settings = read_experiment(write(f"[compare]\ndatasets = ['{asked}']{directory}"))
         assert list(settings.datasets) == ["set"]
     shutil.copy(here / "tiny.npz", here / "aux.npz")
-    with pytest.raises(ConfigurationError, match=r"line 2.*device.*name for it in a table"):
+    with pytest.raises(
+        ConfigurationError, match=quotes("line 2", "'aux.npz'", "'aux'", "[dataset.NAME]")
+    ):
         read_experiment(write("[compare]\ndatasets = ['aux.npz']"))
 
 
@@ -95,7 +101,7 @@ def test_names_that_some_file_systems_take_for_one_are_refused(
         f"[compare]\ndatasets = ['tiny.npz', '{other}']\n[dataset.{other}]\nsource = 'digits'"
     )
     for text in (found, declared):
-        said = rf"line 2.*'tiny' and '{other}'; their stores.*in a table \[dataset.NAME\]"
+        said = quotes("line 2", "'tiny'", f"'{other}'", "[dataset.NAME]")
         with pytest.raises(ConfigurationError, match=said):
             read_experiment(write(text))
 
@@ -103,7 +109,7 @@ def test_names_that_some_file_systems_take_for_one_are_refused(
 def test_directories_are_called_by_the_files_name(here: Path) -> None:
     file = here / "...toml"
     file.write_text("[compare]\ndatasets = ['tiny.npz']")
-    with pytest.raises(ConfigurationError, match=r"name '\.\.' begins with.*rename the file"):
+    with pytest.raises(ConfigurationError, match=quotes(file, "'..'")):
         read_experiment(file)
 
 
@@ -151,14 +157,15 @@ def test_without_a_file(here: Path) -> None:
     settings = read_experiment(None, [parse_override('compare.datasets=["tiny.npz"]')])
     assert settings.name == "comparison"
     assert list(settings.datasets) == ["tiny"]
-    with pytest.raises(ConfigurationError, match=r"compare\.runs=0"):
+    with pytest.raises(
+        ConfigurationError, match=quotes("--set compare.runs=0", "[compare] runs", ">= 1")
+    ):
         read_experiment(
             None,
             [parse_override('compare.datasets=["tiny.npz"]'), parse_override("compare.runs=0")],
         )
-    with pytest.raises(
-        ConfigurationError, match=r"compare\.datasets is \['tiny.npz'\], not a table"
-    ):
+    said = quotes("--set compare.datasets.x=1", "['tiny.npz']")
+    with pytest.raises(ConfigurationError, match=said):
         read_experiment(
             None,
             [
@@ -171,64 +178,88 @@ def test_without_a_file(here: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("", ["there is no table [compare] or [robustness]"]),
-        ("[compare]\n[robustness]", ["line 2", "keep one of them"]),
-        ("[sweep]\ndatasets = ['tiny.npz']", ["line 1", "is for mscam-dask sweep"]),
-        ("[comapre]", ["line 1", "Did you mean 'compare'?"]),
-        ("[compare]", ["line 1", "needs datasets"]),
-        ("[compare]\ndatasets = []", ["line 2", "a list that is not empty"]),
-        ("[compare]\ndatasets = 'tiny.npz'", ["line 2", "allowed is a list"]),
-        ("[compare]\ndatasets = ['absent']", ["line 2", "has 'absent'", "$MSCAM_DATA"]),
-        ("[compare]\ndatasets = ['tiny.npz', './tiny.npz']", ["line 2", "twice"]),
-        ("[compare]\ndatasets = ['x']\ndirectory = 'no'", ["there is no directory"]),
+        ("", ["experiment.toml", "[compare]", "[robustness]"]),
+        ("[compare]\n[robustness]", ["line 2", "[compare]", "[robustness]"]),
+        (
+            "[sweep]\ndatasets = ['tiny.npz']",
+            ["line 1", "[sweep]", "mscam-dask sweep", "mscam-dask compare"],
+        ),
+        ("[comapre]", ["line 1", "[comapre]", "'compare'"]),
+        ("[compare]", ["line 1", "[compare]", "datasets"]),
+        ("[compare]\ndatasets = []", ["line 2", "[compare] datasets", "[]"]),
+        ("[compare]\ndatasets = 'tiny.npz'", ["line 2", "[compare] datasets", "'tiny.npz'"]),
+        (
+            "[compare]\ndatasets = ['absent']",
+            ["line 2", "'absent'", "[dataset.absent]", "$MSCAM_DATA"],
+        ),
+        (
+            "[compare]\ndatasets = ['tiny.npz', './tiny.npz']",
+            ["line 2", "[compare] datasets", "'tiny'"],
+        ),
+        ("[compare]\ndatasets = ['x']\ndirectory = 'no'", ["line 2", "'x'", "/no"]),
         (
             "[compare]\ndatasets = ['tiny.npz']\nmethods = ['mscam', 'mlam']",
-            ["line 3", "'mlam', which is no method", "Did you mean 'mlan'?", *METHODS],
+            ["line 3", "[compare] methods", "'mlam'", "'mlan'", *METHODS],
         ),
-        ("[compare]\ndatasets = ['tiny.npz']\nrun = 3", ["line 3", "Did you mean 'runs'?"]),
-        ("[compare]\ndatasets = ['tiny.npz']\nruns = 0", ["line 3", "runs = 0", ">= 1"]),
-        ("[compare]\ndatasets = ['tiny.npz']\nprotocols = ['gird']", ["defaults, grid"]),
-        ("[compare]\ndatasets = ['tiny.npz']\ntime_limit_s = 0", ["line 3", "> 0"]),
+        ("[compare]\ndatasets = ['tiny.npz']\nrun = 3", ["line 3", "'run'", "'runs'"]),
+        ("[compare]\ndatasets = ['tiny.npz']\nruns = 0", ["line 3", "[compare] runs", "0", ">= 1"]),
+        (
+            "[compare]\ndatasets = ['tiny.npz']\nprotocols = ['gird']",
+            ["[compare] protocols", "['gird']", "defaults", "grid"],
+        ),
+        ("[compare]\ndatasets = ['tiny.npz']\ntime_limit_s = 0", ["line 3", "time_limit_s", "> 0"]),
         (
             "[compare]\ndatasets = ['tiny.npz']\n[parameters.mlan]\nn_neighbours = 3",
-            ["line 4", "no parameter 'n_neighbours'", "allowed are", "Did you mean 'n_neighbors'?"],
+            ["line 4", "[parameters.mlan]", "'n_neighbours'", "'n_neighbors'", "max_iter"],
         ),
         (
             "[compare]\ndatasets = ['tiny.npz']\n[parameters.mscam]\nn_jobs = 3",
-            ["line 4", "no parameter 'n_jobs'", "alpha"],
+            ["line 4", "[parameters.mscam]", "'n_jobs'", "alpha"],
         ),
         (
             "[compare]\ndatasets = ['tiny.npz']\n[grid.mscan]\nalpha = 3",
-            ["line 4", "alpha = 3", "a list of values"],
+            ["line 4", "[grid.mscan] alpha", "3"],
         ),
         (
             "[compare]\ndatasets = ['tiny.npz']\n[grid.mscan]\nalhpa = [3]",
-            ["line 4", "'alhpa'", "Did you mean 'alpha'?"],
+            ["line 4", "[grid.mscan]", "'alhpa'", "'alpha'"],
         ),
         (
             "[compare]\ndatasets = ['tiny.npz']\n[grid.mscem]\nalpha = [3]",
-            ["line 3", "is for no method", "Did you mean 'mscam'?"],
+            ["line 3", "[grid.mscem]", "'mscam'", *METHODS],
         ),
         ("[compare]\ndatasets = ['tiny.npz']\n[grid]\nalpha = [3]", ["line 4", "[grid.alpha]"]),
-        ("dataset = 3\n[compare]\ndatasets = ['tiny.npz']", ["line 1", "tables [dataset.NAME]"]),
+        (
+            "dataset = 3\n[compare]\ndatasets = ['tiny.npz']",
+            ["line 1", "dataset", "3", "[dataset.NAME]"],
+        ),
         (
             "[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'tiny.npz'\nn_cluster = 2",
-            ["line 5", "[dataset.m] has no key 'n_cluster'", "Did you mean 'n_clusters'?"],
+            ["line 5", "[dataset.m]", "'n_cluster'", "'n_clusters'"],
         ),
         (
             "[compare]\ndatasets = ['m']\n[dataset.m]\n",
-            ["line 3", "[dataset.m] needs a source: 'digits'"],
+            ["line 3", "[dataset.m]", "source", "'digits'"],
         ),
-        ("[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'no.npz'", ["there is no", "no.npz"]),
-        ("[compare]\ndatasets = ['http://a/b.zarr']", ["line 2", "a URL that names no store"]),
-        ("[compare]\ndatasets = ['file:///no.zarr']", ["line 2", "there is no /no.zarr"]),
         (
-            "[compare]\ndatasets = ['~no-such-user/x']",
-            ["line 2", "'~no-such-user/x' begins with ~no-such-user"],
+            "[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'no.npz'",
+            ["line 2", "'m'", "no.npz"],
         ),
-        ("[dataset.m]\nsource = 'x'\n[robustness]", ["makes its own data", "[dataset.m]"]),
-        ("[robustness]\ncorrupted = [0.1, 30]", ["line 2", "corrupted", "<= 1"]),
-        ("[robustness]\nmethods = ['mlam']", ["Did you mean 'mlan'?"]),
+        (
+            "[compare]\ndatasets = ['http://a/b.zarr']",
+            ["line 2", "'http://a/b.zarr'", "s3://bucket/name.zarr"],
+        ),
+        (
+            "[compare]\ndatasets = ['file:///no.zarr']",
+            ["line 2", "[compare] datasets", "'file:///no.zarr'"],
+        ),
+        ("[compare]\ndatasets = ['~no-such-user/x']", ["line 2", "'~no-such-user/x'"]),
+        ("[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
+        (
+            "[robustness]\ncorrupted = [0.1, 30]",
+            ["line 2", "[robustness] corrupted", "[0.1, 30]", "<= 1"],
+        ),
+        ("[robustness]\nmethods = ['mlam']", ["line 2", "'mlam'", "'mlan'"]),
     ],
 )
 def test_what_is_wrong_is_said(write: Write, text: str, parts: list[str]) -> None:
@@ -241,12 +272,24 @@ def test_what_is_wrong_is_said(write: Write, text: str, parts: list[str]) -> Non
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("[compare]\ndatasets = ['tiny.npz']", ["mscam-dask compare", "mscam-dask sweep takes"]),
-        ("[sweep]\ndatasets = ['tiny.npz']\nalpha = [1, 1.0]", ["line 3", "twice"]),
-        ("[sweep]\ndatasets = ['tiny.npz']\nalpha = [-1]", ["line 3", "> 0"]),
-        ("[sweep]\ndatasets = ['tiny.npz']\nmethod = 'mlan'", ["mscam, mscan"]),
-        ("[sweep]\ndatasets = ['tiny.npz']\nscale = 'unti'", ["Did you mean 'unit'?"]),
-        ("[sweep]\ndatasets = ['tiny.npz']\n[grid.mscam]\nalpha = [1]", ["not for a sweep"]),
+        (
+            "[compare]\ndatasets = ['tiny.npz']",
+            ["line 1", "mscam-dask compare", "mscam-dask sweep", "[sweep]"],
+        ),
+        (
+            "[sweep]\ndatasets = ['tiny.npz']\nalpha = [1, 1.0]",
+            ["line 3", "[sweep] alpha", "(1.0, 1.0)"],
+        ),
+        (
+            "[sweep]\ndatasets = ['tiny.npz']\nalpha = [-1]",
+            ["line 3", "[sweep] alpha", "[-1]", "> 0"],
+        ),
+        (
+            "[sweep]\ndatasets = ['tiny.npz']\nmethod = 'mlan'",
+            ["[sweep] method", "'mlan'", "mscam", "'mscan'"],
+        ),
+        ("[sweep]\ndatasets = ['tiny.npz']\nscale = 'unti'", ["[sweep] scale", "'unti'", "'unit'"]),
+        ("[sweep]\ndatasets = ['tiny.npz']\n[grid.mscam]\nalpha = [1]", ["[grid]", "[sweep]"]),
     ],
 )
 def test_what_is_wrong_with_a_sweep(write: Write, text: str, parts: list[str]) -> None:
@@ -261,5 +304,5 @@ def test_every_problem_at_once(write: Write) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_experiment(write(text))
     lines = str(caught.value).splitlines()
-    assert any("runs = 'x'" in line for line in lines)
-    assert any("has no key 'dir'" in line for line in lines)
+    assert any("[compare] runs" in line and "'x'" in line for line in lines)
+    assert any("[output]" in line and "'dir'" in line for line in lines)

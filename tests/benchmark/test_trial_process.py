@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -21,6 +22,7 @@ from mscam_dask.benchmark.trial_process import TrialProcess
 from mscam_dask.data.store.write import write_store
 from mscam_dask.errors import TemporaryFailure
 from mscam_dask.metrics import clustering_accuracy
+from tests.messages import quotes
 from tests.synthetic import three_subspaces
 
 NONE = Limits()
@@ -89,7 +91,7 @@ def test_a_failure_is_a_result_and_the_next_cell_goes_on(
 ) -> None:
     failed = process.run(changed(trial, n_clusters=61), NONE)
     assert failed.outcome == "failed"
-    assert failed.reason.startswith("ConfigurationError: n_clusters=61")
+    assert re.search(quotes("ConfigurationError", "n_clusters", 61), failed.reason)
     assert failed.scores == {}
     missing = process.run(with_data(trial, path="absent"), NONE)
     assert missing.outcome == "failed"
@@ -116,14 +118,14 @@ def large(trial: Trial) -> Trial:
 def test_a_cell_over_its_time_is_ended(trial: Trial, process: TrialProcess) -> None:
     fit = process.run(large(trial), Limits(time_s=0.3))
     assert fit.outcome == "over time"
-    assert "the limit is 0.3 s" in fit.reason
+    assert "0.3 s" in fit.reason
     assert process.run(trial, NONE).outcome == "ok"
 
 
 def test_a_cell_over_its_memory_is_ended(trial: Trial, process: TrialProcess) -> None:
     fit = process.run(large(trial), Limits(memory_bytes=100 * 2**20))
     assert fit.outcome == "over memory"
-    assert "the limit is 100 MiB" in fit.reason
+    assert "100 MiB" in fit.reason
     assert fit.peak_memory_bytes is not None
     assert fit.peak_memory_bytes > 100 * 2**20
     assert process.run(trial, NONE).outcome == "ok"
@@ -148,7 +150,7 @@ def killed_soon(kind: str) -> threading.Thread:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(("kind", "part"), [("cell", "SIGKILL"), ("server", "ended with code -9")])
+@pytest.mark.parametrize(("kind", "part"), [("cell", "SIGKILL"), ("server", "-9")])
 def test_a_process_that_is_killed_is_a_cell_to_run_again(
     trial: Trial, process: TrialProcess, kind: str, part: str
 ) -> None:
@@ -182,7 +184,7 @@ def test_a_cell_goes_with_its_caller(trial: Trial, process: TrialProcess) -> Non
 def test_data_that_were_replaced_are_no_result_of_those_before(trial: Trial) -> None:
     assert isinstance(trial.data, StoredData)
     write_store(three_subspaces(seed=1), trial.data.path, overwrite=True)
-    with pytest.raises(TemporaryFailure, match=r"tiny\.zarr has been replaced .*Start the exp"):
+    with pytest.raises(TemporaryFailure, match=quotes(trial.data.path)):
         fit_trial(trial)
 
 

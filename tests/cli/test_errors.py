@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mscam_dask.cli.errors import handle_errors
+from tests.messages import quotes
 
 Call = Callable[..., Result]
 
@@ -33,11 +35,7 @@ def test_a_directory_that_may_not_be_written_to_is_exit_code_2(number: int, tmp_
     partial = tmp_path / "absent" / ".data.zarr.135b71c9.partial"
     result = failed(OSError(number, os.strerror(number), str(partial)))
     assert result.exit_code == 2
-    said = (
-        f"may not read and write in {tmp_path} (.data.zarr.135b71c9.partial: {os.strerror(number)})"
-    )
-    assert said in result.stderr
-    assert "-o" in result.stderr
+    assert re.search(quotes(tmp_path, partial.name, os.strerror(number), "-o"), result.stderr)
 
 
 def test_a_file_that_may_not_be_read_is_named(
@@ -48,14 +46,14 @@ def test_a_file_that_may_not_be_read_is_named(
     monkeypatch.setattr(os, "access", lambda *_: False)  # for root everything is open
     result = failed(PermissionError(errno.EACCES, "Permission denied", str(file)))
     assert result.exit_code == 2
-    assert f"{file} cannot be read: Permission denied. Let this user read it" in result.stderr
+    assert re.search(quotes(file, "Permission denied"), result.stderr)
 
 
 @pytest.mark.parametrize(
     ("error", "code", "part"),
     [
-        (PermissionError("denied"), 2, "PermissionError: denied. Check what this user may"),
-        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "a/b"), 2, "a/b: Not a directory."),
+        (PermissionError("denied"), 2, "PermissionError: denied"),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "a/b"), 2, "a/b: Not a directory"),
         (OSError(errno.EIO, "Input/output error", "a"), 1, "Input/output error: 'a'"),
     ],
 )
@@ -70,6 +68,7 @@ def test_a_finished_run_in_a_read_only_directory_has_nothing_to_do(
 ) -> None:
     arguments = ("run", "tiny.toml", "--in-process", "-o", "out")
     assert call(*arguments).exit_code == 0
+    before = {file: file.stat().st_mtime_ns for file in Path("out").rglob("*")}
     opened = os.open
 
     def read_only(path: Any, flags: int, *rest: Any, **options: Any) -> int:
@@ -80,7 +79,8 @@ def test_a_finished_run_in_a_read_only_directory_has_nothing_to_do(
     monkeypatch.setattr(os, "open", read_only)
     result = call(*arguments)
     assert result.exit_code == 0, result.output
-    assert "Nothing to do" in result.output
+    assert result.stderr == "", "no step began"
+    assert {file: file.stat().st_mtime_ns for file in Path("out").rglob("*")} == before
 
 
 def test_sigterm_in_the_first_seconds_is_exit_code_75(here: Path) -> None:
@@ -105,4 +105,6 @@ def test_sigterm_in_the_first_seconds_is_exit_code_75(here: Path) -> None:
         process.terminate()
         _, said = process.communicate(timeout=30)
     assert process.returncode == 75
-    assert said.strip() == "Error: Ended by SIGTERM."
+    (line,) = said.splitlines()
+    assert line.startswith("Error: ")
+    assert "SIGTERM" in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,12 @@ from click.testing import Result
 
 from mscam_dask.benchmark.experiment import Progress
 from mscam_dask.benchmark.printing import ProgressLines
-from mscam_dask.benchmark.results import TrialEntry
+from mscam_dask.benchmark.results import PROTOCOLS, TrialEntry
 from mscam_dask.cli import console as terminal
 from mscam_dask.cli.console import results_console, show, table
 from mscam_dask.pipeline.run.lock import RunLock
+from tests.cli.screens import numbers
+from tests.messages import quotes
 
 Call = Callable[..., Result]
 
@@ -29,15 +32,15 @@ def test_compare_on_ones_own_data_and_again(here: Path, call: Call) -> None:
     )
     result = call(*arguments)
     assert result.exit_code == 0, result.output
-    assert "defaults: label-free defaults" in result.stdout
+    assert PROTOCOLS["defaults"] in result.stdout
     assert re.search(r"tiny +knn-sc +defaults +1\.0000 ± 0\.0000", result.stdout)
-    assert "2 fits. Results: out" in result.stdout
-    assert re.search(r"1/1 +knn-sc +tiny +seed 1 +ACC 1\.0000", result.stderr)
+    assert numbers(result.stdout)[-1] == ["2"]
+    assert re.search(r"1/1 +knn-sc +tiny .*\b1 .*\b1\.0000 ", result.stderr)
     record = json.loads((here / "out" / "experiment.json").read_text())
     assert record["command"].startswith("mscam-dask compare --dataset tiny.npz --method knn-sc")
     again = call(*arguments)
     assert again.exit_code == 0
-    assert "2 fits, 2 kept from an earlier start" in again.stdout
+    assert numbers(again.stdout)[-1] == ["2", "2"]  # fits, and those kept
     assert "knn-sc" not in again.stderr
 
 
@@ -75,10 +78,11 @@ def test_options_go_to_the_table_that_the_file_has(here: Path, call: Call) -> No
         "compare", "r.toml", "--method", "knn-sc", "--runs", "1", "--in-process", "-o", "o"
     )
     assert result.exit_code == 0, result.output
-    assert "1 fits. Results: o" in result.stdout
+    assert numbers(result.stdout)[-1] == ["1"]
+    assert Path("o/experiment.json").exists()
     refused = call("compare", "r.toml", "--dataset", "tiny.npz")
     assert refused.exit_code == 2
-    assert "[robustness] has no key 'datasets'" in refused.stderr
+    assert re.search(quotes("--dataset tiny.npz", "[robustness]", "'datasets'"), refused.stderr)
 
 
 def test_without_anything_there_has_to_be_the_papers_pipeline(here: Path, call: Call) -> None:
@@ -104,17 +108,25 @@ def test_a_line_of_progress_fits_80_columns(capsys: pytest.CaptureFixture[str]) 
     lines._started -= 3600.0
     lines(Progress(entry=entry, done=60, total=130))
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        " 60/130 ssc-concat caltech101_nus31 seed 9 ACC 0.4141 119 s 524 MiB, 70 min left"
-    )
+    for part in (
+        "60/130",
+        entry.method,
+        entry.dataset,
+        " 9 ",
+        "0.4141",
+        "119 s",
+        "524 MiB",
+        "70 min",
+    ):
+        assert part in line
     assert len(line) <= 80
     setting = {"sweep": True, "alpha": 0.001, "graph_weight": 0.001, "scale": "standard"}
     swept = msgspec.structs.replace(entry, parameters=setting, peak_memory_bytes=None)
     lines(Progress(entry=swept, done=60, total=130))
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        " 60/130 caltech101_nus31 alpha 0.001 weight 0.001 ACC 0.4141 119 s, 70 min left"
-    )
+    for part in ("60/130", entry.dataset, "0.4141", "119 s", "70 min"):
+        assert part in line
+    assert line.count("0.001") == 2
     assert len(line) <= 80
 
 
@@ -136,17 +148,18 @@ def test_tables_break_between_words_where_these_have_room(
 def test_an_experiment_is_described(here: Path, call: Call) -> None:
     options = ("--method", "knn-sc", "--runs", "2", "--in-process", "-o", "out")
     assert call("compare", "--dataset", "tiny.npz", *options).exit_code == 0
+    record = json.loads(Path("out/experiment.json").read_bytes())
     result = call("describe", "out")
     assert result.exit_code == 0, result.stderr
     for part in (
-        r"Experiment +comparison in out",
-        r"State +finished",
-        r"Command +mscam-dask compare --dataset tiny\.npz",
-        r"Data +tiny \(60 samples\)",
-        r"Methods +knn-sc",
-        r"Fits +2 ok",
-        r"Ran +in this process",
-        r"mscam-dask report out writes report\.html",
+        r"\bcomparison\b.*\bout\n",
+        r" finished\n",
+        r" mscam-dask compare --dataset tiny\.npz",
+        r" tiny \(60\b",
+        r" knn-sc\n",
+        r" 2 ok\n",
+        rf" {re.escape(record['executor'])}\n",
+        r" mscam-dask report out\b",
     ):
         assert re.search(part, result.stdout), part
 
@@ -160,13 +173,14 @@ def test_an_experiment_that_was_cut_off_is_told_from_one_under_way(here: Path, c
     with RunLock(Path("out")):
         under_way = call("describe", "out")
         refused = call("compare", "--dataset", "tiny.npz", *options)
-    assert re.search(r"State +running\n", under_way.stdout)
-    assert re.search(r"Fits +2 ended so far\n", under_way.stdout)
+    assert " running\n" in under_way.stdout
+    assert numbers(under_way.stdout).count(["2"]) == 2  # fits that ended; --runs 2
     assert refused.exit_code == 75
-    assert "the command that began it then goes on from there" in refused.stderr
+    assert re.search(quotes(here / "out", os.getpid()), refused.stderr)
     said = re.sub(r"\s+", " ", call("describe", "out").stdout)
-    assert "running, but no process holds it: it was cut off; mscam-dask compare --dataset" in said
-    assert "-o out continues it" in said
+    record_resume = "mscam-dask compare --dataset tiny.npz --method knn-sc --runs 2 -o out"
+    assert re.search(quotes("running", record_resume), said)
+    assert record_resume not in re.sub(r"\s+", " ", under_way.stdout)
 
 
 def test_a_method_without_any_result_is_exit_code_5(here: Path, call: Call) -> None:
@@ -183,11 +197,14 @@ def test_a_method_without_any_result_is_exit_code_5(here: Path, call: Call) -> N
     ("arguments", "parts"),
     [
         (["--dataset", "absent"], ["--dataset absent", "'absent'", "MSCAM_DATA"]),
-        (["--dataset", "tiny.npz", "--method", "mlam"], ["--method mlam", "Did you mean 'mlan'?"]),
-        (["--dataset", "tiny.npz", "--set", "compare.rnus=3"], ["Did you mean 'runs'?"]),
-        (["--dataset", "tiny.npz", "--scheduler", "tcp://192.0.2.1:8786"], ["encryption"]),
-        (["tiny.toml"], ["line 1", "there is no table [data]"]),
-        (["absent.toml"], ["no pipeline file absent.toml"]),
+        (["--dataset", "tiny.npz", "--method", "mlam"], ["--method mlam", "'mlan'"]),
+        (["--dataset", "tiny.npz", "--set", "compare.rnus=3"], ["compare.rnus=3", "'runs'"]),
+        (
+            ["--dataset", "tiny.npz", "--scheduler", "tcp://192.0.2.1:8786"],
+            ["'tcp://192.0.2.1:8786'", "--insecure"],
+        ),
+        (["tiny.toml"], ["tiny.toml, line 1", "[data]"]),
+        (["absent.toml"], ["absent.toml"]),
     ],
 )
 def test_what_is_wrong_is_said_before_any_work(
@@ -208,7 +225,7 @@ def test_sweep(here: Path, call: Call) -> None:
     )
     result = call("sweep", "s.toml", "--in-process", "-o", "out")
     assert result.exit_code == 0, result.output
-    assert "6 fits. Results: out" in result.stdout
+    assert numbers(result.stdout)[-1] == ["6"]
     record = json.loads((here / "out" / "experiment.json").read_text())
     (heat_map,) = record["heat_maps"]
     for maps in (heat_map["label_free"], heat_map["with_labels"]):
@@ -218,15 +235,15 @@ def test_sweep(here: Path, call: Call) -> None:
         assert values[row, column] == values.max()
     assert len((here / "out" / "results.csv").read_text().splitlines()) == 7
     text = (here / "out" / "results.md").read_text()
-    assert "best by cross view information (no label seen)" in text
+    assert all(name.replace("_", " ") in text for name in heat_map["best"])
     again = call("sweep", "s.toml", "--in-process", "-o", "out")
-    assert "6 fits, 6 kept from an earlier start" in again.stdout
+    assert numbers(again.stdout)[-1] == ["6", "6"]
     resumed = call("resume", "out")
     assert resumed.exit_code == 2
     said = " ".join(resumed.stderr.split())
     assert f"mscam-dask sweep s.toml -o {here / 'out'}" in said
     more = call("sweep", "s.toml", "--in-process", "-o", "out", "--set", "sweep.alpha=[0.1,1,2]")
-    assert "9 fits, 6 kept from an earlier start" in more.stdout
+    assert numbers(more.stdout)[-1] == ["6", "9"]
 
 
 def test_sweep_without_labels_has_no_scores_against_them(here: Path, call: Call) -> None:
@@ -244,7 +261,7 @@ def test_sweep_without_labels_has_no_scores_against_them(here: Path, call: Call)
     Path("s.toml").write_text(text)
     refused = call("sweep", "s.toml", "--in-process", "-o", "other")
     assert refused.exit_code == 2
-    assert "n_clusters has to be given in [dataset.plain]" in refused.stderr
+    assert re.search(quotes("'plain'", "n_clusters", "[dataset.plain]"), refused.stderr)
 
 
 SWEEP = (
@@ -268,12 +285,12 @@ def test_run_takes_the_file_of_an_experiment_and_the_second_time_nothing_is_done
     monkeypatch.setenv("MSCAM_SWEEP__N_NEIGHBORS", "8")
     planned = call("run", "s.toml", "--set", "sweep.seed=3", "--dry-run")
     assert planned.exit_code == 0, planned.output
-    assert re.search(r"Experiment +sensitivity in outputs/s", planned.stdout)
-    assert re.search(r"To do +2 fits\n", planned.stdout)
+    assert re.search(r"\bsensitivity\b.*\boutputs/s\n", planned.stdout)
+    assert numbers(planned.stdout).count(["2"]) == 2  # fits to do, and those of unknown time
     assert not Path("outputs").exists()
     result = call("run", "s.toml", "--set", "sweep.seed=3")
     assert result.exit_code == 0, result.output
-    assert "2 fits. Results: outputs/s" in result.stdout
+    assert numbers(result.stdout)[-1] == ["2"]
     record = json.loads(Path("outputs/s/experiment.json").read_text())
     assert record["command"] == (
         "MSCAM_SWEEP__N_NEIGHBORS=8 mscam-dask run s.toml --set sweep.seed=3"
@@ -282,12 +299,13 @@ def test_run_takes_the_file_of_an_experiment_and_the_second_time_nothing_is_done
     before = files_of(Path("outputs"))
     again = call("sweep", "s.toml", "--set", "sweep.seed=3")
     assert again.exit_code == 0, again.output
-    assert "Nothing to do: every fit of this experiment had ended by" in again.stdout
+    assert re.search(quotes(record["ended"], "--overwrite"), again.stdout)
     assert files_of(Path("outputs")) == before
     planned = call("run", "s.toml", "--set", "sweep.seed=3", "--dry-run")
-    assert "nothing: all 2 fits have ended" in planned.stdout
+    assert numbers(planned.stdout).count(["2"]) == 1  # fits that have ended; none to do
     forced = call("run", "s.toml", "--set", "sweep.seed=3", "--overwrite")
-    assert "2 fits. Results" in forced.stdout
+    assert numbers(forced.stdout)[-1] == ["2"]
+    assert files_of(Path("outputs")) != before
 
 
 def test_run_takes_a_comparison_and_a_robustness_curve(here: Path, call: Call) -> None:
@@ -295,8 +313,8 @@ def test_run_takes_a_comparison_and_a_robustness_curve(here: Path, call: Call) -
         "[robustness]\nn_samples = 40\ncorrupted = [0.0, 0.5]\nmethods = ['knn-sc']\nruns = 2\n"
     )
     planned = call("run", "r.toml", "--in-process", "--dry-run", "-o", "r")
-    assert re.search(r"To do +4 fits\n", planned.stdout)
-    assert "not known for 4 fits" in planned.stdout
+    assert ["4"] in numbers(planned.stdout)  # fits to do
+    assert ["4", "900"] in numbers(planned.stdout)  # fits of unknown time, seconds at most
     assert call("run", "r.toml", "--in-process", "-o", "r").exit_code == 0
     Path("c.toml").write_text(
         "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\n"
@@ -306,8 +324,8 @@ def test_run_takes_a_comparison_and_a_robustness_curve(here: Path, call: Call) -
     assert call("run", "c.toml", "--in-process", "-o", "c").exit_code == 0
     assert files_of(Path("c")) == before
     planned = call("compare", "c.toml", "--in-process", "--dry-run", "-o", "c", "--runs", "3")
-    assert re.search(r"To do +2 fits, 1 are kept from an earlier start", planned.stdout)
-    assert re.search(r"about .* for 2 fits, as those that ended here", planned.stdout)
+    assert ["1", "2"] in numbers(planned.stdout)  # kept, and to do
+    assert re.search(r"\d:\d\d:\d\d .*\b2\b", planned.stdout)
     assert files_of(Path("c")) == before
 
 
@@ -315,10 +333,10 @@ def test_a_file_is_a_pipeline_or_an_experiment(here: Path, call: Call) -> None:
     Path("both.toml").write_text(Path("tiny.toml").read_text() + "[compare]\nruns = 2\n")
     refused = call("run", "both.toml", "--in-process")
     assert refused.exit_code == 2
-    assert "An experiment is a file of its own" in refused.stderr
+    assert re.search(quotes("both.toml, line 7", "[compare]", "[dataset.NAME]"), refused.stderr)
     Path("s.toml").write_text(SWEEP)
     refused = call("run", "s.toml", "--set", "output.root=s3://bucket/runs")
     assert refused.exit_code == 2
-    assert "file systems only" in refused.stderr
+    assert "--set output.root=s3://bucket/runs" in refused.stderr
     refused = call("compare", "--dataset", "tiny.npz", "-o", "s3://bucket/run")
     assert refused.exit_code == 2

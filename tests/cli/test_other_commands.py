@@ -19,6 +19,8 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.pipeline.run import doctor
 from mscam_dask.pipeline.run.doctor import CHECKS, Check
 from mscam_dask.pipeline.run.lock import RunLock
+from tests.cli.screens import numbers
+from tests.messages import quotes
 
 Call = Callable[..., Result]
 
@@ -28,8 +30,9 @@ def test_ingest_makes_a_store_and_shows_it(here: Path, call: Call) -> None:
     assert result.exit_code == 0
     data = open_store("data.zarr")
     assert data.view_names == ("view_0", "view_1")
-    for part in ("view_0", "view_1", "3 classes", data.digest(), "data.zarr"):
+    for part in ("view_0", "view_1", data.digest(), "data.zarr"):
         assert part in result.stdout
+    assert ["3"] in numbers(result.stdout)  # classes
     refused = call("ingest", "tiny.npz", "-o", "data.zarr")
     assert refused.exit_code == 3
     assert "--overwrite" in refused.stderr
@@ -70,7 +73,7 @@ def test_ingest_options(here: Path, call: Call) -> None:
         (
             ["tiny.npz", "-o", "x.zarr", "--view-type", "kernel", "--view-type", "a=kernel"],
             2,
-            "one KIND",
+            "VIEW=KIND",
         ),
         (["tiny.npz", "-o", "x.zarr", "--view", "view_9"], 3, "view_9"),
         (["tiny.npz"], 2, "--output"),
@@ -106,11 +109,11 @@ def test_describe_shows_a_store_with_its_findings(here: Path, call: Call) -> Non
         r"a\x1b[31m [bold]",
         "features",
         digest[:16],
-        "60, known by row",
-        "3 classes of 20 to 20 samples",
-        "2 of 60 samples are all zero (rows 3, 4)",
     ):
         assert part in re.sub(r"\s+", " ", result.stdout)
+    assert ["60"] in numbers(result.stdout)  # samples
+    assert ["20", "20", "3"] in numbers(result.stdout)  # smallest and largest class, classes
+    assert re.search(r"\b2\b.*\b60\b.*\b3, 4\b", result.stdout)  # samples of zeros, their rows
     assert "\x1b" not in result.stdout
 
 
@@ -134,7 +137,7 @@ def test_describe_finds_a_damaged_store(here: Path, call: Call) -> None:
     chunk.write_bytes(content)
     result = call("describe", "data.zarr")
     assert result.exit_code == 3
-    assert "is damaged" in result.stderr
+    assert str(chunk) in result.stderr
 
 
 def test_describe_shows_a_run_that_ended_well_or_not(here: Path, call: Call) -> None:
@@ -143,20 +146,16 @@ def test_describe_shows_a_run_that_ended_well_or_not(here: Path, call: Call) -> 
     assert result.exit_code == 0
     text = re.sub(r"\s+", " ", result.stdout)
     for part in (
-        "finished, exit code 0",
-        "tiny, method mscam, seed 0",
-        "3 connected components, 3 asked for",
-        "ACC 1.0000",
-        "view_1",
-        "numpy",
-        "report.html, pipeline.toml, events.jsonl, labels.csv, result.zarr, data.zarr",
+        *("finished", "tiny", "mscam", "ACC 1.0000", "view_1", f"numpy {np.__version__}"),
+        *("report.html", "pipeline.toml", "events.jsonl", "labels.csv", "result.zarr", "data.zarr"),
     ):
         assert part in text
+    assert ["3", "3"] in numbers(result.stdout)  # components found and asked for
     call("run", "tiny.toml", "--in-process", "-o", "bad", "--set", "cluster.n_clusters=61")
     result = call("describe", "bad")
     assert result.exit_code == 0
-    assert "failed, exit code 2" in result.stdout
-    assert "ConfigurationError: n_clusters=61" in result.stdout
+    assert re.search(r"\bfailed\b.*\b2\n", result.stdout)
+    assert re.search(quotes("ConfigurationError", "n_clusters", 61), result.stdout)
 
 
 def test_describe_tells_a_run_that_was_cut_off_from_one_under_way(here: Path, call: Call) -> None:
@@ -166,15 +165,14 @@ def test_describe_tells_a_run_that_was_cut_off_from_one_under_way(here: Path, ca
     record.write_text(json.dumps({**content, "state": "running", "exit_code": None}))
     with RunLock(Path("cut off")):
         result = call("describe", "cut off")
-    assert re.search(r"State +running\n", result.stdout)
+    assert " running\n" in result.stdout
+    assert "mscam-dask resume" not in result.stdout
     result = call("describe", "cut off")
     said = re.sub(r"\s+", " ", result.stdout)
-    assert "running, but no process holds it: it was cut off; mscam-dask resume 'cut off'" in said
+    assert re.search(quotes("running", "mscam-dask resume 'cut off'"), said)
 
 
-@pytest.mark.parametrize(
-    ("path", "part"), [("absent", "There is no absent"), (".", "neither a store")]
-)
+@pytest.mark.parametrize(("path", "part"), [("absent", "absent"), (".", "mscam-dask ingest")])
 def test_describe_nothing(here: Path, call: Call, path: str, part: str) -> None:
     result = call("describe", path)
     assert result.exit_code == 3
@@ -197,33 +195,28 @@ def test_doctor_finds_this_computer_fit(here: Path, call: Call) -> None:
     assert result.exit_code == 0, result.output
     for title, _ in CHECKS:
         assert title in result.stdout
-    assert "starts and answers on 127.0.0.1" in result.stdout
-    assert f"{len(CHECKS)} checks passed" in result.stdout
+    assert " 127.0.0.1" in result.stdout
+    assert numbers(result.stdout)[-1] == [str(len(CHECKS))]
 
 
-@pytest.mark.parametrize(
-    ("level", "code", "last"), [("warn", 0, "1 with a remark"), ("fail", 1, "1 of 8 checks failed")]
-)
+@pytest.mark.parametrize(("level", "code"), [("warn", 0), ("fail", 1)])
 def test_doctor_gives_the_remedy_and_the_exit_code(
-    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch, level: str, code: int, last: str
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch, level: str, code: int
 ) -> None:
     check = Check("Disk", level, "nearly full", "Make room.")  # type: ignore[arg-type]
     replaced(monkeypatch, examine, "Disk", check)
     result = call("doctor")
     assert result.exit_code == code
     assert re.search(rf"{level}\s+Disk\s+nearly full\n\s+Make room\.", result.stdout)
-    assert last in result.stdout
+    assert numbers(result.stdout)[-1] == ["1", "8"]
 
 
 def test_doctor_names_what_is_missing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = dict(CHECKS)
     monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "h5py" else name)
-    assert checks["Extras"]() == Check(
-        "Extras",
-        "warn",
-        "not installed: h5py, for MATLAB v7.3 files",
-        "pip install 'mscam-dask[mat]'",
-    )
+    extras = checks["Extras"]()
+    assert (extras.level, extras.remedy) == ("warn", "pip install 'mscam-dask[mat]'")
+    assert "h5py" in extras.found
     monkeypatch.setattr(doctor, "smallest_memory_bytes", lambda: 2**30)
     assert checks["Memory"]().level == "warn"
     monkeypatch.setattr(doctor, "_FEW_BYTES", 2**62)
@@ -257,9 +250,8 @@ def test_tls_makes_certificates_and_shows_how_they_are_used(here: Path, call: Ca
     assert "--renew" in again.stderr
     renewed = call("tls", "certificates", "--renew", "--days", "20")
     assert renewed.exit_code == 0
-    assert "Attention" not in renewed.stdout
+    assert "mscam-dask tls DIR" not in renewed.stdout
     late = call("tls", "certificates", "--renew", "--days", "365")  # of an authority for 300
     assert late.exit_code == 0
     said = " ".join(late.stdout.split())
-    assert "before the 365 days asked for" in said
-    assert "Make a new authority in another directory" in said
+    assert re.search(quotes("ca.pem", 365, "mscam-dask tls DIR"), said)

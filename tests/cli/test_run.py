@@ -23,6 +23,8 @@ from mscam_dask.data.results import read_result
 from mscam_dask.errors import WorkerLostError
 from mscam_dask.pipeline.run import steps
 from mscam_dask.types.status import Status
+from tests.cli.screens import numbers
+from tests.messages import quotes
 
 Call = Callable[..., Result]
 
@@ -36,24 +38,26 @@ def test_the_end_says_components_status_scores_and_where_results_are(
     assert result.exit_code == 0
     record = json.loads((here / "out" / "run.json").read_text())
     text = re.sub(r"\s+", " ", result.stdout)
-    assert "exactly 3 connected components, 3 asked for" in text
-    message = record["fit"]["message"]
-    assert f"{message[0].upper()}{message[1:]}." in text
+    assert ["3", "3"] in numbers(result.stdout)  # components found and asked for
+    assert record["fit"]["message"][1:] in text
     for short, name in (
         ("ACC", "accuracy"),
         ("NMI", "normalized_mutual_information"),
         ("ARI", "adjusted_rand_index"),
     ):
         assert f"{short} {record['metrics'][name]:.4f}" in text
-    assert "Results out (report.html, labels.csv, result.zarr, run.json)" in text
+    assert re.search(quotes("report.html", "labels.csv", "result.zarr", "run.json"), text)
 
 
 def test_progress_goes_to_standard_error_one_line_an_iteration(here: Path, call: Call) -> None:
     result = call("run", "tiny.toml", "--in-process", "-o", "out")
     record = json.loads((here / "out" / "run.json").read_text())
-    iterations = [line for line in result.stderr.splitlines() if "outer iteration" in line]
-    assert len(iterations) >= record["fit"]["n_outer_iterations"]
-    assert "outer iteration" not in result.stdout
+    weights = read_result("out/result.zarr").history["graph_weight"].values
+    assert len(weights) == record["fit"]["n_outer_iterations"] == 3
+    for iteration, weight in enumerate(weights, start=1):
+        told = {str(iteration), "3", f"{weight:g}"}
+        assert any(told <= set(line) for line in numbers(result.stderr)), told
+    assert not set(result.stderr.splitlines()) & set(result.stdout.splitlines())
     assert "\x1b" not in result.output
 
 
@@ -78,7 +82,7 @@ def test_settings_from_the_command_line_win(here: Path, call: Call) -> None:
         *("--set", "cluster.n_clusters=1", "--set", "evaluate.enabled=false"),
     )
     assert result.exit_code == 0
-    assert "exactly 1 connected component, 1 asked for" in result.stdout
+    assert ["1", "1"] in numbers(result.stdout)
     assert "n_clusters = 1" in (here / "out" / "pipeline.toml").read_text()
 
 
@@ -92,26 +96,27 @@ def test_another_kind_of_cluster_than_the_files(here: Path, call: Call) -> None:
     Path("tiny.toml").write_text(f"{text}[execution]\nin_process = true\n")
     assert call("run", "tiny.toml", "-o", "d", "--threads", "1").exit_code == 0
     record = json.loads(Path("d/run.json").read_text())
-    assert record["executor"] == "in this process"
+    assert record["settings"]["execution"]["in_process"] is True
+    assert "://" not in record["executor"]
     Path("tiny.toml").write_text(f"{text}[execution]\nworkers = 3\nmemory_limit = '1 GiB'\n")
     result = call("run", "tiny.toml", "-o", "c", "--scheduler", "tcp://192.0.2.1:8786")
     assert result.exit_code == 2
-    assert "without encryption" in result.stderr
+    assert re.search(quotes("'tcp://192.0.2.1:8786'", "--insecure"), result.stderr)
     result = call("run", "tiny.toml", "--workers", "2", "--scheduler", "tcp://127.0.0.1:1")
     assert result.exit_code == 2
-    assert "--workers 2: [execution] workers is for a cluster that the run starts" in result.stderr
+    assert "--workers 2: [execution] workers" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "parts"),
     [
-        (["run", "absent.toml"], 2, ["no pipeline file absent.toml"]),
-        (["run", "tiny.toml", "--set", "cluster.alhpa=1"], 2, ["Did you mean 'alpha'?"]),
-        (["run", "tiny.toml", "--set", "cluster.n_clusters=61"], 2, ["61 with 60 sample"]),
+        (["run", "absent.toml"], 2, ["absent.toml"]),
+        (["run", "tiny.toml", "--set", "cluster.alhpa=1"], 2, ["cluster.alhpa=1", "'alpha'"]),
+        (["run", "tiny.toml", "--set", "cluster.n_clusters=61"], 2, ["n_clusters", "61", "60"]),
         (["run", "tiny.toml", "--set", "data.source=absent.npz"], 3, ["absent.npz"]),
-        (["run", "tiny.toml", "-o", "tiny.toml"], 2, ["is a file"]),
-        (["run", "tiny.toml", "-o", "."], 2, ["inside the run directory"]),
-        (["run", "tiny.toml", "--set", "data.view_type=kernel"], 3, ["square"]),
+        (["run", "tiny.toml", "-o", "tiny.toml"], 2, ["tiny.toml"]),
+        (["run", "tiny.toml", "-o", "."], 2, ["tiny.npz"]),
+        (["run", "tiny.toml", "--set", "data.view_type=kernel"], 3, ["'view_0'", "kernel", "(60, 5)"]),
     ],
 )
 def test_an_error_is_one_message_and_its_exit_code(
@@ -131,7 +136,9 @@ def test_debug_adds_the_traceback_and_keeps_the_exit_code(here: Path, call: Call
     assert result.exit_code == 2
     assert "Traceback" in result.stderr
     assert "FileNotFoundError" in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("Error: There is no pipeline file")
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert "absent.toml" in last
 
 
 def test_a_defect_keeps_its_traceback(
@@ -170,17 +177,20 @@ def test_components_not_reached_is_exit_code_5_after_the_results(
     monkeypatch.setattr(steps, "cluster", unfinished)
     result = call("run", "tiny.toml", "--in-process", "-o", "out")
     assert result.exit_code == 5
-    assert "exactly" not in result.stdout
-    assert "2 connected components, 3 asked for" in result.stdout
+    assert ["2", "3"] in numbers(result.stdout)
+    assert ["3", "3"] not in numbers(result.stdout)
     assert (here / "out" / "labels.csv").exists()
 
 
 def test_what_is_refused_and_what_overwrite_allows(here: Path, call: Call) -> None:
     arguments = ("run", "tiny.toml", "--in-process", "-o", "out")
     assert call(*arguments).exit_code == 0
+    record = (here / "out" / "run.json").read_bytes()
     again = call(*arguments)
     assert again.exit_code == 0
-    assert "Nothing to do" in again.stdout
+    assert again.stderr == "", "no step began"
+    assert (here / "out" / "run.json").read_bytes() == record
+    assert re.search(quotes(json.loads(record)["ended"], "--overwrite"), again.stdout)
     other_setting = ("--set", "cluster.alpha=2.0")
     again = call(*arguments, *other_setting)
     assert again.exit_code == 2
@@ -190,7 +200,8 @@ def test_what_is_refused_and_what_overwrite_allows(here: Path, call: Call) -> No
     (here / "mine" / "file").touch()
     other = call("run", "tiny.toml", "--in-process", "-o", "mine", "--overwrite")
     assert other.exit_code == 2
-    assert "never touched" in other.stderr
+    assert str(here / "mine") in other.stderr
+    assert [item.name for item in (here / "mine").iterdir()] == ["file"]
 
 
 def real(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -207,15 +218,15 @@ def real(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: Call) -> None:
     done = real("run", "tiny.toml", "--workers", "2", "--memory-limit", "2 GiB", "-o", "there")
     assert done.returncode == 0
-    assert "exactly 3 connected components" in done.stdout
-    pages = re.findall(r" dashboard (http://127\.0\.0\.1:\d+/\w+)", done.stderr)
+    assert ["3", "3"] in numbers(done.stdout)
+    pages = re.findall(r"(http://127\.0\.0\.1:\d+/\w+)", done.stderr)
     start, fit = pages  # one by the step "start", the same by the fit
     assert start == fit
     assert start.endswith("/mscam")
     assert "Traceback" not in done.stderr
     assert "distributed" not in done.stderr  # its log stays out of the terminal
     record = json.loads((here / "there" / "run.json").read_text())
-    assert record["executor"] == "2 worker processes on this computer"
+    assert record["executor"].startswith("2 ")
 
     assert call("run", "tiny.toml", "--in-process", "-o", "here").exit_code == 0
     first, second = read_result("here/result.zarr"), read_result("there/result.zarr")
@@ -227,7 +238,7 @@ def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: 
 def test_the_real_command_returns_the_exit_code(here: Path) -> None:
     done = real("run", "tiny.toml", "--in-process", "--set", "data.source=absent.npz")
     assert done.returncode == 3
-    assert "Error: There is no" in done.stderr
+    assert re.search(r"^Error: .*absent\.npz", done.stderr, re.MULTILINE)
     assert "Traceback" not in done.stderr
 
 
@@ -244,7 +255,7 @@ def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if f"{step} ..." in line:
+            if re.match(rf"\S+ {step}\b", line):  # after the time
                 break
         started = psutil.Process(process.pid).children
         while step == "start" and not any("spawn" in " ".join(p.cmdline()) for p in started()):
@@ -252,7 +263,8 @@ def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to workers too
         rest = process.stderr.read()
         assert process.wait() == 130
-    (line,) = rest.splitlines()
-    assert re.match(r"(Interrupted|Stopped by SIGINT)\. mscam-dask resume ", line), line
+    # what is no progress, which begins with the time
+    (line,) = [line for line in rest.splitlines() if not re.match(r"\d\d:\d\d:\d\d ", line)]
+    assert "mscam-dask resume " in line
     record = json.loads((here / "out" / "run.json").read_text())
     assert (record["state"], record["exit_code"]) == ("interrupted", 130)

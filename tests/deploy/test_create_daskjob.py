@@ -63,7 +63,7 @@ def test_a_run_that_fails_for_good_frees_the_cluster_and_the_next_night_runs(
     assert server.history == ["Failed"]
     assert server.objects[f"{JOBS}/mscam-nightly"]["status"]["jobStatus"] == "Failed"
     assert CLUSTERS not in server.objects
-    assert ("look at the report" in result.stdout) == (code == 5)
+    assert ("report" in result.stdout) == (code == 5)
     assert create(server, tmp_path).returncode == 0
     assert server.changes == ["POST", "DELETE", "POST"]
     assert server.history == ["Failed", "Succeeded"]
@@ -147,7 +147,7 @@ def test_an_api_server_that_refuses_is_a_cluster_failure(tmp_path: Path) -> None
     server.failures = 99
     result = create(server, tmp_path)
     assert result.returncode == 4
-    assert "being upgraded" in result.stdout
+    assert " 503 " in result.stdout
 
 
 def test_an_api_server_that_is_away_for_a_moment_does_not_end_the_night(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_an_api_server_that_is_away_for_a_moment_does_not_end_the_night(tmp_path
     server.answer = away_once  # type: ignore[method-assign]
     result = create(server, tmp_path)
     assert result.returncode == 0
-    assert result.stdout.count("being upgraded") == 3
+    assert result.stdout.count(" 503 ") == 3
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "kind: Pod\n", "a: {b"])

@@ -155,7 +155,7 @@ def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
     assert alone.returncode == 0, alone.stderr
     assert (tmp_path / "run/labels.csv").read_text() == (tmp_path / "alone/labels.csv").read_text()
     record = json.loads((tmp_path / "run/run.json").read_text())
-    assert record["executor"] == f"the cluster at {address}"
+    assert address in record["executor"]
 
 
 def test_a_driver_without_a_certificate_of_the_cluster_is_turned_away(

@@ -125,7 +125,7 @@ def test_a_run_on_worker_jobs_that_slurm_started(
     assert result.returncode in (0, 5), result.stdout + result.stderr
     record = json.loads((tmp_path / "run/run.json").read_text())
     assert record["exit_code"] == result.returncode
-    assert record["executor"].startswith("the cluster at tls://")
+    assert "tls://" in record["executor"]
     root = Path(slurm["FAKE_SLURM"])
     jobs = [int(line) for line in (root / "submitted").read_text().split()]
     assert len(jobs) == 2

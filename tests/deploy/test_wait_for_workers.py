@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import time
 from types import SimpleNamespace
@@ -29,7 +31,8 @@ def test_it_waits_for_the_first_worker(monkeypatch: pytest.MonkeyPatch) -> None:
         url = f"http://127.0.0.1:{cluster.scheduler.http_server.port}"
         none = run(sys.executable, PROGRAM, url, "0.1", env=script_environment())
         assert none.returncode == 75
-        assert "it has no worker" in none.stderr
+        assert url in none.stderr
+        assert os.strerror(errno.ECONNREFUSED) not in none.stderr
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=joined_meanwhile)
         monkeypatch.setattr(program, "time", clock)
         assert program.main([url, "60"]) == 0
@@ -39,7 +42,8 @@ def test_it_waits_for_the_first_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_that_answers_is_tried_again_later() -> None:
     result = run(sys.executable, PROGRAM, "http://127.0.0.1:9", "0.1", env=script_environment())
     assert result.returncode == 75
-    assert "does not answer" in result.stderr
+    assert "http://127.0.0.1:9" in result.stderr
+    assert os.strerror(errno.ECONNREFUSED) in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [(), ("scheduler:8787",), ("http://scheduler:8787", "soon")])

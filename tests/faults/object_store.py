@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 from typing import Literal
 
-__all__ = ["FailingObjects", "How", "MemoryObjects"]
+__all__ = ["RESET", "FailingObjects", "How", "MemoryObjects"]
 
+RESET = "the connection was reset"
 How = Literal["undone", "half done", "done", "killed"]
 
 
@@ -83,4 +84,4 @@ class FailingObjects:
 
     @staticmethod
     def _error(name: str) -> OSError:
-        return OSError(errno.EIO, "the connection was reset", name)
+        return OSError(errno.EIO, RESET, name)

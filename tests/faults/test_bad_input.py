@@ -23,12 +23,13 @@ from scipy import sparse
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
+from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 # Random draws have fewer samples that differ than clusters now and then.
-outnumbered = pytest.mark.filterwarnings("ignore:.*samples differ from each other")
+outnumbered = pytest.mark.filterwarnings("ignore::mscam_dask.errors.ConvergenceWarning")
 
 Array = NDArray[np.float64]
 Estimator = type[MSCAM] | type[MSCAN]
@@ -136,7 +137,7 @@ def test_what_is_nearly_infinite_is_refused(
 ) -> None:
     views, _ = blobs
     largest = np.where(views[0] > 0, 1.7e308, -1.7e308)
-    with pytest.raises(DataError, match=r"'view_0' has values of magnitude 1\.7e\+308"):
+    with pytest.raises(DataError, match=quotes("'view_0'", "1.7e+308")):
         fit([largest, views[1]])
 
 
@@ -147,7 +148,7 @@ def test_a_new_sample_too_far_for_a_distance_is_named(
     fitted = fit(views, scale="none")
     far = [views[0][:4].copy(), views[1][:4]]
     far[0][2] = 1e300
-    with pytest.raises(DataError, match=r"'view_0': 1 new sample\(s\) are farther .*\[2\]"):
+    with pytest.raises(DataError, match=quotes("'view_0'", "[2]")):
         fitted.predict(far)
     far[0][2] = 1e100
     assert fitted.predict(far).shape == (4,)
@@ -172,7 +173,7 @@ def test_half_the_samples_identical(
 def test_two_places_only(model: Estimator, n_clusters: int) -> None:
     place = np.repeat([[0.0, 1.0], [3.0, 5.0]], 12, axis=0)
     told = (
-        pytest.warns(ConvergenceWarning, match="Only 2 of 24 samples differ")
+        pytest.warns(ConvergenceWarning, match=r"\b2\b.*\b24\b")
         if n_clusters > 2
         else nullcontext()
     )
@@ -214,7 +215,7 @@ def test_few_samples(model: Estimator, n_samples: int) -> None:
 
 
 def test_one_sample_is_too_few() -> None:
-    with pytest.raises(MscamError, match="at least 2 samples"):
+    with pytest.raises(ConfigurationError, match=r"\b2\b"):
         fit([np.ones((1, 3))], 1)
 
 
@@ -292,68 +293,68 @@ def hole(value: float) -> Array:
     return rows
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
-    "NaN": ([GOOD, hole(np.nan)], r"'view_1' has 1 NaN and 0 infinite .*first rows: \[3\]"),
-    "infinite": ([hole(np.inf), GOOD], r"'view_0' has 0 NaN and 1 infinite .*first rows: \[3\]"),
-    "minus infinite": ([hole(-np.inf), GOOD], r"'view_0' has 0 NaN and 1 infinite"),
-    "NaN in sparse": ([GOOD, sparse.csr_array(hole(np.nan))], "'view_1' has 1 NaN"),
+REFUSED: dict[str, tuple[Any, list[str]]] = {
+    "NaN": ([GOOD, hole(np.nan)], ["'view_1'", "1 NaN", "[3]"]),
+    "infinite": ([hole(np.inf), GOOD], ["'view_0'", "1 inf", "[3]"]),
+    "minus infinite": ([hole(-np.inf), GOOD], ["'view_0'", "1 inf", "[3]"]),
+    "NaN in sparse": ([GOOD, sparse.csr_array(hole(np.nan))], ["'view_1'", "1 NaN"]),
     "NaN in Dask": (
         [GOOD, da.from_array(hole(np.nan), chunks=2)],
-        "'view_1' has 1 NaN",
+        ["'view_1'", "1 NaN"],
     ),
-    "sample counts": ([GOOD, GOOD[:5]], r"6.*5|5.*6"),
-    "no view": ([], "view"),
-    "no view in a dict": ({}, "view"),
-    "no column": ([GOOD, np.ones((6, 0))], r"'view_1' is empty: shape \(6, 0\)"),
-    "no row": ([np.ones((0, 2)), np.ones((0, 3))], "empty|at least"),
-    "constant": ([GOOD, np.full((6, 2), 7.0)], "'view_1' is constant"),
-    "constant of zeros": ([GOOD, np.zeros((6, 2))], "'view_1' is constant"),
-    "object": ([GOOD, GOOD.astype(object)], "'view_1'"),
-    "text": ([GOOD, GOOD.astype(str)], "'view_1'"),
-    "complex": ([GOOD, GOOD + 1j], "'view_1'"),
-    "datetime": ([GOOD, GOOD.astype("datetime64[s]")], "'view_1'"),
-    "timedelta": ([GOOD, GOOD.astype("timedelta64[s]")], "'view_1'"),
-    "records": ([GOOD, np.zeros((6, 2), dtype=[("a", "f8")])], "'view_1'"),
-    "one dimension": ([GOOD, np.ones(6)], "'view_1'"),
-    "three dimensions": ([GOOD, np.ones((6, 2, 2))], "'view_1'"),
-    "a number": (3.0, r"type builtins\.float; allowed are a list or dict"),
-    "nothing": (None, "NoneType; allowed are"),
-    "a view that is None": ([GOOD, None], "view_1"),
-    "ragged lists": ([GOOD, [[1.0, 2.0], [3.0]]], "view_1"),
+    "sample counts": ([GOOD, GOOD[:5]], ["'view_0'", "6", "'view_1'", "5"]),
+    "no view": ([], []),
+    "no view in a dict": ({}, []),
+    "no column": ([GOOD, np.ones((6, 0))], ["'view_1'", "(6, 0)"]),
+    "no row": ([np.ones((0, 2)), np.ones((0, 3))], ["'view_0'", "(0, 2)"]),
+    "constant": ([GOOD, np.full((6, 2), 7.0)], ["'view_1'", "6", "2"]),
+    "constant of zeros": ([GOOD, np.zeros((6, 2))], ["'view_1'", "6", "2"]),
+    "object": ([GOOD, GOOD.astype(object)], ["'view_1'", "dtype object"]),
+    "text": ([GOOD, GOOD.astype(str)], ["'view_1'", "<U32"]),
+    "complex": ([GOOD, GOOD + 1j], ["'view_1'", "complex128"]),
+    "datetime": ([GOOD, GOOD.astype("datetime64[s]")], ["'view_1'", "datetime64[s]"]),
+    "timedelta": ([GOOD, GOOD.astype("timedelta64[s]")], ["'view_1'", "timedelta64[s]"]),
+    "records": ([GOOD, np.zeros((6, 2), dtype=[("a", "f8")])], ["'view_1'", "('a', '<f8')"]),
+    "one dimension": ([GOOD, np.ones(6)], ["'view_1'", "(6,)"]),
+    "three dimensions": ([GOOD, np.ones((6, 2, 2))], ["'view_1'", "(6, 2, 2)"]),
+    "a number": (3.0, ["float"]),
+    "nothing": (None, ["NoneType"]),
+    "a view that is None": ([GOOD, None], ["'view_1'", "NoneType"]),
+    "ragged lists": ([GOOD, [[1.0, 2.0], [3.0]]], ["'view_1'"]),
     "hidden values": (
         [GOOD, np.ma.masked_array(GOOD, mask=GOOD > 3)],
-        "(?i)mask",
+        ["'view_1'", "2"],
     ),
     "hidden values in Dask": (
         [GOOD, da.from_array(np.ma.masked_array(GOOD, mask=GOOD > 3), chunks=2)],
-        r"'view_1' has 2 masked \(missing\) value\(s\) in rows 0:6",
+        ["'view_1'", "2", "0:6"],
     ),
-    "a set": ({1, 2}, "set; allowed are"),
-    "a missing store": ("/nowhere/at/all.zarr", "no store"),
+    "a set": ({1, 2}, ["builtins.set"]),
+    "a missing store": ("/nowhere/at/all.zarr", ["/nowhere/at/all.zarr"]),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_clustered_is_named(name: str) -> None:
-    views, pattern = REFUSED[name]
-    with pytest.raises(MscamError, match=pattern):
+    views, values = REFUSED[name]
+    with pytest.raises(DataError, match=quotes(*values)):
         fit(views, 2)
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "pattern"),
+    ("first", "second", "values"),
     [
-        (["a", "b", "c"], ["a", "c", "b"], "different order"),
-        (["a", "b", "c"], ["a", "b", "d"], "different samples"),
-        (["a", "b", "b"], ["a", "b", "b"], "more than once"),
+        (["a", "b", "c"], ["a", "c", "b"], ["'a'", "'b'", "'c'", "1"]),
+        (["a", "b", "c"], ["a", "b", "d"], ["'a'", "'b'", "['c']", "['d']"]),
+        (["a", "b", "b"], ["a", "b", "b"], ["'a'", "'b'", "[1, 2]"]),
     ],
 )
-def test_sample_ids_that_disagree(first: list[str], second: list[str], pattern: str) -> None:
+def test_sample_ids_that_disagree(first: list[str], second: list[str], values: list[str]) -> None:
     views = {
         name: xr.DataArray(GOOD[:3], dims=("sample", "feature"), coords={"sample": ids})
         for name, ids in (("a", first), ("b", second))
     }
-    with pytest.raises(DataError, match=pattern):
+    with pytest.raises(DataError, match=quotes(*values)):
         fit(views, 2)
 
 
@@ -363,7 +364,7 @@ def test_numbers_that_do_not_fit(name: str, value: Any) -> None:
     if name == "n_neighbors" and value is None:
         pytest.skip("None chooses")
     options = {"n_clusters": 2} | {name: value}
-    with pytest.raises(ConfigurationError, match=name):
+    with pytest.raises(ConfigurationError, match=quotes(name, repr(value))):
         MSCAM(**options).fit([GOOD])
 
 
@@ -372,13 +373,15 @@ def test_numbers_that_do_not_fit(name: str, value: Any) -> None:
 )
 @pytest.mark.parametrize("name", ["alpha", "graph_weight", "identity_weight"])
 def test_weights_that_do_not_fit(name: str, value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=name):
+    with pytest.raises(ConfigurationError, match=quotes(name, repr(value))):
         MSCAM(n_clusters=2, **{name: value}).fit([GOOD])
 
 
 @pytest.mark.parametrize("value", [-1.0, 1e-160, 1e300])
 def test_a_ridge_of_the_metric_that_does_not_fit(value: float) -> None:
-    with pytest.raises(ConfigurationError, match=r"metric_ridge.* 0, or a number from 1e-06"):
+    with pytest.raises(
+        ConfigurationError, match=quotes("metric_ridge", repr(value), "1e-06", "1e+06")
+    ):
         MSCAM(n_clusters=2, metric_ridge=value).fit([GOOD])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.pipeline.run.run import run_pipeline
+from tests.messages import quotes
 
 pytestmark = pytest.mark.faults
 
@@ -249,9 +251,8 @@ def test_names_of_data_sets_are_never_paths(
         before = files_below(tmp_path)
         done = CliRunner().invoke(main, [command, "e.toml", *options])
         assert (done.exit_code, files_below(tmp_path)) == (2, before)
-        assert "e.toml, line 5" in done.output
-        assert "allowed is one plain name" in done.output
-        with pytest.raises(ConfigurationError, match="allowed is one plain name"):
+        assert re.search(quotes("e.toml, line 5", repr(name)[:40], "[dataset.NAME]"), done.output)
+        with pytest.raises(ConfigurationError, match=quotes(repr(name)[:40])):
             ExperimentDirectory(work / "out").store(name)
 
 
@@ -266,7 +267,7 @@ def test_a_nul_in_a_path_is_a_configuration_error(key: str, tmp_path: Path) -> N
     )
     file = tmp_path / "p.toml"
     file.write_text(text)
-    with pytest.raises(ConfigurationError, match="NUL"):
+    with pytest.raises(ConfigurationError, match=quotes(file, f"[{table}] {name}", repr("a\0b"))):
         read_config(file)
 
 
@@ -306,12 +307,12 @@ def test_a_hundred_megabytes_of_configuration(tmp_path: Path) -> None:
     with file.open("wb") as stream:
         for _ in range(100):
             stream.write(b"# 567890123456789012345678901234\n" * (2**20 // 32))
-    with pytest.raises(ConfigurationError, match="larger than 64 KiB"):
+    with pytest.raises(ConfigurationError, match=quotes(file, "64 KiB")):
         read_config(file)
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("value", ["[" * 4_000, "1" * 100_000, "a." * 3_000, "{a=" * 1_300])
 def test_an_override_is_refused_at_once(value: str) -> None:
-    with pytest.raises(ConfigurationError, match="--set"):
+    with pytest.raises(ConfigurationError, match=quotes("--set cluster.n_clusters=")):
         parse_override(f"cluster.n_clusters={value}")

@@ -129,7 +129,7 @@ def test_every_damaged_file_of_the_only_checkpoint_is_found_and_named(
                 assert store.load() is not None
                 (said,) = store.damage
             else:
-                with pytest.raises(StoreCorruptError, match="No earlier checkpoint") as caught:
+                with pytest.raises(StoreCorruptError) as caught:
                     store.load()
                 said = str(caught.value)
             assert str(file) in said, damage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from mscam_dask.data.checkpoints import CURRENT, FileCheckpointStore
 from mscam_dask.errors import TemporaryFailure
 from mscam_dask.types.checkpoint import Checkpoint
 from tests.faults.memory_disk import FailingFiles, Loss, MemoryDisk, PowerCut
+from tests.messages import quotes
 
 pytestmark = pytest.mark.faults
 
@@ -113,10 +115,11 @@ def test_an_error_leaves_the_last_or_the_one_before(count: int, error: int) -> N
         disk = disk_with(count).copy()
         failing = FailingFiles(disk, nth, error)
         full = error in (errno.ENOSPC, errno.EDQUOT)
-        said = "the disk is full" if full else "Look after the disk"
-        with pytest.raises(TemporaryFailure, match=said) as caught:
+        with pytest.raises(TemporaryFailure, match=quotes(WHERE)) as caught:
             FileCheckpointStore(WHERE, files=failing).save(state(count))
-        assert str(WHERE) in str(caught.value)
+        assert full or os.strerror(error) in str(caught.value)
+        assert isinstance(caught.value.__cause__, OSError)
+        assert caught.value.__cause__.errno == error
         assert caught.value.exit_code == 75
         reopened = FileCheckpointStore(WHERE, files=disk)
         assert number_in(reopened) in allowed(count), failing.changes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.events import IterationFinished
 from tests.faults.kill_driver import outcome_of, write_pipeline
+from tests.messages import quotes
 
 pytestmark = pytest.mark.faults
 
@@ -60,6 +62,13 @@ def fill(disk: Path) -> Path:
     return filler
 
 
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error is, or comes from, the system's that there is no room."""
+    if error is None:
+        return False
+    return getattr(error, "errno", None) == errno.ENOSPC or is_full(error.__cause__)
+
+
 def state(number: int) -> Checkpoint:
     rng = np.random.default_rng(number)
     return Checkpoint({"graph_data": rng.standard_normal(20_000)}, {"iteration": number})
@@ -69,8 +78,9 @@ def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
     store = FileCheckpointStore(small_disk / "run" / "checkpoints")
     store.save(state(0))
     filler = fill(small_disk)
-    with pytest.raises(TemporaryFailure, match="the disk is full"):
+    with pytest.raises(TemporaryFailure, match=quotes(store.directory)) as caught:
         store.save(state(1))
+    assert is_full(caught.value)
     found = FileCheckpointStore(store.directory).load()
     assert found is not None
     assert found.record["iteration"] == 0
@@ -86,8 +96,9 @@ def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
 def test_a_store_on_a_full_disk(small_disk: Path) -> None:
     data = as_multi_view([np.random.default_rng(0).standard_normal((1000, 100))])
     filler = fill(small_disk)
-    with pytest.raises(TemporaryFailure, match="disk is full"):
+    with pytest.raises(TemporaryFailure, match=quotes(small_disk / "data.zarr")) as caught:
         write_store(data, small_disk / "data.zarr")
+    assert is_full(caught.value)
     assert [item.name for item in small_disk.iterdir()] == ["filler"]
     filler.unlink()
     assert verify_store(write_store(data, small_disk / "data.zarr")).digest() == data.digest()
@@ -103,10 +114,12 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(small_disk: Path, tmp_p
         if isinstance(event, IterationFinished) and event.iteration == 1 and not filled:
             filled.append(fill(small_disk))
 
-    with pytest.raises(TemporaryFailure, match="full"):
+    with pytest.raises(TemporaryFailure, match=quotes(root)) as caught:
         run_pipeline(read_config(file), root, observers=[fill_after_the_second])
-    with pytest.raises(TemporaryFailure, match="full"):
+    assert is_full(caught.value)
+    with pytest.raises(TemporaryFailure, match=quotes(root)) as caught:
         resume_run(root)
+    assert is_full(caught.value)
     filled[0].unlink()
     outcome = resume_run(root)
     assert outcome.record.resumes[-1].after_iteration == 2
@@ -121,9 +134,8 @@ def test_a_run_whose_files_grow_over_a_limit_goes_on_without_it(tmp_path: Path, 
     limited = ["bash", "-c", f'ulimit -f {kib}; exec "$@"', "bash", *command]
     done = subprocess.run(limited, check=False, capture_output=True, text=True)
     assert done.returncode == 75, done.stderr
-    assert "larger than the limit of this process" in done.stderr
     assert str(root) in done.stderr
-    assert "Raise it (ulimit -f)" in done.stderr
+    assert "ulimit -f" in done.stderr
     subprocess.run(command, check=True, capture_output=True)
     run_pipeline(read_config(file), tmp_path / "whole")
     assert outcome_of(root) == outcome_of(tmp_path / "whole")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,10 @@ def test_drivers_of_worker_processes_too() -> None:
     assert "5/5 identical" in said
 
 
+def iterations_in(events: Path) -> int:
+    return events.read_text().count('"event":"iteration_finished"') if events.exists() else 0
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_a_driver_told_to_end_leaves_a_run_that_goes_on(
@@ -67,17 +71,17 @@ def test_a_driver_told_to_end_leaves_a_run_that_goes_on(
         command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=dict(os.environ)
     ) as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if re.search(r"outer iteration 2 of", line):
-                break
+        while iterations_in(root / "events.jsonl") < 2:
+            assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(number)
         rest = process.stderr.read()
         # the deadline of the package is 5 s; what is over is the end of the interpreter
         assert process.wait(timeout=10) == code
-    assert f"mscam-dask resume {root} continues the run." in rest
+    assert f"mscam-dask resume {root}" in rest
     record = json.loads((root / "run.json").read_text())
     assert (record["state"], record["exit_code"]) == ("interrupted", code)
-    assert record["error"]["message"] == f"stopped by {number.name}"
+    assert number.name in record["error"]["message"]
     outcome = resume_run(root)
     assert outcome.record.resumes[0].after_iteration is not None
     assert outcome.record.resumes[0].after_iteration >= 2

@@ -15,6 +15,7 @@ from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store.checksums import write_checksums
 from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.errors import DataError, StoreCorruptError
+from tests.messages import quotes
 from tests.synthetic import three_subspaces
 
 
@@ -88,7 +89,7 @@ def test_a_fit_without_iterations_has_a_result_too(tmp_path: Path) -> None:
 
 def test_nothing_is_written_over(model: MSCAM, tmp_path: Path) -> None:
     path = write_result(model.solution_, tmp_path / "r")
-    with pytest.raises(DataError, match="never written over"):
+    with pytest.raises(DataError, match=quotes(path)):
         write_result(model.solution_, path)
     assert [item.name for item in tmp_path.iterdir()] == ["r"]
 
@@ -118,24 +119,24 @@ def test_a_removed_array_is_found(model: MSCAM, tmp_path: Path) -> None:
     for key in ("labels", "consensus_graph/indptr", "view_embeddings/1", "history/score"):
         moved = tmp_path / "moved"
         (path / key).rename(moved)
-        with pytest.raises(StoreCorruptError, match=f"{key}/zarr.json is damaged: it is missing"):
+        with pytest.raises(StoreCorruptError, match=quotes(path / key / "zarr.json")):
             read_result(path)
         moved.rename(path / key)
 
 
 def test_what_is_no_result(model: MSCAM, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="There is no store"):
+    with pytest.raises(DataError, match=quotes(tmp_path / "absent")):
         read_result(tmp_path / "absent")
     zarr.open_group(tmp_path / "other", mode="w", attributes={"format": "other"})
-    with pytest.raises(DataError, match="no result of this package"):
+    with pytest.raises(DataError, match=quotes(tmp_path / "other", "result.zarr")):
         read_result(tmp_path / "other")
     path = write_result(model.solution_, tmp_path / "r")
     group = zarr.open_group(path, mode="r+")
-    group.attrs["format_version"] = 3
+    group.attrs["format_version"] = 97
     write_checksums(group, path)
-    with pytest.raises(DataError, match="format version 3"):
+    with pytest.raises(DataError, match=quotes(path, "97")):
         read_result(path)
     group.attrs.update({"format_version": 2, "history": ["../labels"]})
     write_checksums(group, path)
-    with pytest.raises(StoreCorruptError, match="no name of a history variable"):
+    with pytest.raises(StoreCorruptError, match=quotes(path / "zarr.json", "'../labels'")):
         read_result(path)

@@ -39,36 +39,40 @@ def problem(directory: Path, text: str, *sets: str) -> str:
     ("extra", "line", "parts"),
     [
         ("[outputs]\ndirectory = 'x'", 7, ["[outputs]", "'output'", "[execution]"]),
-        ("stray = 1\n", 7, ["[cluster] has no key 'stray'", "n_clusters"]),
-        ("n_cluster = 3\n", 7, ["[cluster] has no key 'n_cluster'", "Did you mean 'n_clusters'?"]),
-        ("ALPHA = 3.0\n", 7, ["Did you mean 'alpha'?"]),
-        ("view_type = 'kernel'\n", 7, ["[cluster] has no key 'view_type'", "belong in [data]"]),
-        ("client = 'x'\n", 7, ["named in [execution]"]),
-        ("workers = 4\n", 7, ["It belongs in [execution]"]),
-        ("alpha = 'one'\n", 7, ["[cluster] alpha = 'one'", "a number"]),
-        ("alpha = true\n", 7, ["[cluster] alpha = true", "a number"]),
-        ("alpha = -1.0\n", 7, ["[cluster] alpha=-1.0", "a number from 1e-06 to 1e+06"]),
-        ("alpha = nan\n", 7, ["[cluster] alpha=nan"]),
-        ("n_neighbors = 2.5\n", 7, ["n_neighbors = 2.5", "a whole number"]),
-        ("n_neighbors = 0\n", 7, ["n_neighbors=0", ">= 1"]),
-        ("scale = 'standrd'\n", 7, ["scale = 'standrd'", "minmax", "Did you mean 'standard'?"]),
-        ("random_state = -1\n", 7, ["[cluster] random_state=-1"]),
-        ("method = 'mscamm'\n", 7, ["method = 'mscamm'", "mscam, mscan", "Did you mean 'mscam'"]),
-        ("method = ['mscam']\n", 7, ["method = ['mscam']"]),
-        ("method = 'mscan'\nidentity_weight = 1.0\n", 8, ["no key 'identity_weight'"]),
-        ("[execution]\nworkers = 0", 8, ["[execution] workers = 0", "whole number >= 1"]),
-        ("[execution]\nworkers = '2'", 8, ["workers = '2'", "whole number"]),
-        ("[execution]\nin_process = 1", 8, ["in_process = 1", "true or false"]),
-        ("[execution]\nmemory_limit = 1.5", 8, ["memory_limit = 1.5", "text in quotes"]),
-        ("[execution]\nin_process = true\nworkers = 2", 9, ["workers needs worker processes"]),
-        ("[execution]\nscheduler = 'tls://a:1'\nworkers = 2", 9, ["workers bring their own"]),
-        ("[execution]\nscheduler = 'tls://a:1'\nin_process = true", 7, ["keep one of them"]),
-        ("[execution]\ntls_ca = 'x'", 8, ["tls_ca goes with"]),
-        ("[evaluate]\nenabled = 'yes'", 8, ["enabled = 'yes'", "true or false"]),
-        ("[output]\ndirectory = ''", 8, ["directory = ''", "not empty"]),
-        ("[output]\ndir = 'x'", 8, ["no key 'dir'", "directory"]),
-        ("[output]\ndirectory = 1979-05-27", 8, ["directory = 1979-05-27", "text in quotes"]),
-        ("[output.directory]\nx = 1", 7, ["directory = {'x': 1}"]),
+        ("stray = 1\n", 7, ["[cluster]", "'stray'", "n_clusters"]),
+        ("n_cluster = 3\n", 7, ["[cluster]", "'n_cluster'", "'n_clusters'"]),
+        ("ALPHA = 3.0\n", 7, ["'ALPHA'", "'alpha'"]),
+        ("view_type = 'kernel'\n", 7, ["[cluster]", "'view_type'", "[data]"]),
+        ("client = 'x'\n", 7, ["[cluster]", "'client'", "[execution]"]),
+        ("workers = 4\n", 7, ["[cluster]", "'workers'", "[execution]"]),
+        ("alpha = 'one'\n", 7, ["[cluster] alpha", "'one'"]),
+        ("alpha = true\n", 7, ["[cluster] alpha", "true"]),
+        ("alpha = -1.0\n", 7, ["[cluster] alpha", "-1.0", "1e-06", "1e+06"]),
+        ("alpha = nan\n", 7, ["[cluster] alpha", "nan", "1e-06", "1e+06"]),
+        ("n_neighbors = 2.5\n", 7, ["[cluster] n_neighbors", "2.5"]),
+        ("n_neighbors = 0\n", 7, ["[cluster] n_neighbors", "0", ">= 1"]),
+        ("scale = 'standrd'\n", 7, ["[cluster] scale", "'standrd'", "minmax", "'standard'"]),
+        ("random_state = -1\n", 7, ["[cluster] random_state", "-1", ">= 0"]),
+        ("method = 'mscamm'\n", 7, ["[cluster] method", "'mscamm'", "'mscam'", "mscan"]),
+        ("method = ['mscam']\n", 7, ["[cluster] method", "['mscam']", "mscan"]),
+        ("method = 'mscan'\nidentity_weight = 1.0\n", 8, ["[cluster]", "'identity_weight'"]),
+        ("[execution]\nworkers = 0", 8, ["[execution] workers", "0", ">= 1"]),
+        ("[execution]\nworkers = '2'", 8, ["[execution] workers", "'2'"]),
+        ("[execution]\nin_process = 1", 8, ["[execution] in_process", "true", "false"]),
+        ("[execution]\nmemory_limit = 1.5", 8, ["[execution] memory_limit", "1.5"]),
+        ("[execution]\nin_process = true\nworkers = 2", 9, ["[execution] workers", "in_process"]),
+        (
+            "[execution]\nscheduler = 'tls://a:1'\nworkers = 2",
+            9,
+            ["[execution] workers", "scheduler"],
+        ),
+        ("[execution]\nscheduler = 'tls://a:1'\nin_process = true", 7, ["scheduler", "in_process"]),
+        ("[execution]\ntls_ca = 'x'", 8, ["[execution] tls_ca", "scheduler", "tls://"]),
+        ("[evaluate]\nenabled = 'yes'", 8, ["[evaluate] enabled", "'yes'", "true", "false"]),
+        ("[output]\ndirectory = ''", 8, ["[output] directory", "''"]),
+        ("[output]\ndir = 'x'", 8, ["[output]", "'dir'", "directory"]),
+        ("[output]\ndirectory = 1979-05-27", 8, ["[output] directory", "1979-05-27"]),
+        ("[output.directory]\nx = 1", 7, ["[output] directory", "{'x': 1}"]),
     ],
 )
 def test_a_mistake_is_named_with_line_table_key_and_what_is_allowed(
@@ -101,31 +105,37 @@ def test_a_choice_is_listed_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "parts"),
     [
-        ("", ["[data] needs a source"]),
-        ("source = 3", ["source = 3", "text in quotes or a list"]),
-        ("source = []", ["source = []", "not empty"]),
-        ("source = ['a', 3]", ["source = ['a', 3]", "inside is text"]),
-        ("source = ['digits', 'a.npy']", ["'digits' is a source by itself", "./digits"]),
+        ("", ["line 1", "[data]", "source", "'digits'", "'mfeat'"]),
+        ("source = 3", ["line 2", "[data] source", "3"]),
+        ("source = []", ["line 2", "[data] source", "[]"]),
+        ("source = ['a', 3]", ["line 2", "[data] source", "['a', 3]"]),
+        ("source = ['digits', 'a.npy']", ["line 2", "'digits'", "./digits"]),
+        ("source = '~no-such-user/x'", ["line 2", "'~no-such-user/x'"]),
         (
-            "source = '~no-such-user/x'",
-            ["line 2", "'~no-such-user/x' begins with ~no-such-user", "whole path"],
+            "source = 'digits'\npath = 'x'",
+            ["line 3", "[data] path", "source", "'mfeat'", "'digits'"],
         ),
-        ("source = 'digits'\npath = 'x'", ["line 3", "path goes with source = 'mfeat'"]),
-        ("source = 'a.npy'\nfamilies = ['pixels']", ["families goes with source = 'digits'"]),
-        ("source = 'mfeat'\nsamples_in = 'columns'", ["samples_in goes with source = files"]),
-        ("source = 'mfeat'\npath = 'a'\ncache = 'b'", ["path and cache", "Keep one"]),
+        (
+            "source = 'a.npy'\nfamilies = ['pixels']",
+            ["line 3", "[data] families", "source", "'digits'", "'a.npy'"],
+        ),
+        ("source = 'mfeat'\nsamples_in = 'columns'", ["line 3", "[data] samples_in", "'mfeat'"]),
+        ("source = 'mfeat'\npath = 'a'\ncache = 'b'", ["line 4", "[data]", "path", "cache"]),
         (
             "source = 'a.npy'\nsamples_in = 'row'",
-            ["'row'", "rows, columns", "Did you mean 'rows'?"],
+            ["[data] samples_in", "'row'", "'rows'", "columns"],
         ),
-        ("source = 'a.npy'\nview_type = 'kernal'", ["'kernal'", "Did you mean 'kernel'?"]),
-        ("source = 'a.npy'\nview_type = {v = 'kernal'}", ["{'v': 'kernal'}", "features, distance"]),
-        ("source = 'a.npy'\nview_type = 3", ["view_type = 3"]),
-        ("source = 'a.npy'\nheader = 'no'", ["header = 'no'", "true or false"]),
-        ("source = 'a.npy'\nchunk_size = 0", ["chunk_size = 0", ">= 1"]),
-        ("source = 'a.npy'\nview = ['a']", ["no key 'view'", "Did you mean 'views'?"]),
-        ("source = 'a.npy'\nworkers = 3", ["It belongs in [execution]"]),
-        ('source = "a\\u0000b"', ["NUL"]),
+        ("source = 'a.npy'\nview_type = 'kernal'", ["[data] view_type", "'kernal'", "'kernel'"]),
+        (
+            "source = 'a.npy'\nview_type = {v = 'kernal'}",
+            ["[data] view_type", "{'v': 'kernal'}", "features", "distance"],
+        ),
+        ("source = 'a.npy'\nview_type = 3", ["line 3", "[data] view_type", "3"]),
+        ("source = 'a.npy'\nheader = 'no'", ["[data] header", "'no'", "true", "false"]),
+        ("source = 'a.npy'\nchunk_size = 0", ["[data] chunk_size", "0", ">= 1"]),
+        ("source = 'a.npy'\nview = ['a']", ["[data]", "'view'", "'views'"]),
+        ("source = 'a.npy'\nworkers = 3", ["[data]", "'workers'", "[execution]"]),
+        ('source = "a\\u0000b"', ["line 2", "[data] source", r"'a\x00b'"]),
     ],
 )
 def test_mistakes_about_the_data(tmp_path: Path, data: str, parts: list[str]) -> None:
@@ -137,7 +147,7 @@ def test_mistakes_about_the_data(tmp_path: Path, data: str, parts: list[str]) ->
 def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
     text = "[data]\nsorce = 'digits'\n[cluster]\nalpha = 'x'\n[execution]\nworkers = 0\n[what]\n"
     message = problem(tmp_path, text)
-    for part in ("'sorce'", "needs a source", "n_clusters", "workers = 0", "[what]"):
+    for part in ("'sorce'", "'source'", "n_clusters", "[execution] workers", "[what]"):
         assert part in message
 
 
@@ -150,8 +160,10 @@ def test_a_pipeline_needs_data_and_cluster(tmp_path: Path, text: str) -> None:
 
 def test_a_mistake_on_the_command_line_is_named_as_it_was_typed(tmp_path: Path) -> None:
     message = problem(tmp_path, GOOD, "cluster.alpha=-1")
-    assert message.startswith("--set cluster.alpha=-1: [cluster] alpha=-1.0")
-    assert "Did you mean 'alpha'?" in problem(tmp_path, GOOD, "cluster.alhpa=1")
+    assert message.startswith("--set cluster.alpha=-1: [cluster] alpha")
+    message = problem(tmp_path, GOOD, "cluster.alhpa=1")
+    assert message.startswith("--set cluster.alhpa=1: [cluster]")
+    assert "'alpha'" in message
 
 
 def test_defaults_are_the_estimators_own(tmp_path: Path) -> None:
@@ -218,11 +230,11 @@ def test_views_may_be_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("count", "more", "parts"),
     [
-        ('"Auto"', "", ["n_clusters = 'Auto'", '"auto"']),
-        ('"auto"', "max_clusters = 1\n", ["max_clusters = 1", ">= 2"]),
-        ("4", "max_clusters = 9\n", ["max_clusters goes with", "Leave it out"]),
-        ("0", "", ["n_clusters=0", ">= 1"]),
-        ("2.5", "", ["n_clusters = 2.5"]),
+        ('"Auto"', "", ["n_clusters", "'Auto'", '"auto"']),
+        ('"auto"', "max_clusters = 1\n", ["max_clusters", "1", ">= 2"]),
+        ("4", "max_clusters = 9\n", ["line 6", "max_clusters", "n_clusters", '"auto"']),
+        ("0", "", ["line 5", "[cluster] n_clusters", "0", ">= 1"]),
+        ("2.5", "", ["line 5", "[cluster] n_clusters", "2.5"]),
     ],
     ids=str,
 )
@@ -302,4 +314,4 @@ def test_choices_are_named(tmp_path: Path, line: str) -> None:
     name, _, value = line.partition(" = ")
     text = problem(tmp_path, f"{GOOD}{line}\n")
     assert f"[cluster] {name} = {value}" in text
-    assert {"solver": "reduced, reference", "selection": "auto, none"}[name] in text
+    assert {"solver": "reduced, paper", "selection": "auto, none"}[name] in text

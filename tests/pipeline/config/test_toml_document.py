@@ -19,6 +19,7 @@ from mscam_dask.pipeline.config.toml_document import (
     read_document,
 )
 from mscam_dask.pipeline.config.toml_text import toml_text
+from tests.messages import quotes
 
 
 def write(directory: Path, text: str | bytes) -> Path:
@@ -49,17 +50,17 @@ def test_line_ends_and_byte_order_mark_of_other_systems(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        pytest.param("[data\n", ["line 1", "not valid TOML"], id="open bracket"),
-        pytest.param("[data]\nsource = digits\n", ["line 2, column 10", "quotes"], id="no quotes"),
-        pytest.param("a = 1\na = 2\n", ["line 2", "only once"], id="duplicate key"),
-        pytest.param("[data]\n[data]\n", ["line 2", "only once"], id="duplicate table"),
-        pytest.param("a = {b = 1, b = 2}\n", ["line 1", "only once"], id="duplicate inline key"),
+        pytest.param("[data\n", ["line 1, column 6", "']'"], id="open bracket"),
+        pytest.param("[data]\nsource = digits\n", ["line 2, column 10"], id="no quotes"),
+        pytest.param("a = 1\na = 2\n", ["line 2"], id="duplicate key"),
+        pytest.param("[data]\n[data]\n", ["line 2", "'data'"], id="duplicate table"),
+        pytest.param("a = {b = 1, b = 2}\n", ["line 1", "'b'"], id="duplicate inline key"),
         pytest.param('a = "x\n', ["line 1"], id="open text"),
-        pytest.param("a = " + "[" * 2000, ["too deeply"], id="deep lists"),
-        pytest.param("a = " + "{a=" * 1000, ["too deeply"], id="deep tables"),
-        pytest.param("a" + ".a" * 1500 + " = 1", ["dots", "64"], id="deep key"),
-        pytest.param("a = [" + "1," * 3000 + "]", ["line 1", "characters"], id="long line"),
-        pytest.param(b"a = '\xff'\n", ["not UTF-8", "byte 5"], id="not text"),
+        pytest.param("a = " + "[" * 2000, [], id="deep lists"),
+        pytest.param("a = " + "{a=" * 1000, [], id="deep tables"),
+        pytest.param("a" + ".a" * 1500 + " = 1", ["line 1", "1500", "64"], id="deep key"),
+        pytest.param("a = [" + "1," * 3000 + "]", ["line 1", "6006", "4096"], id="long line"),
+        pytest.param(b"a = '\xff'\n", ["UTF-8", "byte 5"], id="not text"),
     ],
 )
 def test_what_is_no_pipeline_file(tmp_path: Path, text: str | bytes, parts: list[str]) -> None:
@@ -70,9 +71,9 @@ def test_what_is_no_pipeline_file(tmp_path: Path, text: str | bytes, parts: list
 
 
 def test_no_file_is_named_with_the_directory_it_was_looked_for_in(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"no pipeline file .*absent\.toml.*relative to"):
+    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "absent.toml", Path.cwd())):
         read_document(tmp_path / "absent.toml")
-    with pytest.raises(ConfigurationError, match="is a directory"):
+    with pytest.raises(ConfigurationError, match=quotes(tmp_path, "*.toml")):
         read_document(tmp_path)
 
 
@@ -80,7 +81,7 @@ def test_a_huge_file_is_refused_at_once(tmp_path: Path) -> None:
     file = tmp_path / "huge.toml"
     with file.open("wb") as stream:
         stream.truncate(100 * 2**20)  # sparse: 100 MB of zeros
-    with pytest.raises(ConfigurationError, match="larger than 64 KiB"):
+    with pytest.raises(ConfigurationError, match=quotes(file, "64 KiB")):
         read_document(file)
 
 
@@ -140,7 +141,7 @@ def test_overrides_are_toml_values_or_plain_words(text: str, key: Any, value: ob
     ],
 )
 def test_overrides_that_are_none(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="--set"):
+    with pytest.raises(ConfigurationError, match=quotes(f"--set {text}")):
         parse_override(text)
 
 
@@ -160,9 +161,8 @@ def test_overrides_win_over_the_file_and_over_earlier_ones(tmp_path: Path) -> No
 
 def test_an_override_cannot_enter_what_is_no_table(tmp_path: Path) -> None:
     file = write(tmp_path, "[data]\nview_type = 'kernel'\n")
-    with pytest.raises(
-        ConfigurationError, match=r"data\.metric is 'kernel', not a table, so nothing"
-    ):
+    said = quotes("--set data.view_type.pix=kernel", "'kernel'")
+    with pytest.raises(ConfigurationError, match=said):
         read_document(file, [parse_override("data.view_type.pix=kernel")])
 
 
@@ -197,5 +197,5 @@ def test_written_toml_reads_back_the_same(tables: dict[str, dict[str, Any]]) -> 
 
 def test_written_toml_leaves_out_none_and_refuses_what_toml_has_not() -> None:
     assert tomllib.loads(toml_text({"a": {"b": None, "c": math.nan}}))["a"].keys() == {"c"}
-    with pytest.raises(TypeError, match="complex"):
+    with pytest.raises(TypeError, match=quotes("complex", "1j")):
         toml_text({"a": {"b": 1j}})

@@ -11,11 +11,13 @@ import psutil
 import pytest
 from distributed import LocalCluster
 
+from mscam_dask import __version__
 from mscam_dask.errors import ClusterError, NoWorkersError
 from mscam_dask.monitor.dashboard import plugin
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run import cluster as module
 from mscam_dask.pipeline.run.cluster import check_workers, open_cluster, page_of
+from tests.messages import quotes
 
 
 def start(**options: Any) -> LocalCluster:
@@ -47,17 +49,19 @@ def test_workers_that_do_not_see_the_data_or_differ_are_named(
     scheduler: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster:
-        with pytest.raises(ClusterError, match=r"worker tcp://.* does not see .*absent.*--output"):
+        with pytest.raises(ClusterError, match=quotes("tcp://", tmp_path / "absent", "--output")):
             check_workers(cluster, [tmp_path, tmp_path / "absent"])
-        monkeypatch.setattr(module, "_probe", lambda names: ("0.0.1", names))
-        with pytest.raises(ClusterError, match=r"has mscam_dask 0\.0\.1"):
+        monkeypatch.setattr(module, "_probe", lambda names: ("9.8.7", names))
+        with pytest.raises(ClusterError, match=quotes("tcp://", "9.8.7", __version__)):
             check_workers(cluster, [])
 
         def not_installed(names: list[str]) -> None:
             raise ModuleNotFoundError("No module named 'mscam_dask'")
 
         monkeypatch.setattr(module, "_probe", not_installed)
-        with pytest.raises(ClusterError, match=r"cannot run mscam_dask: ModuleNotFoundError"):
+        with pytest.raises(
+            ClusterError, match=quotes("tcp://", "ModuleNotFoundError", "'mscam_dask'")
+        ):
             check_workers(cluster, [])
 
 
@@ -68,7 +72,7 @@ def test_a_cluster_without_workers_is_an_error_with_the_remedy(
     with (
         start(protocol="tcp", n_workers=0) as scheduler,
         open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster,
-        pytest.raises(NoWorkersError, match="Start workers, for example: dask worker tcp"),
+        pytest.raises(NoWorkersError, match=quotes(f"dask worker {scheduler.scheduler_address}")),
     ):
         check_workers(cluster, [])
 
@@ -112,11 +116,8 @@ def test_an_address_is_named_only_where_a_page_is_behind_it(
         words, notes = page_of(cluster.client)
         address = cluster.client.dashboard_link.replace("/status", "/mscam")
         assert (cluster.dashboard is None) != has_bokeh
-    without = (
-        "no dashboard: bokeh is not installed where the scheduler runs "
-        "(pip install 'mscam-dask[dashboard]')"
-    )
-    assert words == (f"dashboard {address}" if has_bokeh else without)
+    assert (address in words) == has_bokeh
+    assert ("pip install 'mscam-dask[dashboard]'" in words) == (not has_bokeh)
     assert notes == ()
 
 
@@ -131,4 +132,4 @@ def test_a_dashboard_port_that_is_taken_meanwhile_is_replaced_without_a_word(
         with open_cluster(ExecutionTable(workers=1)) as cluster:
             assert cluster.dashboard is not None
             assert f":{taken}/" not in cluster.dashboard
-    assert [str(item.message) for item in recwarn if "already in use" in str(item.message)] == []
+    assert [str(item.message) for item in recwarn if str(taken) in str(item.message)] == []

@@ -48,7 +48,7 @@ def test_a_plan_knows_what_would_be_taken_over(
     assert plan.same_as.name == first.directory.path.name
     fresh = plan_run(read_config(pipeline(f"alpha = 2.0\n{HERE}")))
     assert fresh.same_as is None
-    assert fresh.basis == f"the time of {first.directory.path.name}"
+    assert first.directory.path.name in fresh.basis
 
 
 @pytest.mark.parametrize("n_samples", [60, 300])

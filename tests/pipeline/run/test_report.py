@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run import run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from tests.messages import quotes
 
 Write = Callable[[str], Path]
 
@@ -44,29 +46,30 @@ def test_sample_ids_come_from_the_run_and_labels_from_its_data(
     np.savez(tmp_path / "tiny.npz", allow_pickle=False, **arrays, sample_ids=names)
     outcome = run_pipeline(read_config(pipeline(IN_PROCESS)), tmp_path / "named")
     page = outcome.directory.report.read_text(encoding="utf-8")
-    assert "Agreement with the labels" in page
+    assert 'id="labels"' in page
     assert ("leaf-017" in page) == bool(outcome.record.data and outcome.record.data.has_sample_ids)
 
 
 def test_labels_that_are_gone_are_missed_aloud(directory: RunDirectory) -> None:
+    assert str(directory.path / "data.zarr") not in directory.report.read_text(encoding="utf-8")
     shutil.rmtree(directory.path / "data.zarr")
     page = write_report(directory).read_text(encoding="utf-8")
-    assert "The labels are not shown" in page
-    assert "Agreement with the labels" not in page
+    assert str(directory.path / "data.zarr") in page
+    assert 'id="labels"' not in page
 
 
 def test_a_run_without_results_is_told_so(directory: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no run directory"):
+    with pytest.raises(DataError, match=quotes(tmp_path / "absent", "run.json")):
         write_report(RunDirectory(tmp_path / "absent"))
     record = json.loads(directory.record.read_text())
     record.update(state="failed", fit=None, error={"type": "DataError", "message": "view a is odd"})
     directory.record.write_text(json.dumps(record))
-    with pytest.raises(DataError, match=r"without results.*failed: view a is odd"):
+    with pytest.raises(DataError, match=quotes(directory.path, "view a is odd")):
         write_report(directory)
 
 
 def test_a_directory_is_no_file(directory: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="Give a file name"):
+    with pytest.raises(DataError, match=quotes(tmp_path)):
         write_report(directory, tmp_path)
 
 
@@ -89,7 +92,8 @@ def test_a_report_that_fails_does_not_fail_the_run(
         observers=[lambda event: notes.extend(getattr(event, "notes", ()))],
     )
     assert outcome.record.state == "finished"
-    assert any("the pen is dry. Try again with mscam-dask report" in note for note in notes)
+    said = quotes("the pen is dry", "mscam-dask report")
+    assert any(re.search(said, note) for note in notes)
 
 
 def test_samples_that_moved_are_read_from_the_run(directory: RunDirectory) -> None:
@@ -113,5 +117,5 @@ def test_samples_that_moved_are_read_from_the_run(directory: RunDirectory) -> No
     assert "leaf-17" in page
     assert 'href="moved.csv"' in page
     directory.moved.write_text("sample,before,after\nleaf-17,0\n")
-    with pytest.raises(DataError, match=r"moved.csv is damaged.*Delete it"):
+    with pytest.raises(DataError, match=quotes(directory.moved)):
         write_report(directory)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +27,7 @@ from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import FitFinished, IterationFinished, SettingsSelected
 from tests.faults.kill_driver import outcome_of
+from tests.messages import quotes
 
 Write = Callable[[str], Path]
 Stop = Callable[[Event], bool]
@@ -134,15 +137,15 @@ def test_a_finished_run_is_left_as_it_is(pipeline: Write, tmp_path: Path) -> Non
 
 
 def test_what_is_no_run_is_refused(pipeline: Write, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no run directory"):
+    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "absent")):
         resume_run(tmp_path / "absent")
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(ConfigurationError, match="holds no run"):
+    with pytest.raises(ConfigurationError, match=quotes(empty)):
         resume_run(empty)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").touch()
-    with pytest.raises(ConfigurationError, match="never touched"):
+    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "mine")):
         resume_run(tmp_path / "mine")
     assert [item.name for item in (tmp_path / "mine").iterdir()] == ["file"]
 
@@ -153,10 +156,10 @@ def test_a_run_that_is_going_on_is_refused(pipeline: Write, tmp_path: Path) -> N
 
     def second(event: Event) -> None:
         if isinstance(event, IterationFinished):
-            with pytest.raises(TemporaryFailure, match="held by process") as caught:
+            with pytest.raises(TemporaryFailure, match=quotes(root, os.getpid())) as caught:
                 resume_run(root)
             refusals.append(caught.value.exit_code)
-            with pytest.raises(TemporaryFailure, match="held by process") as caught:
+            with pytest.raises(TemporaryFailure, match=quotes(root, os.getpid())) as caught:
                 run_pipeline(read_config(file), root, overwrite=True)
             refusals.append(caught.value.exit_code)
 
@@ -182,7 +185,7 @@ def test_a_source_with_other_content_is_refused(
         arrays = dict(archive)
     arrays["view_0"] += 1.0
     np.savez(tiny, allow_pickle=False, **arrays)
-    with pytest.raises(DataError, match=r"tiny\.npz changed since the run began"):
+    with pytest.raises(DataError, match=quotes(tiny, "SHA-256")):
         resume_run(root)
     assert (root / "run.json").read_bytes() == before
     tiny.write_bytes(content)
@@ -194,7 +197,7 @@ def test_a_source_that_is_gone_is_said(pipeline: Write, tiny: Path, tmp_path: Pa
     tiny.unlink()
     events: list[Event] = []
     outcome = resume_run(root, observers=[events.append])
-    assert "tiny.npz is gone" in outcome.record.resumes[0].warnings[0]
+    assert str(tiny) in outcome.record.resumes[0].warnings[0]
     notes = [event.notes for event in events if isinstance(event, StepFinished)]
     assert outcome.record.resumes[0].warnings in notes
 
@@ -211,7 +214,7 @@ def test_a_store_with_other_values_is_refused(tiny: Path, tmp_path: Path) -> Non
     views = {view.name: view.read(0, 60).copy() for view in stored.views}
     views["view_1"][0, 0] += 1.0
     write_store(as_multi_view(views), tmp_path / "tiny.zarr", overwrite=True)
-    with pytest.raises(DataError, match=r"tiny\.zarr are not those.*: view 'view_1' changed"):
+    with pytest.raises(DataError, match=quotes(tmp_path / "tiny.zarr", "'view_1'")):
         resume_run(root)
 
 
@@ -221,7 +224,7 @@ def test_the_runs_own_copy_is_read_and_compared(pipeline: Write, tmp_path: Path)
     content = bytearray(chunk.read_bytes())
     content[0] ^= 1
     chunk.write_bytes(bytes(content))
-    with pytest.raises(DataError, match=str(chunk)):
+    with pytest.raises(DataError, match=quotes(chunk)):
         resume_run(root)
 
 
@@ -238,8 +241,7 @@ def test_other_software_is_said_and_recorded(pipeline: Write, tmp_path: Path) ->
     events: list[Event] = []
     outcome = resume_run(root, observers=[events.append])
     (warning,) = outcome.record.resumes[0].warnings
-    assert f"numpy 1.0 -> {np.__version__}" in warning
-    assert "BLAS " in warning
+    assert re.search(quotes("numpy", "1.0", np.__version__, "BLAS", "0.1"), warning)
     said = [event for event in events if isinstance(event, StepFinished) and event.step == "resume"]
     assert said[0].notes == (warning,)
     assert outcome.record.versions["numpy"] == np.__version__
@@ -279,15 +281,15 @@ def test_without_a_whole_checkpoint_the_run_says_what_to_do(
     pipeline: Write, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     root = after_first_iteration(pipeline(IN_PROCESS), tmp_path / "out")
-    for state in (root / "checkpoints").glob("0*/state.json"):
+    states = sorted((root / "checkpoints").glob("0*/state.json"))
+    for state in states:
         state.unlink()
-    with pytest.raises(DataError, match=r"No earlier checkpoint is whole\. Remove .*checkpoints"):
+    with pytest.raises(DataError, match=quotes(*states)):
         resume_run(root)
     shutil.rmtree(root / "checkpoints")
     outcome: RunOutcome = resume_run(root)
     assert outcome_of(root) == undisturbed.outcome
-    states = [entry.state for entry in outcome.record.resumes]
-    assert states == ["failed", "failed"]
+    assert [entry.state for entry in outcome.record.resumes] == ["failed", "failed"]
 
 
 @pytest.mark.parametrize("change", [{"settings": None}, {"settings": {"name": 3}}])
@@ -297,5 +299,5 @@ def test_settings_that_cannot_be_read_are_refused(
     root = after_first_iteration(pipeline(IN_PROCESS), tmp_path / "out")
     directory = RunDirectory(root)
     directory.write_record(msgspec.structs.replace(directory.read_record(), **change))
-    with pytest.raises((ConfigurationError, DataError), match="Run the pipeline again"):
+    with pytest.raises((ConfigurationError, DataError), match=quotes(root)):
         resume_run(root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.running import EXIT_NOT_CONVERGED
 from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.status import Status
+from tests.messages import quotes
 
 Write = Callable[[str], Path]
 
@@ -196,8 +198,10 @@ def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
     lines = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
     assert "n_clusters_selected" in [json.loads(line)["event"] for line in lines]
     again = write_report(outcome.directory, tmp_path / "again.html").read_text(encoding="utf-8")
-    assert f"{fit.n_clusters} was taken" in again
-    assert f"clusters 5: relative gap {number(counted.eigengap[3])}" in again
+    head = '<th scope="row" class="n">'
+    assert f'<tr class="taken">{head}{fit.n_clusters}</th>' in again
+    gap = re.escape(number(counted.eigengap[3]))
+    assert re.search(rf'\b5\b[^<>"]*\b{gap}\b', again)  # of five clusters, in one text
 
 
 def test_built_in_digits(tmp_path: Path) -> None:
@@ -258,7 +262,7 @@ def test_more_clusters_than_samples_is_said_before_a_cluster_starts(
 ) -> None:
     file = pipeline("[execution]\nworkers = 1\n")
     file.write_text(file.read_text().replace("n_clusters = 3", "n_clusters = 61"))
-    with pytest.raises(ConfigurationError, match="n_clusters=61 with 60 sample"):
+    with pytest.raises(ConfigurationError, match=quotes("n_clusters", 61, 60)):
         run(file, tmp_path / "out")
     record = RunDirectory(tmp_path / "out").read_record()
     assert record.exit_code == 2
@@ -277,7 +281,7 @@ def test_interrupting_a_run_is_recorded(pipeline: Write, tmp_path: Path) -> None
 
 
 def test_a_source_inside_the_run_directory_is_refused(pipeline: Write, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="lies inside the run directory"):
+    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "tiny.npz")):
         run(pipeline(IN_PROCESS), tmp_path)
 
 
@@ -285,7 +289,7 @@ def test_an_unencrypted_scheduler_elsewhere_is_refused_before_anything_is_made(
     pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = pipeline("[execution]\nscheduler = 'tcp://192.0.2.1:8786'\n")
-    with pytest.raises(ConfigurationError, match="without encryption"):
+    with pytest.raises(ConfigurationError, match=quotes("'tcp://192.0.2.1:8786'", "--insecure")):
         run(file, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(
@@ -300,6 +304,6 @@ def test_a_scheduler_that_is_not_there_is_a_cluster_error(
 ) -> None:
     monkeypatch.setattr("mscam_dask.pipeline.run.cluster._CONNECT_TIMEOUT_S", 0.5)
     file = pipeline("[execution]\nscheduler = 'tcp://127.0.0.1:1'\n")
-    with pytest.raises(ClusterError, match=r"tcp://127\.0\.0\.1:1 does not answer"):
+    with pytest.raises(ClusterError, match=quotes("tcp://127.0.0.1:1")):
         run(file, tmp_path / "out")
     assert RunDirectory(tmp_path / "out").read_record().exit_code == 4

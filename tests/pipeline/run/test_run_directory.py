@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -18,11 +19,17 @@ from mscam_dask.pipeline.run.directories import write_whole
 from mscam_dask.pipeline.run.lock import raise_if_locked
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.run_record import RunRecord, decode_record, encode_record
+from tests.messages import quotes
 
 
 def record(state: Literal["running", "finished", "failed"] = "finished") -> RunRecord:
     return RunRecord(
-        state=state, pipeline="p", method="mscam", seed=0, started="now", finalize="then"
+        state=state,
+        pipeline="p",
+        method="mscam",
+        seed=0,
+        started="2001-02-03",
+        finalize="2004-05-06",
     )
 
 
@@ -52,10 +59,10 @@ def test_a_missing_or_empty_directory_is_taken(tmp_path: Path, exists: bool) -> 
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_what_is_no_run_directory_is_never_touched(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(ConfigurationError, match="never touched"):
+    with pytest.raises(ConfigurationError, match=quotes(tmp_path, "-o")):
         claim(tmp_path, overwrite=overwrite)
     file = tmp_path / "thesis.tex"
-    with pytest.raises(ConfigurationError, match="is a file"):
+    with pytest.raises(ConfigurationError, match=quotes(file)):
         claim(file, overwrite=overwrite)
     assert [item.name for item in tmp_path.iterdir()] == ["thesis.tex"]
     assert file.read_text() == "years of work"
@@ -65,14 +72,14 @@ def test_what_is_no_run_directory_is_never_touched(tmp_path: Path, overwrite: bo
 def test_a_foreign_run_json_protects_its_directory(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.json").write_bytes(content)
     (tmp_path / "labels.csv").write_text("mine")
-    with pytest.raises(ConfigurationError, match="no run that can be replaced"):
+    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "run.json")):
         claim(tmp_path, overwrite=True)
     assert (tmp_path / "labels.csv").read_text() == "mine"
 
 
 def test_an_ended_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
     path = ended_run(tmp_path / "run")
-    with pytest.raises(ConfigurationError, match=r"finished at then.*--overwrite"):
+    with pytest.raises(ConfigurationError, match=quotes(path, "2004-05-06", "--overwrite")):
         claim(path)
     assert (path / "labels.csv").read_text() == "old"
     (path / "notes.txt").write_text("mine")
@@ -85,7 +92,7 @@ def test_a_run_that_can_go_on_is_left_alone_unless_asked(
     tmp_path: Path, state: Literal["running", "failed"]
 ) -> None:
     path = ended_run(tmp_path / "run", state)
-    with pytest.raises(ConfigurationError, match="mscam-dask resume"):
+    with pytest.raises(ConfigurationError, match=quotes(path, "mscam-dask resume", "--overwrite")):
         claim(path)
     assert (path / "labels.csv").read_text() == "old"
     claim(path, overwrite=True)
@@ -109,7 +116,7 @@ def test_a_directory_that_is_held_is_left_alone(tmp_path: Path, overwrite: bool)
     path = ended_run(tmp_path / "run")
     with (
         RunDirectory.hold(path),
-        pytest.raises(TemporaryFailure, match=rf"held by process {os.getpid()} on .*, since 20"),
+        pytest.raises(TemporaryFailure, match=quotes(path, os.getpid(), platform.node())),
     ):
         claim(path, overwrite=overwrite)
     assert (path / "labels.csv").read_text() == "old"
@@ -139,7 +146,7 @@ def test_a_second_command_is_refused_before_anything_large_is_imported(
             text=True,
         )
     assert done.stdout == "75 []\n"
-    assert f"held by process {os.getpid()}" in done.stderr
+    assert str(os.getpid()) in done.stderr
     raise_if_locked(tmp_path)
     raise_if_locked(tmp_path / "absent")
 
@@ -150,7 +157,7 @@ def test_a_file_system_without_locks_is_said(
     ended_run(tmp_path / "run")
     monkeypatch.setattr(fcntl, "flock", no_locks)
     raise_if_locked(tmp_path / "run")  # not held, as far as can be told
-    with pytest.raises(ConfigurationError, match=r"\.lock cannot be locked .*has no.*Put the run"):
+    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "run" / ".lock")):
         claim(tmp_path / "run")
 
 
@@ -169,7 +176,7 @@ def test_the_lock_of_a_killed_driver_is_free(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        with pytest.raises(TemporaryFailure, match=f"process {process.pid}"):
+        with pytest.raises(TemporaryFailure, match=quotes(path, process.pid)):
             claim(path)
         process.kill()
         process.wait()
@@ -195,7 +202,7 @@ def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(TemporaryFailure, match=r"disk is full.*run\.json"):
+    with pytest.raises(TemporaryFailure, match=quotes(directory.record)):
         directory.write_record(record())
     assert directory.record.read_bytes() == before
     assert {item.name for item in directory.path.iterdir()} == {".lock", "run.json"}
@@ -232,8 +239,8 @@ def test_only_a_full_disk_is_temporary(tmp_path: Path) -> None:
 
 def test_records_read_back_the_same(tmp_path: Path) -> None:
     assert decode_record(encode_record(record()), "here") == record()
-    newer = encode_record(record()).replace(b'"format_version": 1', b'"format_version": 2')
-    with pytest.raises(DataError, match="format version 2"):
+    newer = encode_record(record()).replace(b'"format_version": 1', b'"format_version": 97')
+    with pytest.raises(DataError, match=quotes("here", "97")):
         decode_record(newer, "here")
-    with pytest.raises(DataError, match="no run directory"):
+    with pytest.raises(DataError, match=quotes(tmp_path, "run.json")):
         RunDirectory(tmp_path).read_record()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from mscam_dask.monitor.events import StepFinished
 from mscam_dask.pipeline.run.drift import renamed_clusters
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.types.events import IterationFinished
+from tests.messages import quotes
 from tests.pipeline.runs import HERE, again, labels_of
 from tests.synthetic import three_subspaces
 
@@ -122,9 +124,9 @@ def test_views_that_were_left_out_stay_so_in_the_next_run(
     assert all(record.fit is not None for record in records)
     assert [record.fit.setting.exclude_views for record in records if record.fit] == [("v2",)] * 2
     assert fits[1]["exclude_views"] == ("v2",)
-    assert ["['v2'] do not count" in one for one in said] == [True, False]  # handed down: known
+    assert ["'v2'" in one for one in said] == [True, False]  # handed down: known
     growing.file.write_text(text.replace("selection", "exclude_views = ['v9']\nselection"))
-    with pytest.raises(ConfigurationError, match=r"there is no view 'v9'.*'v0', 'v1', 'v2'"):
+    with pytest.raises(ConfigurationError, match=quotes("'v9'", "'v0'", "'v1'", "'v2'")):
         again(growing.file)
 
 
@@ -177,8 +179,10 @@ def test_clusters_keep_their_names_over_nights_whatever_their_number(
         np.testing.assert_array_equal([group[name] for name in labels[of_kept]], truth[of_kept])
         if fit.n_clusters == 3:
             assert sorted(fit.sizes) == kept
-            assert "3 clusters of" in outcome.directory.report.read_text()
-            assert " in cluster 5" in sizes_text(fit)
+            shown = re.findall(r'data-pick="(\d+)"', outcome.directory.report.read_text())
+            assert sorted({int(name) for name in shown}) == kept
+            told = [int(number) for number in re.findall(r"\d+", sizes_text(fit))]
+            assert sorted(told) == sorted([*fit.sizes, *fit.sizes.values()])
         handed = fits[-1].get("init_labels")
         assert handed is None or handed.max() < fit.n_clusters
         assert score_partition(truth, labels).accuracy == 1.0
@@ -214,10 +218,10 @@ def test_other_ids_of_the_same_rows_are_moved_or_new_samples(
 
 def test_a_named_directory_has_no_run_before_it(growing: Growing, tmp_path: Path) -> None:
     growing.write(np.arange(60))
-    with pytest.raises(ConfigurationError, match=r"-o names .*output\.root=DIR"):
+    with pytest.raises(ConfigurationError, match=quotes("-o", tmp_path / "x", "output.root=DIR")):
         again(growing.file, output=tmp_path / "x")
     growing.file.write_text(growing.file.read_text() + "[output]\ndirectory = 'x'\n")
-    with pytest.raises(ConfigurationError, match=r"\[output\] directory names .*/x"):
+    with pytest.raises(ConfigurationError, match=quotes("[output] directory", tmp_path / "x")):
         again(growing.file)
     assert not (tmp_path / "x").exists()
 
@@ -235,13 +239,13 @@ def test_samples_without_ids_are_known_by_rows_that_did_not_change(
     drift = again(growing.file).record.drift
     assert drift is not None
     assert (drift.start, drift.n_common, fits[2]) == ("cold", 0, {})
-    assert "first rows are not those" in drift.reason
+    assert drift.reason != ""
 
 
 def test_a_run_starts_afresh_when_little_is_common_or_after_many_warm_ones(
     growing: Growing, fits: list[dict[str, Any]]
 ) -> None:
-    starts = []
+    starts, reasons = [], []
     for rows in (
         np.arange(30),
         np.arange(20, 90),
@@ -251,11 +255,12 @@ def test_a_run_starts_afresh_when_little_is_common_or_after_many_warm_ones(
     ):
         growing.write(rows)
         drift = again(growing.file).record.drift
-        starts.append("" if drift is None else f"{drift.start} {drift.warm_runs} {drift.reason}")
-    assert starts[0] == ""
-    assert starts[1].startswith("cold 0 14% of the samples")
-    assert starts[2:4] == ["warm 1 ", "warm 2 "]
-    assert starts[4].startswith("cold 0 2 runs in a row")
+        starts.append(None if drift is None else (drift.start, drift.warm_runs))
+        reasons.append("" if drift is None else drift.reason)
+    assert starts == [None, ("cold", 0), ("warm", 1), ("warm", 2), ("cold", 0)]
+    assert re.findall(r"\d+%?", reasons[1])[0] == "14%"
+    assert reasons[2:4] == ["", ""]
+    assert re.findall(r"\d+%?", reasons[4])[0] == "2"
 
 
 def test_a_warm_run_that_was_cut_off_starts_from_the_same_run_again(growing: Growing) -> None:
