@@ -207,7 +207,7 @@ class Experiment:
 
     def _close(self, state: str) -> None:
         seconds = time.perf_counter() - self._started
-        self.update(state=state, finalize=_now(), seconds=seconds, blas=blas_libraries())
+        self.update(state=state, ended=_now(), seconds=seconds, blas=blas_libraries())
 
 
 def _finished_in(directory: ExperimentDirectory) -> ExperimentRecord | None:

@@ -83,8 +83,8 @@ def _kept(
         )
     if not Path(folder).is_dir():
         return f"there is no directory {folder}, where data sets are looked for."
-    for final in _ENDINGS:
-        file = Path(folder) / f"{asked}{final}"
+    for ending in _ENDINGS:
+        file = Path(folder) / f"{asked}{ending}"
         if file.exists():
             return DatasetTable(source=str(file))
     there = sorted(

@@ -191,11 +191,11 @@ def show_experiment(record: ExperimentRecord, directory: Path) -> None:
     if state == "running" and not is_locked(directory):
         again = f"{record.command} -o {shlex.quote(relative(directory))}"
         state += f", but no process holds it: it was cut off; {again} continues it"
-    finalize = "" if record.finalize is None else f", ended {record.finalize}"
+    ended = "" if record.ended is None else f", ended {record.ended}"
     pairs = [
         ("Experiment", f"{record.kind} in {relative(directory)}"),
         ("State", state),
-        ("Started", f"{record.started}{finalize}"),
+        ("Started", f"{record.started}{ended}"),
         ("Command", record.command),
         ("Data", ", ".join(f"{one.name} ({one.n_samples} samples)" for one in record.datasets)),
         ("Methods", ", ".join(method.name for method in record.methods)),

@@ -218,7 +218,7 @@ class TrialEntry(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     peak_memory_bytes: int | None = None
     limits: dict[str, float | None] = {}
-    finalize: str = ""
+    ended: str = ""
 
 
 class ExperimentRecord(Struct, frozen=True, kw_only=True):
@@ -243,7 +243,7 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     state: Literal["running", "finished", "failed", "interrupted"]
     command: str
     started: str
-    finalize: str | None = None
+    ended: str | None = None
     seconds: float | None = None
     seeds: tuple[int, ...] = ()
     varies: str = ""

@@ -158,7 +158,7 @@ def run_experiment(
     )
     if record.trials and record.n_reused == len(record.trials):
         results_console().file.write(
-            f"Nothing to do: every fit of this experiment had ended by {record.finalize}. "
+            f"Nothing to do: every fit of this experiment had ended by {record.ended}. "
             "--overwrite runs them again.\n"
         )
     if command == "sweep":

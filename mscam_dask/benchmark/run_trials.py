@@ -87,7 +87,7 @@ def _on_cluster(
     trials: Sequence[Trial], limits: Limits, client: Client, executor: DaskExecutor
 ) -> Iterator[tuple[Trial, TrialEntry]]:
     run = uuid.uuid4().hex[:8]
-    finalize: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
     by_key = {
         f"{trial.method}-{run}-{trial.dataset}-{trial.seed}-{trial.key[:12]}": trial
         for trial in trials
@@ -96,10 +96,10 @@ def _on_cluster(
     try:
         for key, trial in by_key.items():
             future: Any = client.submit(run_trial, trial, limits, key=key, pure=False)
-            future.add_done_callback(finalize.put)
+            future.add_done_callback(ended.put)
             futures[key] = future
         for _ in by_key:
-            future = _next(finalize, executor.watchdog())
+            future = _next(ended, executor.watchdog())
             trial = by_key[future.key]
             fit = _fit_of(future)
             futures.pop(future.key).release()
@@ -109,11 +109,11 @@ def _on_cluster(
             future.cancel()
 
 
-def _next(finalize: queue.SimpleQueue[Any], watchdog: WorkerWatchdog) -> Any:
+def _next(ended: queue.SimpleQueue[Any], watchdog: WorkerWatchdog) -> Any:
     """The next task that has ended, as long as somebody is there to do them."""
     while True:
         with contextlib.suppress(queue.Empty):
-            return finalize.get(timeout=POLL_S)
+            return ended.get(timeout=POLL_S)
         watchdog.check()
 
 

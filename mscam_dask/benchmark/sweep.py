@@ -139,8 +139,8 @@ class _Sweep:
         trials = sweep_trials(self._table, dataset)
         fits = sweep_fits(data, settings, executor)
         for count, (point, fit) in enumerate(zip(points, fits, strict=True), start=1):
-            finalize = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-            entry = entry_of(trials[point], _scored(fit, data.labels), _NO_LIMITS, finalize)
+            ended = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+            entry = entry_of(trials[point], _scored(fit, data.labels), _NO_LIMITS, ended)
             self._course.directory.keep(entry)
             self._found[entry.key] = entry
             self._course.tell(entry=entry, done=count, total=len(points))

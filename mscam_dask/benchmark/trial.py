@@ -103,7 +103,7 @@ class TrialFit(Struct, frozen=True, kw_only=True):
     peak_memory_bytes: int | None = None
 
 
-def entry_of(trial: Trial, fit: TrialFit, limits: Limits, finalize: str) -> TrialEntry:
+def entry_of(trial: Trial, fit: TrialFit, limits: Limits, ended: str) -> TrialEntry:
     """Return the record of a cell that has ended."""
     return TrialEntry(
         key=trial.key,
@@ -119,5 +119,5 @@ def entry_of(trial: Trial, fit: TrialFit, limits: Limits, finalize: str) -> Tria
         seconds=fit.seconds,
         peak_memory_bytes=fit.peak_memory_bytes,
         limits=limits.as_dict(),
-        finalize=finalize,
+        ended=ended,
     )

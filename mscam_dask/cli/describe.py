@@ -145,9 +145,9 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
         ("Pipeline", f"{record.pipeline}, method {record.method}, seed {record.seed}"),
         ("Started", record.started),
     ]
-    if record.finalize is not None:
+    if record.ended is not None:
         pairs.append(
-            ("Ended", f"{record.finalize}, after {duration(record.seconds.get('total', 0))}")
+            ("Ended", f"{record.ended}, after {duration(record.seconds.get('total', 0))}")
         )
     if record.executor is not None:
         pairs.append(("Ran", record.executor))

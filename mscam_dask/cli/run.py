@@ -80,7 +80,7 @@ def run_file(
         show(
             results_console(),
             f"Nothing to do: {relative(outcome.directory.path)} holds this run, finished at "
-            f"{outcome.record.finalize}. --overwrite runs it again.",
+            f"{outcome.record.ended}. --overwrite runs it again.",
         )
     _summarise(outcome)
     assert outcome.record.exit_code is not None
@@ -108,7 +108,7 @@ def resume_directory(
         show(
             results_console(),
             f"{relative(outcome.directory.path)} holds a run that finished at "
-            f"{outcome.record.finalize}: there is nothing to resume.",
+            f"{outcome.record.ended}: there is nothing to resume.",
         )
         return 0
     _summarise(outcome)

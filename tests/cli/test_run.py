@@ -116,7 +116,11 @@ def test_another_kind_of_cluster_than_the_files(here: Path, call: Call) -> None:
         (["run", "tiny.toml", "--set", "data.source=absent.npz"], 3, ["absent.npz"]),
         (["run", "tiny.toml", "-o", "tiny.toml"], 2, ["tiny.toml"]),
         (["run", "tiny.toml", "-o", "."], 2, ["tiny.npz"]),
-        (["run", "tiny.toml", "--set", "data.view_type=kernel"], 3, ["'view_0'", "kernel", "(60, 5)"]),
+        (
+            ["run", "tiny.toml", "--set", "data.view_type=kernel"],
+            3,
+            ["'view_0'", "kernel", "(60, 5)"],
+        ),
     ],
 )
 def test_an_error_is_one_message_and_its_exit_code(

@@ -24,7 +24,7 @@ RETIRED = {
     "reference graphs": r"neutral",
     "precomputed": r"foundations?",
     "fit, experiment": r"(?<!of )course",
-    "finalize": r"attendance|heritage",
+    "ended": r"attendance|heritage",
     "checksums": r"(un)?seal(s|ed|ing)?",
     "ridge embedding, candidate neighbors": (
         r"anchor (space|coordinates?|candidates?|neighbou?rs?|blocks?|tasks?)|tasks[./]anchors"

@@ -262,7 +262,7 @@ def test_slip_5_the_printed_a_step_does_not_know_the_graph_weight() -> None:
 def test_slip_5_as_printed_nothing_holds_the_number_of_components() -> None:
     c = 2
     admm = AdmmSettings(max_iterations=20)
-    finalize = []
+    ended = []
     for seed in range(8):
         rows, _ = overlapping_clouds(100, c, seed)
         gram = rows @ rows.T
@@ -274,7 +274,7 @@ def test_slip_5_as_printed_nothing_holds_the_number_of_components() -> None:
             corrections=ReferenceCorrections.printed(),
         )
         literal = solve_mscam([gram], printed)
-        finalize.append(literal.n_connected_components)
+        ended.append(literal.n_connected_components)
         # the graph never settles
         assert not literal.converged
         assert literal.history[-1].graph_change > 0.5
@@ -284,4 +284,4 @@ def test_slip_5_as_printed_nothing_holds_the_number_of_components() -> None:
         assert steered.converged
         assert steered.n_connected_components == c
     # and on some of these data it falls apart
-    assert max(finalize) > c
+    assert max(ended) > c

@@ -144,13 +144,13 @@ class GracefulShutdown:
         if not self._next_signal(reader):
             return
         try:
-            finalize = not self._next_signal(reader, time.monotonic() + _DEADLINE_S)
+            ended = not self._next_signal(reader, time.monotonic() + _DEADLINE_S)
         except TimeoutError:  # neither the end nor a second signal
             said = self._at_deadline()
             with suppress(OSError):  # nobody may be left to read it
                 os.write(_STANDARD_ERROR, f"{said}\n".encode())
-            finalize = False
-        if not finalize:
+            ended = False
+        if not ended:
             os._exit(self.exit_code)
 
     def _next_signal(self, reader: socket.socket, deadline: float = math.inf) -> bool:

@@ -90,13 +90,13 @@ def resume_run(
         directory.sweep()
         if not directory.pipeline.exists():
             directory.write(directory.pipeline, settings_text(settings).encode())
-        said = (f"The results of {record.finalize} are made again: {lost}.",) if lost else ()
+        said = (f"The results of {record.ended} are made again: {lost}.",) if lost else ()
         entry = ResumeEntry(time=now(), state=record.state, warnings=said + _differences(record))
         record = msgspec.structs.replace(
             record,
             state="running",
             exit_code=None,
-            finalize=None,
+            ended=None,
             error=None,
             fit=None,
             metrics=None,

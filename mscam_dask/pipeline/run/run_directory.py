@@ -160,11 +160,11 @@ class RunDirectory:
             return
         if earlier.state == "finished":
             raise ConfigurationError(
-                f"{self.path} holds a run that finished at {earlier.finalize}. Choose another "
+                f"{self.path} holds a run that finished at {earlier.ended}. Choose another "
                 "output directory, or say --overwrite to replace it."
             )
         how = (
-            "was killed" if earlier.state == "running" else f"{earlier.state} at {earlier.finalize}"
+            "was killed" if earlier.state == "running" else f"{earlier.state} at {earlier.ended}"
         )
         raise ConfigurationError(
             f"{self.path} holds a run that {how}. Continue it with mscam-dask resume, choose "

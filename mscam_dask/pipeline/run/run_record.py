@@ -256,7 +256,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     method: str
     seed: int | None
     started: str
-    finalize: str | None = None
+    ended: str | None = None
     exit_code: int | None = None
     executor: str | None = None
     sources: tuple[SourceRecord, ...] = ()

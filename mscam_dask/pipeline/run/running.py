@@ -161,7 +161,7 @@ class Run:
         self._update(
             state=state,
             exit_code=exit_code,
-            finalize=now(),
+            ended=now(),
             seconds=seconds,
             blas=blas_libraries(),
         )

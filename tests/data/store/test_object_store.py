@@ -189,9 +189,9 @@ def test_ingest_describe_run_and_compare_take_urls(
     np.savez(local, a=data.views[0].read(0, N), b=data.views[1].read(0, N), labels=np.arange(N) % 3)
 
     def code(*arguments: str) -> object:
-        with pytest.raises(SystemExit) as finalize:
+        with pytest.raises(SystemExit) as ended:
             main(list(arguments))
-        return finalize.value.code or 0
+        return ended.value.code or 0
 
     assert code("ingest", str(local), "-o", URL) == 0
     assert code("describe", URL) == 0

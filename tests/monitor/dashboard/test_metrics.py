@@ -151,10 +151,10 @@ def test_of_a_run_that_has_ended_the_numbers_are_those_of_the_result() -> None:
     going = tell(announced, outer(0, n_components=3))
     assert (going["mscam_connected_components"], going["mscam_score"]) == ([3], [0.5])
     assert going["mscam_view_share"] == pytest.approx([0, 1 / 3, 2 / 3])
-    finalize = tell(ENDED)
-    assert (finalize["mscam_connected_components"], finalize["mscam_score"]) == ([4], [0.63])
-    assert finalize["mscam_view_share"] == [0.2, 0.3, 0.5]
-    assert finalize["mscam_graph_weight"] == [0.1]
+    ended = tell(ENDED)
+    assert (ended["mscam_connected_components"], ended["mscam_score"]) == ([4], [0.63])
+    assert ended["mscam_view_share"] == [0.2, 0.3, 0.5]
+    assert ended["mscam_graph_weight"] == [0.1]
 
 
 def test_names_that_are_cut_stay_apart() -> None:

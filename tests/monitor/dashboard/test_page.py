@@ -161,8 +161,8 @@ def test_an_end_that_does_not_tell_its_score_leaves_that_of_the_last_iteration()
     assert (runs.n_refused, runs.by_id["01"].state) == (0, "ended")
     going = begun()
     send(going, outer(0))
-    finalize, before = (tiles(head_html(one.by_id["01"], now=5.0)) for one in (runs, going))
-    assert finalize["0.5000"] == before["0.5000"]
+    ended, before = (tiles(head_html(one.by_id["01"], now=5.0)) for one in (runs, going))
+    assert ended["0.5000"] == before["0.5000"]
 
 
 def test_the_choice_of_a_number_is_drawn_and_said() -> None:

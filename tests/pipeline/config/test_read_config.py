@@ -314,4 +314,4 @@ def test_choices_are_named(tmp_path: Path, line: str) -> None:
     name, _, value = line.partition(" = ")
     text = problem(tmp_path, f"{GOOD}{line}\n")
     assert f"[cluster] {name} = {value}" in text
-    assert {"solver": "reduced, paper", "selection": "auto, none"}[name] in text
+    assert {"solver": "reduced, reference", "selection": "auto, none"}[name] in text

@@ -29,7 +29,7 @@ def record(state: Literal["running", "finished", "failed"] = "finished") -> RunR
         method="mscam",
         seed=0,
         started="2001-02-03",
-        finalize="2004-05-06",
+        ended="2004-05-06",
     )
 
 

@@ -119,8 +119,8 @@ def test_views_that_were_left_out_stay_so_in_the_next_run(
         events: list[Any] = []
         growing.write(np.arange(n_samples))
         records.append(again(growing.file, observers=[events.append]).record)
-        finalize = [event for event in events if isinstance(event, StepFinished)]
-        said.append(" ".join(note for event in finalize for note in event.notes))
+        ended = [event for event in events if isinstance(event, StepFinished)]
+        said.append(" ".join(note for event in ended for note in event.notes))
     assert all(record.fit is not None for record in records)
     assert [record.fit.setting.exclude_views for record in records if record.fit] == [("v2",)] * 2
     assert fits[1]["exclude_views"] == ("v2",)
