@@ -108,7 +108,11 @@ class _Comparison:
         self._course.update(
             seeds=self._seeds,
             varies=self._varies(),
-            protocols={name: PROTOCOLS[name] for name in dict.fromkeys(self._table.protocols)},
+            protocols={
+                name: sentence
+                for name, sentence in PROTOCOLS.items()
+                if any(contest.protocol == name for contest in rows)
+            },
             datasets=tuple(dataset.entry for dataset in datasets.values()),
             methods=tuple(method_entry(name) for name in names),
         )

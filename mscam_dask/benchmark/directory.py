@@ -2,7 +2,7 @@
 
     OUTPUT/
         experiment.json, results.md, results.csv, report.html, pipeline.toml
-        cells/<first 2 digits>/<key>.json
+        trials/<first 2 digits>/<key>.json
         data/<name>.zarr
         .lock             see `mscam_dask.pipeline.run.lock`
 
@@ -89,7 +89,7 @@ class ExperimentDirectory:
 
     def trial(self, key: str) -> Path:
         """Where the cell of this key is kept."""
-        return self.path / "cells" / key[:2] / f"{key}.json"
+        return self.path / "trials" / key[:2] / f"{key}.json"
 
     @classmethod
     @contextmanager
@@ -136,7 +136,7 @@ class ExperimentDirectory:
 
     def forget(self) -> None:
         """Remove every cell: each is to be run again."""
-        trials = self.path / "cells"
+        trials = self.path / "trials"
         if trials.is_dir():
             shutil.rmtree(trials)
 
@@ -152,7 +152,7 @@ class ExperimentDirectory:
             return None
         try:
             entry = msgspec.json.decode(content, type=TrialEntry)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         if entry.key != key or entry.outcome == "worker lost":
             return None

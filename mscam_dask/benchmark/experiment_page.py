@@ -92,7 +92,7 @@ def experiment_page(record: Mapping[str, Any], files: Sequence[FileLink]) -> str
         (name, _rows([row for row in record["rows"] if row["dataset"] == name], titles))
         for name in names[:_DATASET_LIMIT]
     ]
-    failed = [trial for trial in record["cells"] if trial["outcome"] != "ok"]
+    failed = [trial for trial in record["trials"] if trial["outcome"] != "ok"]
     return render(
         "experiment.html.j2",
         {
@@ -108,7 +108,7 @@ def experiment_page(record: Mapping[str, Any], files: Sequence[FileLink]) -> str
             "n_maps": len(record["heat_maps"]),
             "failed": failed[:_FAILED_LIMIT],
             "n_failed": len(failed),
-            "n_cells": len(record["cells"]),
+            "n_trials": len(record["trials"]),
             "files": files,
         },
     )

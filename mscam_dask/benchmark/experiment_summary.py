@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,18 +106,27 @@ def _choice_line(entry: Mapping[str, Any]) -> str:
 
 
 def _wins_line(protocol: str, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> str:
-    """On how many data sets which method has the highest mean accuracy."""
+    """Number of data sets on which each method, or a tie of methods, has the best mean accuracy.
+
+    Every data set counts once. Nothing where all rows are of single views chosen with labels.
+    """
+    rows = [row for row in rows if row["protocol"] == protocol]
+    if all(row["note"] for row in rows):
+        return ""
     by_dataset: dict[str, dict[str, float]] = {}
     for row in rows:
         mean = mean_of(row, "accuracy")
-        if row["protocol"] == protocol and mean is not None:
+        if mean is not None:
             by_dataset.setdefault(row["dataset"], {})[row["method"]] = mean
-    wins: dict[str, int] = {}
-    for means in by_dataset.values():
-        for method, mean in means.items():
-            if mean >= max(means.values()) - BEST:
-                wins[method] = wins.get(method, 0) + 1
-    order = sorted(wins.items(), key=lambda pair: -pair[1])
-    said = ", ".join(f"{titles.get(method, method)} on {count}" for method, count in order)
+    wins = Counter(
+        tuple(method for method, mean in means.items() if mean >= max(means.values()) - BEST)
+        for means in by_dataset.values()
+    )
+    said = ", ".join(
+        " and ".join(titles.get(method, method) for method in methods)
+        + (" tied" if len(methods) > 1 else "")
+        + f" on {count}"
+        for methods, count in wins.most_common()
+    )
     whole = plural(len(by_dataset), "data set")
     return f"Highest mean accuracy ({protocol}): {said} of {whole}." if said else ""

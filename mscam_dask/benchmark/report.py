@@ -20,7 +20,7 @@ _FILES = (
     ("results.csv", "the rows, one a line"),
     ("experiment.json", "everything on this page, for programs"),
     ("pipeline.toml", "the settings as they were understood"),
-    ("cells", "one record for each fit"),
+    ("trials", "one record for each fit"),
 )
 
 

@@ -9,7 +9,7 @@
       "rows": [...],         mean and standard deviation over runs, by data set, method, protocol
       "curves": [...],       robustness: accuracy over the corrupted share, the paper's beside it
       "heat_maps": [...],    sensitivity: scores over α × λ, and the best label-free choice
-      "cells": [...]         every fit, also those that failed, with the reason
+      "trials": [...]        every fit, also those that failed, with the reason
     }
 
 Everything a reader needs is in it; no number is anywhere else. Scores keep the names of
@@ -185,7 +185,7 @@ class HeatMapEntry(Struct, frozen=True, kw_only=True):
 
 
 class TrialEntry(Struct, frozen=True, kw_only=True):
-    """One fit, as kept in cells/<key>.json.
+    """One fit, as kept in trials/<key>.json.
 
     Attributes
     ----------
@@ -276,7 +276,7 @@ def decode_experiment(content: bytes, where: str) -> ExperimentRecord:
     """
     try:
         record = msgspec.json.decode(content, type=ExperimentRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"{where} is no record of an experiment: {error}.") from error
     if record.format != EXPERIMENT_FORMAT:
         raise DataError(f"{where} is no record of an experiment (format={record.format!r}).")

@@ -28,6 +28,8 @@ class MethodRun:
         Parameters beyond the method's defaults. The best of several is chosen with labels.
     seeds
         Of all runs; the first `n_trials` of them try every setting.
+    view_is_chosen
+        Whether the settings differ in the single view, so that labels choose it.
     """
 
     dataset: Dataset
@@ -37,6 +39,7 @@ class MethodRun:
     seeds: tuple[int, ...]
     n_trials: int
     shuffle: bool
+    view_is_chosen: bool
 
     def trial(self, setting: Mapping[str, Any], seed: int) -> Trial:
         """Return the cell of a setting and a seed."""
@@ -62,15 +65,41 @@ def method_runs(settings: ExperimentSettings, datasets: Mapping[str, Dataset]) -
             dataset=dataset,
             method=name,
             protocol=protocol,
-            settings=tuple(_settings(settings, name, protocol, dataset)),
+            settings=tuple(_settings(settings, name, searched, dataset)),
             seeds=seeds,
             n_trials=min(table.search_runs, table.runs),
             shuffle=bool(getattr(table, "shuffle", False)),
+            view_is_chosen=_view_is_chosen(settings, name, dataset),
         )
         for dataset in datasets.values()
         for name in names
-        for protocol in dict.fromkeys(table.protocols)
+        for protocol, searched in _protocols(settings, name, dataset)
     ]
+
+
+def _view_is_chosen(settings: ExperimentSettings, name: str, dataset: Dataset) -> bool:
+    """Return whether a method takes the best single view of a data set by its labels."""
+    fixed = settings.parameters.get(name, {})
+    return (
+        METHODS[name].label_aware_view_choice
+        and "view" not in fixed
+        and len(dataset.entry.views) > 1
+    )
+
+
+def _protocols(
+    settings: ExperimentSettings, name: str, dataset: Dataset
+) -> list[tuple[Protocol, Protocol]]:
+    """Protocol of each row of a method on a data set, and the protocol whose settings are tried.
+
+    The best single view is chosen with labels, so its one row is never among the label-free rows.
+    """
+    table = settings.table
+    assert isinstance(table, RunsTable)
+    requested = list(dict.fromkeys(table.protocols))
+    if not _view_is_chosen(settings, name, dataset):
+        return [(protocol, protocol) for protocol in requested]
+    return [("grid", "grid" if "grid" in requested else "defaults")]
 
 
 def _settings(

@@ -46,7 +46,6 @@ def row_of(contest: MethodRun, found: Mapping[str, TrialEntry]) -> RowEntry:
         [float(one.peak_memory_bytes) for one in good if one.peak_memory_bytes is not None]
     )
     method = METHODS[contest.method]
-    by_labels = method.label_aware_view_choice and len(contest.settings) > 1
     return RowEntry(
         dataset=contest.dataset.entry.name,
         method=contest.method,
@@ -57,7 +56,7 @@ def row_of(contest: MethodRun, found: Mapping[str, TrialEntry]) -> RowEntry:
         scores=scores,
         paper=paper_scores(contest.dataset.entry.name, contest.method),
         reasons=tuple(dict.fromkeys(reasons)),
-        note="the view was chosen with labels" if by_labels else "",
+        note="the view was chosen with labels" if contest.view_is_chosen else "",
     )
 
 

@@ -46,7 +46,7 @@ def markdown_text(record: ExperimentRecord) -> str:
             parts.extend(_protocol_tables(rows, titles))
     parts.extend(_heat_map(heat_map) for heat_map in record.heat_maps)
     if any(row.note for row in record.rows):
-        parts.append("† the view was chosen with labels, in both protocols.")
+        parts.append("† the view was chosen with labels.")
     failures = list(_failures(record, titles))
     if failures:
         parts.append("## Without a result\n\n" + "\n".join(failures))

@@ -124,12 +124,22 @@ def test_what_came_out_is_said_first() -> None:
     page = experiment_page(compared, ())
     text = text_of(page)
     won = html.unescape(text[: text.index("MSCAM defaults")])
-    assert re.search(quotes("(defaults)", "MSCAM", 2, HOSTILE, 1), won)
+    (sentence,) = re.findall(r"[^:]*\(defaults\): [^.]*", won)
+    assert sentence.count("MSCAM") == 2  # alone on one data set, in a tie on the other
+    assert re.findall(r"\d+", sentence.replace(HOSTILE, "")) == ["1", "1", "2"]
     assert "MSCAM defaults 0.987 0.987" in text
     assert 'id="results"' in page
     alone = {**compared, "rows": whole["rows"][:1], "methods": whole["methods"][:1]}
     assert text_of(experiment_page(alone, ())).count("MSCAM defaults") == 1
     assert 'class="status"' not in experiment_page(alone, ())
+
+
+def test_the_best_single_views_alone_win_nothing() -> None:
+    whole = msgspec.to_builtins(record())
+    rows = [{**line, "protocol": "grid", "note": "chosen"} for line in whole["rows"]]
+    compared = {**whole, "rows": [*whole["rows"], *rows], "curves": [], "heat_maps": []}
+    (status,) = re.findall(r'class="status">([^<]*)<', experiment_page(compared, ()))
+    assert "(defaults)" in status
 
 
 def test_names_from_data_are_text() -> None:

@@ -33,7 +33,7 @@ def test_killed_half_way_it_computes_what_is_missing(
     write: Write, here: Path, where: list[str]
 ) -> None:
     command = [sys.executable, "-m", "mscam_dask.cli", "compare", str(write(TEXT)), "-o", "out"]
-    trials = here / "out" / "cells"
+    trials = here / "out" / "trials"
     with subprocess.Popen(
         [*command, *where], env=ENVIRONMENT, start_new_session=True, stderr=subprocess.DEVNULL
     ) as process:
