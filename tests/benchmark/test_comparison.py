@@ -18,8 +18,7 @@ from scipy.spatial.distance import cdist
 
 from mscam_dask.benchmark.compare import run_comparison
 from mscam_dask.benchmark.config import read_experiment
-from mscam_dask.benchmark.directory import ExperimentDirectory
-from mscam_dask.benchmark.experiment import Progress
+from mscam_dask.benchmark.experiment import ExperimentDirectory, Progress
 from mscam_dask.benchmark.results import (
     PROTOCOLS,
     ExperimentRecord,
@@ -290,7 +289,7 @@ def test_a_cell_that_failed_of_what_passes_by_itself_is_tried_again(
     text = SMALL.replace("['knn-sc', 'sc-bsv']", "['knn-sc']")
     record, _ = run(write(text), here / "out")
     failed = msgspec.structs.replace(record.trials[0], outcome="failed", reason=reason)
-    ExperimentDirectory(here / "out").keep(failed)
+    ExperimentDirectory(here / "out").write_trial(failed)
     _, told = run(write(text), here / "out")
     assert trials_done(told) == n_again
 

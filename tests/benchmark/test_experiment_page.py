@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mscam_dask.benchmark.experiment_page import experiment_page
-from mscam_dask.benchmark.report import write_experiment_report
+from mscam_dask.benchmark.report import experiment_page, write_experiment_report
 from mscam_dask.benchmark.results import (
     CurveEntry,
     DatasetEntry,
@@ -70,9 +69,9 @@ def record() -> ExperimentRecord:
             ),
         ),
         methods=(
-            MethodEntry(name="mscam", title="MSCAM", reference="arXiv", defaults={}, grid={},
+            MethodEntry(name="mscam", title="MSCAM", reference="arXiv", grid={},
                         dense=False),
-            MethodEntry(name="odd", title=HOSTILE, reference="", defaults={}, grid={}, dense=True),
+            MethodEntry(name="odd", title=HOSTILE, reference="", grid={}, dense=True),
         ),
         rows=(row("mscam", 0.987, {"accuracy": 0.978}), row("odd", 0.4, {})),
         curves=(

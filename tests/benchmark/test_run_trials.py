@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from distributed import LocalCluster
 
-from mscam_dask.benchmark.run_trials import run_trials
-from mscam_dask.benchmark.trial import Limits, StoredData, Trial
+from mscam_dask.benchmark.trial import Limits, StoredData, Trial, run_trials
 from mscam_dask.errors import NoWorkersError
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster import open_cluster
@@ -18,7 +17,7 @@ def test_a_cluster_without_workers_is_an_error_in_time() -> None:
     trial = Trial(
         dataset="tiny",
         method="knn-sc",
-        data=StoredData(path="absent", metrics=(), digest="d"),
+        data=StoredData(path="absent", view_types=(), digest="d"),
         n_clusters=3,
         seed=1,
         shuffled=False,

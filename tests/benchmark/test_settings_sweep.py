@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.benchmark.settings_sweep import sweep_fits
+from mscam_dask.benchmark.sweep import sweep_fits
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.executors.local import SerialExecutor

@@ -15,10 +15,8 @@ import numpy as np
 import psutil
 import pytest
 
-from mscam_dask.benchmark.fitting import fit_trial
-from mscam_dask.benchmark.stored import stored_as
-from mscam_dask.benchmark.trial import Limits, MixtureData, StoredData, Trial
-from mscam_dask.benchmark.trial_process import TrialProcess
+from mscam_dask.benchmark.fitting import fit_trial, stored_as
+from mscam_dask.benchmark.trial import Limits, MixtureData, StoredData, Trial, TrialProcess
 from mscam_dask.data.store.write import write_store
 from mscam_dask.errors import TemporaryFailure
 from mscam_dask.metrics import clustering_accuracy

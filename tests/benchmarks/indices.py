@@ -22,7 +22,7 @@ from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silho
 from sklearn.preprocessing import StandardScaler
 
 from mscam_dask import MSCAM
-from mscam_dask.benchmark.baselines.registry import method
+from mscam_dask.benchmark.methods import method
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view

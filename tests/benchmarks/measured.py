@@ -108,7 +108,7 @@ def peak_bytes() -> int:
 
 def _run(method: str, n_samples: int, dims: Sequence[int], n_jobs: int) -> Measured:
     from mscam_dask import MSCAM
-    from mscam_dask.benchmark.baselines.registry import method as baseline
+    from mscam_dask.benchmark.methods import method as baseline
     from mscam_dask.metrics import score_partition
 
     views, labels = subspace_views(n_samples, dims)

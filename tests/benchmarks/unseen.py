@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn import datasets
 
 from mscam_dask import MSCAM
-from mscam_dask.benchmark.baselines.registry import method
+from mscam_dask.benchmark.methods import method
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.metrics import adjusted_rand_index
 from tests.benchmarks.unseen_texts import from_texts

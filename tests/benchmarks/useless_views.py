@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
-from mscam_dask.benchmark.baselines.registry import method
+from mscam_dask.benchmark.methods import method
 from mscam_dask.errors import DataWarning
 from mscam_dask.metrics import adjusted_rand_index
 from tests.benchmark_sets import read_set

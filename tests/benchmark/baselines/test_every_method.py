@@ -12,7 +12,7 @@ import pytest
 from scipy.spatial.distance import pdist, squareform
 from sklearn.base import clone
 
-from mscam_dask.benchmark.baselines.registry import METHODS, Method, method
+from mscam_dask.benchmark.methods import METHODS, Method, method
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, MemoryPlanError
 from mscam_dask.metrics import adjusted_rand_index
@@ -215,7 +215,7 @@ def test_single_view_methods_ask_for_the_view() -> None:
 
 def test_the_registry_is_light_to_import() -> None:
     code = (
-        "import sys, mscam_dask.benchmark.baselines.registry as r; r.method('mlan'); "
+        "import sys, mscam_dask.benchmark.methods as r; r.method('mlan'); "
         "print(sorted({'numpy', 'scipy', 'sklearn', 'distributed'} & set(sys.modules)))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
