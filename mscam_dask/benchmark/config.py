@@ -179,15 +179,15 @@ def _datasets(
     datasets: dict[str, DatasetTable] = {}
     for requested in table.datasets:
         where = document.where(name, "datasets")
-        key, dataset = _dataset_table(
+        key, resolved = _dataset_table(
             requested,
             tables,
             absolute=lambda written: document.absolute(written, name, "datasets"),
             directory=directory,
             declared=tuple(declared),
         )
-        if isinstance(dataset, str):
-            problems.append(f"{where}: [{name}] datasets has {requested!r}: {dataset}")
+        if isinstance(resolved, str):
+            problems.append(f"{where}: [{name}] datasets has {requested!r}: {resolved}")
         elif key in datasets:
             problems.append(f"{where}: [{name}] datasets has {key!r} twice; keep one of them.")
         elif key not in declared and (problem := name_problem(key)) is not None:
@@ -195,7 +195,7 @@ def _datasets(
                 f"{where}: [{name}] datasets has {requested!r}, and the name {shown(key)} {problem}, so it "
                 "cannot name its store. Give the data set another name in a table [dataset.NAME]."
             )
-        elif dataset is not None:
+        elif resolved is not None:
             problems.extend(
                 f"{where}: [{name}] datasets has {shown(previous)} and {shown(key)}, names of stores "
                 "that some file systems do not distinguish. Give one of them another name in a table "
@@ -203,7 +203,7 @@ def _datasets(
                 for previous in datasets
                 if are_one_name(previous, key)
             )
-            datasets[key] = dataset
+            datasets[key] = resolved
     return datasets
 
 

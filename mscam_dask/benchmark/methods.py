@@ -91,6 +91,16 @@ def method(name: str) -> Method:
     ------
     ConfigurationError
         If there is none; the message has the nearest names and all names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.arange(90) % 3
+    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
+    >>> coreg = method("coreg").make(3, 0, {"consensus_weight": 0.02})  # clusters, seed, parameters
+    >>> np.bincount(coreg.fit_predict(views)).tolist()
+    [30, 30, 30]
     """
     if isinstance(name, str) and name in BASELINES:
         return BASELINES[name]
@@ -102,7 +112,7 @@ def method(name: str) -> Method:
 
 
 def _baseline(name: str, path: str, *, single_view: bool = False, **attributes: Any) -> Method:
-    """Return a method whose estimator is "module:Class" of `mscam_dask.benchmark.baselines`."""
+    """Return a method whose estimator is "module:Class" in `mscam_dask.benchmark.baselines`."""
 
     def make(n_clusters: int, seed: int, parameters: Mapping[str, Any]) -> BaseEstimator:
         module, _, class_name = path.partition(":")

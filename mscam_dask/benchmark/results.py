@@ -438,7 +438,7 @@ def _heat_map(heat_map: HeatMapEntry) -> str:
             if (value := values[row][column]) is not None
         )
         lines.append(
-            f"* best by {name.replace('_', ' ')} (no label seen): alpha = {heat_map.alpha[row]:g}, "
+            f"* best by {name.replace('_', ' ')} (label-free): alpha = {heat_map.alpha[row]:g}, "
             f"lambda = {heat_map.graph_weight[column]:g}{f': {scores}' if scores else ''}"
         )
     return "\n\n".join([*parts, "\n".join(lines)])

@@ -65,15 +65,6 @@ class CoReg(AffinityBaseline):
     References
     ----------
     A. Kumar, P. Rai, H. Daumé III, "Co-regularized multi-view spectral clustering", NIPS 2011.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(CoReg(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "CoReg"

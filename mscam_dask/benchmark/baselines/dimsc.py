@@ -65,9 +65,6 @@ class DiMSC(Baseline):
         λ_V, in the same unit; the paper tries 20 to 180.
     n_neighbors : int, default=5
         Neighbors in the graph of the smoothness term.
-    scale, view_type, n_features_per_view
-        As for `mscam_dask.MSCAM`. λ_S and λ_V have no unit of their own: the weaker they are beside
-        XXᵀ, the nearer Z is to the projection on the rows of X, which knows no clusters.
     max_iter : int, default=20
     tol : float, default=1e-3
         Stop when the objective falls by less than this share.
@@ -87,6 +84,9 @@ class DiMSC(Baseline):
 
     Notes
     -----
+    λ_S and λ_V have no natural unit: the smaller they are relative to XXᵀ, the closer Z is to the
+    projection on the rows of X, which does not depend on clusters.
+
     XᵀX Z + Z B = XᵀX with B = λ_S L + λ_V Σ_w H Z_wᵀZ_w H. In the singular directions q_i of X this
     separates into (s_i² I + B) c_i = s_i² q_i, solved for all i after one reduction of B to a
     tridiagonal matrix: 4/3 n³ flops per view and pass. 2V + 5 dense (n, n) arrays. The factor
@@ -96,16 +96,6 @@ class DiMSC(Baseline):
     ----------
     X. Cao, C. Zhang, H. Fu, S. Liu, H. Zhang, "Diversity-induced multi-view subspace clustering",
     CVPR 2015, doi:10.1109/CVPR.2015.7298657.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> model = DiMSC(3, smoothness=100.0, diversity=10.0, random_state=0)
-    >>> np.bincount(model.fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "DiMSC"

@@ -65,15 +65,6 @@ class LMVSC(Baseline):
     ----------
     Z. Kang et al., "Large-scale multi-view subspace clustering in linear time", AAAI 2020,
     doi:10.1609/aaai.v34i04.5867.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(LMVSC(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "LMVSC"

@@ -85,16 +85,6 @@ class MLAN(Baseline):
     ----------
     F. Nie, G. Cai, X. Li, "Multi-view clustering and semi-supervised classification with adaptive
     neighbours", AAAI 2017, doi:10.1609/aaai.v31i1.10909.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> model = MLAN(3, random_state=0).fit(views)
-    >>> model.n_connected_components_, np.bincount(model.labels_).tolist()
-    (3, [30, 30, 30])
     """
 
     _title: ClassVar[str] = "MLAN"

@@ -2,8 +2,8 @@
 
     min Σ_v tr(G_vᵀ L_v G_v) + α‖G_v − G‖²   over GᵀG = I_c, G ≥ 0
 
-with L_v the normalized Laplacian of view v. The best G_v = α (L_v + αI)⁻¹ G given G, which reduces the problem to
-max tr(GᵀSG) over GᵀG = I, G ≥ 0, with S = Σ_v (L_v + αI)⁻¹.
+with L_v the normalized Laplacian of view v. The best G_v = α (L_v + αI)⁻¹ G given G, so the
+problem is max tr(GᵀSG) over GᵀG = I, G ≥ 0, with S = Σ_v (L_v + αI)⁻¹.
 """
 
 from __future__ import annotations
@@ -75,15 +75,6 @@ class MMSC(AffinityBaseline):
     ----------
     X. Cai, F. Nie, H. Huang, F. Kamangar, "Heterogeneous image feature integration via multi-modal
     spectral clustering", CVPR 2011, doi:10.1109/CVPR.2011.5995740.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(MMSC(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "MMSC"

@@ -85,15 +85,6 @@ class SMVSC(Baseline):
     ----------
     M. Sun et al., "Scalable multi-view subspace clustering with unified anchors", ACM MM 2021,
     doi:10.1145/3474085.3475516.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(SMVSC(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "SMVSC"

@@ -54,15 +54,6 @@ class GaussianSpectral(SingleViewBaseline):
     ----------
     A. Y. Ng, M. I. Jordan, Y. Weiss, "On spectral clustering: analysis and an algorithm",
     NIPS 2001.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(GaussianSpectral(3, view=1, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "Spectral clustering"
@@ -109,15 +100,6 @@ class NeighborSpectral(Baseline):
     ----------
     U. von Luxburg, "A tutorial on spectral clustering", Statistics and Computing 17 (2007),
     doi:10.1007/s11222-007-9033-z.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [2 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(NeighborSpectral(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "kNN-graph spectral clustering"

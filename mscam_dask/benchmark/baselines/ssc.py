@@ -68,15 +68,6 @@ class SSC(SingleViewBaseline):
     ----------
     E. Elhamifar, R. Vidal, "Sparse subspace clustering: algorithm, theory, and applications",
     IEEE TPAMI 35 (2013), doi:10.1109/TPAMI.2013.57.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(SSC(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "SSC"

@@ -1,4 +1,4 @@
-"""What an experiment would do, told without doing it."""
+"""The estimate of an experiment before it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SWEEP = "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1]\ngraph_weight = [0.1]\n
 
 
 class Four(SerialExecutor):
-    """Four workers with as much memory as they are told."""
+    """Four workers with a given memory limit."""
 
     n_workers = 4
     memory_limit_bytes = 0

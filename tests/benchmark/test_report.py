@@ -1,4 +1,4 @@
-"""Pages of experiments: the document's numbers, the paper's beside them, and nothing that runs."""
+"""Reports of experiments: the numbers of the record and of the paper, without scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""experiment.json: what is written is read back, what is no experiment is refused."""
+"""experiment.json: written records are read back, and damaged ones are errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiment files: what is wrong is said before any work, with its place and what is allowed."""
+"""Experiment files: problems are reported before any fit, with their place and the allowed values."""
 
 from __future__ import annotations
 
