@@ -45,6 +45,11 @@ _KINDS: dict[str, type[CompareTable | RobustnessTable | SweepTable]] = {
 _TABLES = (*_KINDS, "dataset", "parameters", "grid", "execution", "output")
 
 
+DATA_VARIABLE = "MSCAM_DATA"
+"""Environment variable with the directory of data sets."""
+_ENDINGS = (".npz", ".zarr", ".mat", ".nc", "")
+
+
 def experiment_command(tables: Collection[str]) -> Command | None:
     """Return the command for a file with these tables; None if it is not an experiment."""
     if not _KINDS.keys() & set(tables):
@@ -231,12 +236,6 @@ def _absolute(document: Document, name: str, table: Any, keys: Sequence[str]) ->
         if (value := getattr(table, key)) is not None
     }
     return msgspec.structs.replace(table, **changes)
-
-
-DATA_VARIABLE = "MSCAM_DATA"
-"""Environment variable with the directory of data sets."""
-
-_ENDINGS = (".npz", ".zarr", ".mat", ".nc", "")
 
 
 def _dataset_table(

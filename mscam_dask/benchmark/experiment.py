@@ -52,6 +52,14 @@ _RECORD = "experiment.json"
 _EXCEEDED: dict[Outcome, str] = {"over time": "time_s", "over memory": "memory_bytes"}
 
 
+_REMEDY = "Finished trials are kept; rerun the same command to resume."
+# Fields that stay those of the run that computed the trials, if a later run computes none.
+_FIELDS_OF_RUN = (
+    *("command", "started", "ended", "seconds"),
+    *("executor", "versions", "blas", "n_reused"),
+)
+
+
 @dataclass(frozen=True)
 class ExperimentDirectory:
     """Paths inside the directory of an experiment, and access to its files.
@@ -211,14 +219,6 @@ class Progress:
 
 
 Observer = Callable[[Progress], None]
-
-_REMEDY = "Finished trials are kept; rerun the same command to resume."
-
-# Fields that stay those of the run that computed the trials, if a later run computes none.
-_FIELDS_OF_RUN = (
-    *("command", "started", "ended", "seconds"),
-    *("executor", "versions", "blas", "n_reused"),
-)
 
 
 def default_output(settings: ExperimentSettings) -> Path:

@@ -35,6 +35,30 @@ _MAX_SUMMARY_DATASETS = 12
 _MAX_HEADLINES = 6
 
 
+_MAX_DATASETS = 40
+_MAX_FAILED = 100
+_MAX_MAPS = 40
+_MAX_MAP_SIDE = 30
+_TITLES = {
+    "accuracy": "ACC",
+    "normalized_mutual_information": "NMI",
+    "adjusted_rand_index": "ARI",
+    "purity": "Purity",
+    "cross_view_information": "Cross-view information (nats), label-free",
+    "eigengap": "Eigengap, label-free",
+    "modularity": "Modularity, label-free",
+    "n_connected_components": "Connected components",
+}
+_COLUMNS = ("accuracy", "normalized_mutual_information", "adjusted_rand_index", "purity")
+_FILES = (
+    ("results.md", "tables as Markdown"),
+    ("results.csv", "rows as CSV"),
+    ("experiment.json", "all results, for programs"),
+    ("pipeline.toml", "settings, defaults included"),
+    ("trials", "one record for each fit"),
+)
+
+
 @dataclass(frozen=True)
 class SummaryTable:
     """Mean accuracies: data sets, and (method, protocol, entries of (text, is best))."""
@@ -146,24 +170,6 @@ def _wins_line(protocol: str, rows: Sequence[Mapping[str, Any]], titles: Mapping
     )
     total = plural(len(by_dataset), "data set")
     return f"Highest mean accuracy ({protocol}): {winners} of {total}." if winners else ""
-
-
-_MAX_DATASETS = 40
-_MAX_FAILED = 100
-_MAX_MAPS = 40
-_MAX_MAP_SIDE = 30
-
-_TITLES = {
-    "accuracy": "ACC",
-    "normalized_mutual_information": "NMI",
-    "adjusted_rand_index": "ARI",
-    "purity": "Purity",
-    "cross_view_information": "Cross-view information (nats), label-free",
-    "eigengap": "Eigengap, label-free",
-    "modularity": "Modularity, label-free",
-    "n_connected_components": "Connected components",
-}
-_COLUMNS = ("accuracy", "normalized_mutual_information", "adjusted_rand_index", "purity")
 
 
 @dataclass(frozen=True)
@@ -395,15 +401,6 @@ def _heat_map(
             entries.append((_short(value), shade, is_choice, tip))
         rows.append((number(alpha), tuple(entries)))
     return HeatMap(title, tuple(rows))
-
-
-_FILES = (
-    ("results.md", "tables as Markdown"),
-    ("results.csv", "rows as CSV"),
-    ("experiment.json", "all results, for programs"),
-    ("pipeline.toml", "settings, defaults included"),
-    ("trials", "one record for each fit"),
-)
 
 
 def write_experiment_report(

@@ -71,6 +71,15 @@ SCORES = ("accuracy", "normalized_mutual_information", "adjusted_rand_index", "p
 """Scores of a trial against the labels, each in [0, 1] (ARI: [-0.5, 1])."""
 
 
+_SHORT = {
+    "accuracy": "ACC",
+    "normalized_mutual_information": "NMI",
+    "adjusted_rand_index": "ARI",
+    "purity": "purity",
+}
+_MIB = 2**20
+
+
 class DatasetEntry(Struct, frozen=True, kw_only=True):
     """A data set.
 
@@ -305,15 +314,6 @@ def decode_experiment(content: bytes, where: str) -> ExperimentRecord:
             f"{EXPERIMENT_FORMAT_VERSION}. Use the version of mscam_dask that wrote it, or run it again."
         )
     return record
-
-
-_SHORT = {
-    "accuracy": "ACC",
-    "normalized_mutual_information": "NMI",
-    "adjusted_rand_index": "ARI",
-    "purity": "purity",
-}
-_MIB = 2**20
 
 
 def markdown_text(record: ExperimentRecord) -> str:

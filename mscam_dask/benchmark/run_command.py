@@ -52,6 +52,11 @@ _GIB = 2.0**30
 _MIB = 2**20
 
 
+_EXIT_WITHOUT_RESULT = 5
+_DEFAULT = Path("pipelines") / "comparison.toml"
+_MAX_NAME_BYTES = 100  # of the 255 that the name of a directory can have
+
+
 class ProgressLines:
     """Print a line on standard error for each stage and each trial."""
 
@@ -227,11 +232,6 @@ def show_experiment(record: ExperimentRecord, directory: Path) -> None:
         ("Report", f"mscam-dask report {shlex.quote(relative(directory))} writes report.html"),
     ]
     show(results_console(), fields([(name, value or "-") for name, value in pairs]))
-
-
-_EXIT_WITHOUT_RESULT = 5
-_DEFAULT = Path("pipelines") / "comparison.toml"
-_MAX_NAME_BYTES = 100  # of the 255 that the name of a directory can have
 
 
 @dataclass(frozen=True, kw_only=True)

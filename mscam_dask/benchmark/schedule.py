@@ -47,6 +47,9 @@ _OVER_LIMIT = ("over time", "over memory")
 _ITEM_BYTES = 8
 
 
+_CachedOf = Callable[[list[Trial], Limits], dict[str, TrialEntry]]
+
+
 @dataclass(frozen=True)
 class MethodRun:
     """A method on a data set under a protocol: one row of a comparison.
@@ -323,9 +326,6 @@ def plan_experiment(
         if isinstance(settings.table, SweepTable):
             return _sweep(settings, directory, ExperimentDirectory(Path(temporary)), cached_of)
         return _comparison(settings, directory, ExperimentDirectory(Path(temporary)), cached_of)
-
-
-_CachedOf = Callable[[list[Trial], Limits], dict[str, TrialEntry]]
 
 
 def _nothing_cached(_trials: list[Trial], _limits: Limits) -> dict[str, TrialEntry]:

@@ -53,6 +53,11 @@ from mscam_dask.types.result import Solution
 __all__ = ["LABEL_FREE", "SweepFit", "run_sweep", "sweep_fits", "sweep_parameters", "sweep_trials"]
 
 
+LABEL_FREE = ("cross_view_information", "eigengap", "modularity")
+"""Label-free scores; larger is better."""
+_NO_LIMITS = Limits()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SweepFit:
     """Result of one fit of a sweep.
@@ -252,12 +257,6 @@ def _mean_modularity(
         for view in reference_graphs
     ]
     return float(np.mean(by_view))
-
-
-LABEL_FREE = ("cross_view_information", "eigengap", "modularity")
-"""Label-free scores; larger is better."""
-
-_NO_LIMITS = Limits()
 
 
 def run_sweep(
