@@ -35,7 +35,7 @@ class ManyViews:
     Attributes
     ----------
     ratio : float
-        Median over outer iterations: seconds over those of the sub-solves divided by the workers.
+        Median over outer iterations: seconds over those of the ADMM of its views, divided by the workers.
     megabytes : float
         Maximum per outer iteration, in both directions, between driver and scheduler.
     n_components : int
@@ -86,7 +86,7 @@ def fit_together(views: list[Any], n_workers: int) -> ManyViews:
         ratios.append(record.seconds / (solves / n_workers))
         sys.stdout.write(
             f"iteration {record.iteration}: {record.seconds:.1f} s, its {len(record.views)} "
-            f"sub-solves {solves:.1f} s on {n_workers} cores, ratio {ratios[-1]:.2f}; "
+            f"ADMM {solves:.1f} s on {n_workers} cores, ratio {ratios[-1]:.2f}; "
             f"{n_bytes / _MIB:.2f} MiB between driver and scheduler\n"
         )
     sys.stdout.write(
