@@ -213,8 +213,6 @@ def _datasets(
 
 
 def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetTable:
-    from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES
-
     changes: dict[str, Any] = {}
     if table.source not in BUILT_IN_SOURCES:
         paths = [document.absolute(item, "dataset", key, "source") for item in table.sources]

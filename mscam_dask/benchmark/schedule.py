@@ -362,23 +362,14 @@ def _comparison(
             final = final_trials(run, entries)
         entries |= cached_of([trial for trial in final if trial.key not in entries], limits)
         missing |= {trial.key: trial for trial in final if trial.key not in entries}
-    seconds, n_unknown = _estimate_seconds(missing.values(), entries)
-    n_workers = workers_of(settings.execution)
-    limit = limit_of(settings.execution, n_workers)
-    return ExperimentPlan(
-        directory=directory.path,
-        kind=settings.kind,
-        datasets=tuple(dataset.entry for dataset in datasets.values()),
-        methods=_names(rows),
-        n_cached=len(entries),
-        n_missing=len(missing) + n_open,
-        read_bytes=_read_bytes(datasets.values()),
-        worker_bytes=limits.memory_bytes if table.memory_limit is not None else limit,
-        limit_bytes=limit,
-        n_workers=n_workers,
-        time_limit_s=table.time_limit_s,
-        seconds=seconds / n_workers,
-        n_unknown=n_unknown + n_open,
+    return _plan(
+        settings,
+        directory,
+        datasets,
+        entries,
+        missing,
+        n_open=n_open,
+        worker_bytes=None if table.memory_limit is None else limits.memory_bytes,
     )
 
 
@@ -391,7 +382,6 @@ def _sweep(
     table = settings.table
     assert isinstance(table, SweepTable)
     datasets = open_datasets(settings.datasets, directory, need_labels=False, write_to=temporary)
-    n_workers = workers_of(settings.execution)
     entries: dict[str, TrialEntry] = {}
     missing: dict[str, Trial] = {}
     worker_bytes = 0
@@ -402,26 +392,43 @@ def _sweep(
         parameters = sweep_parameters(table, dataset, table.alpha[0], table.graph_weight[0])
         plan = plan_memory(dataset.read(), parameters)
         worker_bytes = max(worker_bytes, plan.worker_bytes(1))  # each task is a whole fit
+    return _plan(settings, directory, datasets, entries, missing, worker_bytes=worker_bytes)
+
+
+def _plan(
+    settings: ExperimentSettings,
+    directory: ExperimentDirectory,
+    datasets: Mapping[str, Dataset],
+    entries: dict[str, TrialEntry],
+    missing: dict[str, Trial],
+    *,
+    worker_bytes: int | None,
+    n_open: int = 0,
+) -> ExperimentPlan:
+    """Estimate from the trials with a result, the missing ones, and those of unknown settings."""
+    table, n_workers = settings.table, workers_of(settings.execution)
+    limit_bytes = limit_of(settings.execution, n_workers)
     seconds, n_unknown = _estimate_seconds(missing.values(), entries)
+    if isinstance(table, SweepTable):
+        methods: tuple[str, ...] = (table.method,)
+    else:
+        methods = tuple(METHODS if table.methods is None else dict.fromkeys(table.methods))
+        seconds /= n_workers
     return ExperimentPlan(
         directory=directory.path,
         kind=settings.kind,
         datasets=tuple(dataset.entry for dataset in datasets.values()),
-        methods=(table.method,),
+        methods=methods,
         n_cached=len(entries),
-        n_missing=len(missing),
+        n_missing=len(missing) + n_open,
         read_bytes=_read_bytes(datasets.values()),
-        worker_bytes=worker_bytes,
-        limit_bytes=limit_of(settings.execution, n_workers),
+        worker_bytes=limit_bytes if worker_bytes is None else worker_bytes,
+        limit_bytes=limit_bytes,
         n_workers=n_workers,
-        time_limit_s=None,
+        time_limit_s=getattr(table, "time_limit_s", None),
         seconds=seconds,
-        n_unknown=n_unknown,
+        n_unknown=n_unknown + n_open,
     )
-
-
-def _names(rows: Sequence[MethodRun]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(run.method for run in rows))
 
 
 def _read_bytes(datasets: Iterable[Dataset]) -> int:

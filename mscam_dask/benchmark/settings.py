@@ -40,7 +40,18 @@ Seed = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 DatasetNames = Annotated[
-    tuple[Text, ...], Meta(min_length=1, title="a list of names, paths, or URLs of stores")
+    tuple[Text, ...],
+    Meta(
+        min_length=1,
+        title="a list of names, paths, or URLs of stores",
+        description="Data sets to cluster.",
+    ),
+]
+DatasetDirectory = Annotated[
+    Directory | None,
+    Meta(
+        description="Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."
+    ),
 ]
 MethodNames = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list of names of methods")]
 
@@ -89,13 +100,8 @@ class RunsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class CompareTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[compare]: methods side by side on data sets."""
 
-    datasets: Annotated[DatasetNames, Meta(description="Data sets to cluster.")]
-    directory: Annotated[
-        Directory | None,
-        Meta(
-            description="Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."
-        ),
-    ] = None
+    datasets: DatasetNames
+    directory: DatasetDirectory = None
     shuffle: Annotated[
         bool,
         Meta(
@@ -133,13 +139,8 @@ class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_field
 class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[sweep]: α × λ on data sets, each view factored once."""
 
-    datasets: Annotated[DatasetNames, Meta(description="Data sets to cluster.")]
-    directory: Annotated[
-        Directory | None,
-        Meta(
-            description="Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."
-        ),
-    ] = None
+    datasets: DatasetNames
+    directory: DatasetDirectory = None
     method: Annotated[Literal["mscam", "mscan"], Meta(description="Method to fit.")] = "mscam"
     alpha: Annotated[
         tuple[Positive, ...],
