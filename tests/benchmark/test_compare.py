@@ -166,6 +166,16 @@ def test_a_damaged_record_is_an_error_and_a_rerun_writes_it_again(
     assert directory.read_record().rows == second.rows == first.rows
 
 
+def test_a_trial_that_cannot_be_read_is_named(write: Write, here: Path) -> None:
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\n"
+    run(write(text), here / "out")
+    (file,) = (here / "out" / "trials").glob("*/*.json")
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(DataError, match=quotes(file)):
+        run(write(text), here / "out")
+
+
 def test_other_data_of_the_same_name_are_other_trials(write: Write, here: Path) -> None:
     text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\nprotocols = ['defaults']"
     first, _ = run(write(text), here / "out")
