@@ -51,7 +51,6 @@ _RECORD = "experiment.json"
 # Outcome of a trial that exceeded a limit -> the limit in `TrialEntry.limits`.
 _EXCEEDED: dict[Outcome, str] = {"over time": "time_s", "over memory": "memory_bytes"}
 
-
 _REMEDY = "Finished trials are kept; rerun the same command to resume."
 # Fields that stay those of the run that computed the trials, if a later run computes none.
 _FIELDS_OF_RUN = (

@@ -19,22 +19,13 @@ from mscam_dask.monitor.report.formatting import number, plural
 from mscam_dask.monitor.report.page import render
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
-__all__ = [
-    "SummaryTable",
-    "experiment_page",
-    "headlines",
-    "mean_of",
-    "summary_table",
-    "write_experiment_report",
-]
+__all__ = ["experiment_page", "write_experiment_report"]
 
 _TIE = 5e-4
 """Means that differ by less are equal to three decimals, so all of them are the best."""
 
 _MAX_SUMMARY_DATASETS = 12
 _MAX_HEADLINES = 6
-
-
 _MAX_DATASETS = 40
 _MAX_FAILED = 100
 _MAX_MAPS = 40
@@ -67,13 +58,13 @@ class SummaryTable:
     rows: tuple[tuple[str, str, tuple[tuple[str, bool], ...]], ...]
 
 
-def mean_of(row: Mapping[str, Any], score: str) -> float | None:
+def _mean_of(row: Mapping[str, Any], score: str) -> float | None:
     """Mean of a score in a row; None without."""
     value = row["scores"].get(score, {}).get("mean")
     return None if value is None else float(value)
 
 
-def summary_table(
+def _summary_table(
     rows: Sequence[Mapping[str, Any]], datasets: Sequence[str], titles: Mapping[str, str]
 ) -> SummaryTable | None:
     """Accuracies of all data sets in one table; None if there is nothing to compare.
@@ -92,7 +83,7 @@ def summary_table(
     if len(shown) < 2 or len(keys) < 2:
         return None
     means = {
-        (row["dataset"], row["method"], row["protocol"]): mean_of(row, "accuracy") for row in rows
+        (row["dataset"], row["method"], row["protocol"]): _mean_of(row, "accuracy") for row in rows
     }
     best: dict[tuple[str, str], float] = {}
     for (dataset, _, protocol), mean in means.items():
@@ -109,7 +100,7 @@ def summary_table(
     return SummaryTable(shown, tuple(lines))
 
 
-def headlines(record: Mapping[str, Any], titles: Mapping[str, str]) -> list[str]:
+def _headlines(record: Mapping[str, Any], titles: Mapping[str, str]) -> list[str]:
     """Summarize the results: one sentence for each heat map, or for each protocol.
 
     Parameters
@@ -155,7 +146,7 @@ def _wins_line(protocol: str, rows: Sequence[Mapping[str, Any]], titles: Mapping
         return ""
     by_dataset: dict[str, dict[str, float]] = {}
     for row in rows:
-        mean = mean_of(row, "accuracy")
+        mean = _mean_of(row, "accuracy")
         if mean is not None:
             by_dataset.setdefault(row["dataset"], {})[row["method"]] = mean
     wins = Counter(
@@ -238,8 +229,8 @@ def experiment_page(record: Mapping[str, Any], files: Sequence[FileLink]) -> str
             "record": record,
             "titles": titles,
             "columns": [_TITLES[name] for name in _COLUMNS],
-            "headlines": headlines(record, titles),
-            "summary": summary_table(record["rows"], names, titles),
+            "headlines": _headlines(record, titles),
+            "summary": _summary_table(record["rows"], names, titles),
             "tables": tables,
             "n_tables": len(names),
             "curves": _curves(record["curves"], titles),
@@ -257,7 +248,7 @@ def _rows(rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> tuple
     best: dict[tuple[str, str], float] = {}
     for row in rows:
         for name in _COLUMNS:
-            mean = mean_of(row, name)
+            mean = _mean_of(row, name)
             if mean is not None:
                 key = (row["protocol"], name)
                 best[key] = max(best.get(key, -math.inf), mean)
@@ -274,14 +265,14 @@ def _row(
 ) -> ResultRow:
     scores, marks = [], []
     for name in _COLUMNS:
-        mean, std = mean_of(row, name), _std(row, name)
+        mean, std = _mean_of(row, name), _std(row, name)
         text = "\u2013" if mean is None else f"{mean:.3f}"
         text += "" if std is None else f"\u202f±\u202f{std:.3f}"
         paper = row.get("paper", {}).get(name)
         scores.append((text, "" if paper is None else f"{paper:.3f}"))
         marks.append(mean is not None and mean >= best[row["protocol"], name] - _TIE)
-    seconds, memory = mean_of(row, "seconds"), mean_of(row, "peak_memory_bytes")
-    accuracy, deviation = mean_of(row, "accuracy"), _std(row, "accuracy") or 0.0
+    seconds, memory = _mean_of(row, "seconds"), _mean_of(row, "peak_memory_bytes")
+    accuracy, deviation = _mean_of(row, "accuracy"), _std(row, "accuracy") or 0.0
     done = row["n_runs"] - row["n_failed"]
     return ResultRow(
         title=titles.get(row["method"], row["method"]),

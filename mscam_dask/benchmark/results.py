@@ -70,7 +70,6 @@ PROTOCOLS: dict[Protocol, str] = {
 SCORES = ("accuracy", "normalized_mutual_information", "adjusted_rand_index", "purity")
 """Scores of a trial against the labels, each in [0, 1] (ARI: [-0.5, 1])."""
 
-
 _SHORT = {
     "accuracy": "ACC",
     "normalized_mutual_information": "NMI",

@@ -51,7 +51,6 @@ __all__ = [
 _GIB = 2.0**30
 _MIB = 2**20
 
-
 _EXIT_WITHOUT_RESULT = 5
 _DEFAULT = Path("pipelines") / "comparison.toml"
 _MAX_NAME_BYTES = 100  # of the 255 that the name of a directory can have

@@ -46,7 +46,6 @@ __all__ = [
 _OVER_LIMIT = ("over time", "over memory")
 _ITEM_BYTES = 8
 
-
 _CachedOf = Callable[[list[Trial], Limits], dict[str, TrialEntry]]
 
 
