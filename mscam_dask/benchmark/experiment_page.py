@@ -9,9 +9,8 @@ from typing import Any
 
 from mscam_dask.benchmark.experiment_summary import BEST, headlines, mean_of, summary_table
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
-from mscam_dask.monitor.report.content import FileLink
 from mscam_dask.monitor.report.formatting import number
-from mscam_dask.monitor.report.page import render
+from mscam_dask.monitor.report.page import FileLink, render
 
 __all__ = ["experiment_page"]
 

@@ -11,7 +11,7 @@ from mscam_dask.benchmark.dry_run import ExperimentPlan
 from mscam_dask.benchmark.experiment import Progress
 from mscam_dask.benchmark.results import ExperimentRecord, MeanStd
 from mscam_dask.cli.console import (
-    fields,
+    key_values,
     progress_console,
     relative,
     results_console,
@@ -149,7 +149,7 @@ def show_experiment_plan(plan: ExperimentPlan) -> None:
         ("Workers", f"{plan.n_workers}{_for_a_fit(plan)}"),
         ("Time", _experiment_time(plan)),
     ]
-    show(results_console(), fields(pairs))
+    show(results_console(), key_values(pairs))
 
 
 def _fits_to_do(plan: ExperimentPlan) -> str:
@@ -203,4 +203,4 @@ def show_experiment(record: ExperimentRecord, directory: Path) -> None:
         ("Ran", record.executor or ""),
         ("Report", f"mscam-dask report {shlex.quote(relative(directory))} writes report.html"),
     ]
-    show(results_console(), fields([(name, value or "-") for name, value in pairs]))
+    show(results_console(), key_values([(name, value or "-") for name, value in pairs]))

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from mscam_dask.benchmark.experiment_page import experiment_page
 from mscam_dask.errors import DataError
-from mscam_dask.monitor.report.content import FileLink
+from mscam_dask.monitor.report.page import FileLink
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
 __all__ = ["write_experiment_report"]

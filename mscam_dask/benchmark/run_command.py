@@ -23,7 +23,7 @@ from mscam_dask.benchmark.printing import (
 from mscam_dask.benchmark.settings import ExperimentSettings
 from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.cli.console import relative, results_console
-from mscam_dask.cli.overrides import option_overrides
+from mscam_dask.cli.run import option_overrides
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.environment import environment_overrides
 from mscam_dask.pipeline.config.toml_document import Override, read_document

@@ -16,6 +16,8 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import os
+import shlex
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,7 +114,9 @@ def make_certificates(
     root = Path(directory).absolute()
     made = CertificateSet(root, from_when + _SKEW + dt.timedelta(days=days))
     _check_directory(made, renew=renew)
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not root.is_dir():
+        root.mkdir(parents=True)
+        root.chmod(0o700)
     if renew:
         authority, authority_key = _read_authority(made, from_when + _SKEW)
         if made.expires > authority.not_valid_after_utc:
@@ -144,7 +148,12 @@ def _require_cryptography() -> None:
 def _check_directory(made: CertificateSet, *, renew: bool) -> None:
     root = made.directory
     if root.exists() and not root.is_dir():
-        raise ConfigurationError(f"{root} is a file; give a directory.")
+        raise ConfigurationError(f"{root} is a file. Give a directory.")
+    if root.is_dir() and root.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigurationError(
+            f"{root} is writable by its group or by everybody, who could replace the certificates. "
+            f"Run chmod go-w {shlex.quote(str(root))}, or give another directory."
+        )
     there = [name for name in (_AUTHORITY, *ROLES) if made.certificate(name).exists()]
     if renew and _AUTHORITY not in there:
         raise ConfigurationError(
@@ -307,8 +316,9 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def _write(file: Path, content: bytes, *, mode: int) -> None:
-    """Write a file that nobody else could open at any moment."""
+    """Write a new file with exactly this mode, whatever the umask."""
     file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as stream:
+        os.fchmod(descriptor, mode)
         stream.write(content)
