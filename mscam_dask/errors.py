@@ -7,6 +7,7 @@ A message states the problem (what was got, what is allowed, and where) and the 
 from __future__ import annotations
 
 import errno
+import os
 import re
 from typing import ClassVar
 
@@ -25,9 +26,15 @@ __all__ = [
     "WorkerLostError",
     "redacted",
     "system_limit",
+    "without_credentials",
 ]
 
 _HIDDEN = "***"
+
+_SECRET_NAME = re.compile(
+    r"SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|ACCESS_?KEY|API_?KEY|PRIVATE_?KEY|CONNECTION_STRING"
+)
+_MIN_SECRET = 8  # shorter values occur in any text
 
 # No pattern reads a character twice, so the time is linear in the length of the text.
 _CREDENTIALS = (
@@ -64,6 +71,17 @@ def redacted(text: str) -> str:
     for pattern, replacement in _CREDENTIALS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def without_credentials(text: str) -> str:
+    """Return a text without credentials and without values of secret environment variables.
+
+    Use it for texts of other packages; messages of this package are redacted by their class.
+    """
+    for name, value in os.environ.items():
+        if len(value) >= _MIN_SECRET and _SECRET_NAME.search(name.upper()) and value in text:
+            text = text.replace(value, f"${name}")
+    return redacted(text)
 
 
 class MscamError(Exception):

@@ -24,7 +24,7 @@ from mscam_dask.benchmark.schedule import (
 from mscam_dask.benchmark.settings import ExperimentSettings, RobustnessTable, RunsTable
 from mscam_dask.benchmark.summary import curves_of, method_entry, row_of
 from mscam_dask.benchmark.trial import Limits, Trial
-from mscam_dask.pipeline.config.execution import check_execution
+from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
 
 __all__ = ["run_comparison"]

@@ -31,7 +31,7 @@ from mscam_dask.benchmark.settings import (
 from mscam_dask.benchmark.sweep import sweep_parameters, sweep_trials
 from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.pipeline.config.execution import check_execution
+from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.dry_run import limit_of, workers_of
 
 __all__ = ["ExperimentPlan", "plan_experiment"]

@@ -19,7 +19,7 @@ from mscam_dask.benchmark.results import ExperimentRecord, TrialEntry, encode_ex
 from mscam_dask.benchmark.settings import ExperimentSettings
 from mscam_dask.benchmark.tables import csv_text, markdown_text
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
-from mscam_dask.pipeline.config.toml_text import toml_text
+from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 

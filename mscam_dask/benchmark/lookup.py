@@ -16,7 +16,7 @@ from mscam_dask.benchmark.settings import (
 )
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.errors import nearest, shown
+from mscam_dask.pipeline.config.parse import nearest, shown
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES
 from mscam_dask.pipeline.config.toml_document import Document
 

@@ -25,8 +25,7 @@ from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.cli.console import relative, results_console
 from mscam_dask.cli.run import option_overrides
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.environment import environment_overrides
-from mscam_dask.pipeline.config.toml_document import Override, read_document
+from mscam_dask.pipeline.config.toml_document import Override, environment_overrides, read_document
 
 __all__ = [
     "ExperimentOptions",
@@ -198,7 +197,7 @@ def _command(name: str, pipeline: Path | None, words: list[str]) -> str:
     """What makes it again, as people type it where they are now."""
     file = [] if pipeline is None else [relative(pipeline)]
     environment = environment_overrides(os.environ)
-    variables = [override.said.removesuffix(" (environment)") for override in environment]
+    variables = [override.origin.removesuffix(" (environment)") for override in environment]
     return " ".join([*map(_assignment, variables), shlex.join(["mscam-dask", name, *file, *words])])
 
 

@@ -29,7 +29,7 @@ from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.metrics import score_partition
-from mscam_dask.pipeline.config.execution import check_execution
+from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
 from mscam_dask.types.parameters import Parameters
 

@@ -19,8 +19,13 @@ from typing import Any
 import click
 
 from mscam_dask.cli.streams import tolerant_streams
-from mscam_dask.errors import ConfigurationError, MscamError, TemporaryFailure, system_limit
-from mscam_dask.pipeline.config.redaction import without_credentials
+from mscam_dask.errors import (
+    ConfigurationError,
+    MscamError,
+    TemporaryFailure,
+    system_limit,
+    without_credentials,
+)
 
 __all__ = ["handle_errors"]
 

@@ -25,10 +25,14 @@ from mscam_dask.cli.extensions import extension_of_directory, extension_of_file
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.progress import PlainProgress, progress_on
-from mscam_dask.pipeline.config.environment import environment_overrides
-from mscam_dask.pipeline.config.errors import shown
+from mscam_dask.pipeline.config.parse import shown
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.toml_document import Override, parse_override, read_document
+from mscam_dask.pipeline.config.toml_document import (
+    Override,
+    environment_overrides,
+    parse_override,
+    read_document,
+)
 from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import RunOutcome

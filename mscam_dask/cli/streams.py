@@ -8,6 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def tolerant_streams() -> Iterator[None]:
 def _tolerant(stream: TextIO | None, *, ignores_all: bool) -> TextIO:
     """Stream to the same file; the stream itself if it has no file, as in tests."""
     if stream is None:  # the file was closed before the start
-        return open(os.devnull, "w")
+        return Path(os.devnull).open("w")
     try:
         descriptor = stream.fileno()
         stream.flush()

@@ -13,10 +13,9 @@ import msgspec
 import numpy as np
 
 from mscam_dask.data.results import write_result
-from mscam_dask.errors import MscamError, TemporaryFailure, system_limit
+from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
 from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
-from mscam_dask.pipeline.config.redaction import without_credentials
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.cluster import check_workers, observers_of, open_cluster, page_of
