@@ -12,6 +12,7 @@ from typing import ClassVar
 
 __all__ = [
     "ClusterError",
+    "ClusterStartError",
     "ConfigurationError",
     "ConvergenceWarning",
     "DataError",
@@ -23,6 +24,7 @@ __all__ = [
     "StoreCorruptError",
     "TemporaryFailure",
     "WorkerLostError",
+    "WorkersPausedError",
     "redacted",
 ]
 
@@ -95,7 +97,7 @@ class StoreCorruptError(DataError):
 
 
 class ClusterError(MscamError, RuntimeError):
-    """The Dask cluster cannot carry the work."""
+    """The Dask cluster cannot carry the work, and could not when tried again."""
 
     exit_code = 4
 
@@ -105,7 +107,15 @@ class MemoryPlanError(ClusterError):
 
 
 class NoWorkersError(ClusterError):
-    """No worker (with what the work needs) appeared in time."""
+    """No worker that can run tasks was there in time; a later attempt may find one."""
+
+    exit_code = 75
+
+
+class WorkersPausedError(NoWorkersError):
+    """Dask has paused every worker because its memory is full."""
+
+    exit_code = 4
 
 
 class WorkerLostError(ClusterError):
@@ -113,7 +123,15 @@ class WorkerLostError(ClusterError):
 
 
 class SchedulerLostError(ClusterError):
-    """The connection to the scheduler is gone; checkpoints are untouched."""
+    """The scheduler is gone or does not answer; checkpoints are intact, and a later attempt resumes."""
+
+    exit_code = 75
+
+
+class ClusterStartError(ClusterError):
+    """Worker processes on this computer did not start; a later attempt may succeed."""
+
+    exit_code = 75
 
 
 class TemporaryFailure(MscamError, RuntimeError):

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from mscam_dask.benchmark.results import TrialEntry
 from mscam_dask.benchmark.trial import Limits, Trial, TrialFit, entry_of
 from mscam_dask.benchmark.trial_process import TrialProcess
-from mscam_dask.engine.executors._watchdog import POLL_S, WorkerWatchdog
 from mscam_dask.errors import SchedulerLostError
 from mscam_dask.pipeline.run.cluster import OpenCluster
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from mscam_dask.engine.executors.dask import DaskExecutor
+    from mscam_dask.engine.executors.dask import DaskExecutor, WorkerWatchdog
 
 __all__ = ["run_trial", "run_trials"]
 
@@ -45,7 +44,7 @@ def run_trials(
     limits: Limits,
     cluster: OpenCluster,
     *,
-    workers_timeout_s: float = 60.0,
+    timeout_s: float | None = None,
 ) -> Iterator[tuple[Trial, TrialEntry]]:
     """Run cells, yielding each when it has ended.
 
@@ -57,8 +56,8 @@ def run_trials(
         Of every cell.
     cluster
         With a client: as many at a time as its workers have threads. Without: one at a time.
-    workers_timeout_s
-        How long to wait for a worker when all are gone.
+    timeout_s
+        Seconds without a worker that end the run; by default the cluster's setting.
 
     Yields
     ------
@@ -79,7 +78,7 @@ def run_trials(
         return
     from mscam_dask.engine.executors.dask import DaskExecutor
 
-    executor = DaskExecutor(cluster.client, workers_timeout_s=workers_timeout_s)
+    executor = DaskExecutor(cluster.client, timeout_s=timeout_s)
     yield from _on_cluster(trials, limits, cluster.client, executor)
 
 
@@ -110,7 +109,9 @@ def _on_cluster(
 
 
 def _next(ended: queue.SimpleQueue[Any], watchdog: WorkerWatchdog) -> Any:
-    """The next task that has ended, as long as somebody is there to do them."""
+    """The next task that has ended, as long as there are workers."""
+    from mscam_dask.engine.executors.dask import POLL_S
+
     while True:
         with contextlib.suppress(queue.Empty):
             return ended.get(timeout=POLL_S)

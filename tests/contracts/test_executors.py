@@ -175,7 +175,7 @@ def test_no_workers_is_a_typed_timeout() -> None:
     with (
         local_client(0) as client,
         pytest.raises(NoWorkersError, match=quotes("tcp://", "0.2 s")),
-        DaskExecutor(client, workers_timeout_s=0.2),
+        DaskExecutor(client, timeout_s=0.2),
     ):
         pass
 

@@ -100,15 +100,13 @@ def make_certificates(
     ------
     ConfigurationError
         When files are there and `renew` is off, the authority is missing and `renew` is on, it
-        has expired or cannot be read, `days` is not positive, a host has no name that a
-        certificate can have, or the package cryptography is
-        not installed.
+        has expired or cannot be read, `days` is not positive, or a host has no name that a
+        certificate can have.
     """
     from_when = (now or dt.datetime.now(dt.UTC)) - _SKEW
     if not 0 < days <= 36500:
         raise ConfigurationError(f"days = {days:g}; allowed is a number above 0, at most 36500.")
     check_hosts(hosts)
-    _require_cryptography()
     root = Path(directory).absolute()
     made = CertificateSet(root, from_when + _SKEW + dt.timedelta(days=days))
     _check_directory(made, renew=renew)
@@ -129,16 +127,6 @@ def make_certificates(
         _write(made.key(role), _key_bytes(key), mode=0o600)
         _write(made.certificate(role), _pem(certificate), mode=0o644)
     return made
-
-
-def _require_cryptography() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError(
-            "certificates are made with the package cryptography, which is not installed: "
-            "pip install 'mscam-dask[tls]'."
-        ) from error
 
 
 def _check_directory(made: CertificateSet, *, renew: bool) -> None:

@@ -11,7 +11,7 @@ import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mscam_dask.errors import ClusterError, ConfigurationError
+from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError
 from mscam_dask.pipeline.config.settings import ExecutionTable
 
 __all__ = ["check_certificates", "check_handshake"]
@@ -100,8 +100,10 @@ def check_handshake(execution: ExecutionTable) -> None:
 
     Raises
     ------
+    SchedulerLostError
+        When nothing listens there.
     ClusterError
-        When nothing listens there, one side encrypts and the other does not, or one refuses the
+        When one side encrypts and the other does not, or one refuses the
         other's certificate.
     ConfigurationError
         As `check_certificates`.
@@ -117,12 +119,12 @@ def check_handshake(execution: ExecutionTable) -> None:
         else:
             _encrypted(address, context, parts.hostname, parts.port)
     except TimeoutError as error:
-        raise ClusterError(
+        raise SchedulerLostError(
             f"nothing answers at the scheduler's address {address} within {_TIMEOUT_S:g} s. Check "
             "that it runs, the address, and whether a firewall is between."
         ) from error
     except OSError as error:
-        raise ClusterError(
+        raise SchedulerLostError(
             f"the scheduler {address} does not answer as a Dask scheduler should: "
             f"{_reason(error)}. Check that it runs, and the address."
         ) from error
