@@ -98,12 +98,11 @@ def test_scancel_stops_the_run_for_good(node: SlurmNode, home: Path) -> None:
 
 
 def test_the_end_of_its_time_puts_a_job_back_into_the_queue(node: SlurmNode, home: Path) -> None:
-    number = submit(node, home, "--time=1", "--signal=B:USR1@40")
-    wait_for_line(home, number, "iteration 1 ")
+    number = submit(node, home, "--time=1", "--signal=B:USR1@20")
     deadline = time.monotonic() + 120
     while (job := node.job(number))["Restarts"] == "0":
         assert job["JobState"] in ("RUNNING", "COMPLETING", "PENDING"), log_of(home, number)
         assert time.monotonic() < deadline, job
         time.sleep(0.5)
-    assert state(home) == "interrupted"
+    assert (state(home), job["JobState"]) == ("interrupted", "PENDING")
     node.run("scancel", number)
