@@ -1,8 +1,10 @@
-"""What readers are given and what they return."""
+"""Sources of readers, their contents, and the limits and errors that all readers share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.store.object_store import Location, as_location
-from mscam_dask.data.views.sources import VIEW_TYPES, RowSource, ViewType
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.data.views.sources import READ_ERRORS, VIEW_TYPES, RowSource, ViewType
+from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
 __all__ = [
     "LABEL_NAMES",
+    "MAX_BYTES",
     "Selection",
     "Source",
     "SourceContents",
+    "check_lazy_size",
+    "check_row_size",
+    "check_size",
     "is_label_vector",
     "not_allowed",
     "oriented",
@@ -32,6 +38,15 @@ LABEL_NAMES = (
     *("truelabel", "truelabels", "true_label", "true_labels", "groundtruth", "ground_truth"),
 )
 """Names, in any case, under which a vector of whole numbers or text is taken for labels."""
+
+MAX_BYTES = 8 * 2**30
+"""Bytes that a file may declare for what is held in memory at once, unless a source says otherwise."""
+
+# Declared bytes for each stored byte: beyond, more than the limit is never read unasked.
+_MAX_EXPANSION = 1000
+
+# A Dask array has a task for each chunk.
+_MAX_CHUNKS = 250_000
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,9 @@ class Source:
         (patient_id, PatientID) and has whole numbers that differ.
     delimiter
         Of a text file; None: comma for .csv, tab for .tsv, any white space otherwise.
+    max_bytes
+        Largest size that the file may declare for what is held in memory at once: the arrays of a
+        .npz or MATLAB file before v7.3, a chunk of the others.
     """
 
     path: str | Location
@@ -64,8 +82,13 @@ class Source:
     header: bool | None = None
     id_column: str | int | None = None
     delimiter: str | None = None
+    max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
+        if self.max_bytes < 1:
+            raise ConfigurationError(
+                f"max_bytes={self.max_bytes!r} for {self.path}; allowed is at least 1."
+            )
         if self.samples_in not in ("rows", "columns"):
             raise ConfigurationError(
                 f"samples_in={self.samples_in!r} for {self.path}; allowed are 'rows' and 'columns'."
@@ -177,18 +200,87 @@ def not_allowed(source: Source, error: PermissionError) -> DataError:
     )
 
 
+def check_size(source: Source, what: str, nbytes: int) -> None:
+    """Refuse what takes more memory than `Source.max_bytes`, before it is allocated.
+
+    Raises
+    ------
+    DataError
+        With the declared and the allowed size.
+    """
+    if nbytes > source.max_bytes:
+        raise DataError(
+            f"{source.path}: {what} would take {nbytes} bytes of memory; allowed are {source.max_bytes}. "
+            "Restore the file if this is not its size, or allow it: Source(path, max_bytes=...)."
+        )
+
+
+def check_row_size(values: Any, source: Source) -> Any:
+    """Return a sparse matrix as it is, if one row of it fits into memory as a dense array."""
+    check_size(source, f"a row of a sparse matrix of shape {values.shape}", 8 * max(values.shape))
+    return values
+
+
+def check_lazy_size(
+    source: Source,
+    what: str,
+    *,
+    shape: Sequence[int],
+    item_bytes: int,
+    chunks: Sequence[int] | None,
+    stored_bytes: int,
+) -> None:
+    """Refuse an array, to be read by chunks, whose declared shape its file can hardly hold.
+
+    Parameters
+    ----------
+    source, what
+        The file, and the array in it.
+    shape, item_bytes
+        As declared.
+    chunks
+        Shape of a chunk, which is decoded as a whole; None where there are none.
+    stored_bytes
+        Bytes that the array takes in the file.
+
+    Raises
+    ------
+    DataError
+        When a chunk takes more than `Source.max_bytes`; when the array does, and also more than
+        1000 times what is stored of it; or when it has more than 250 000 chunks.
+    """
+    declared = math.prod(shape) * item_bytes
+    if declared > _MAX_EXPANSION * stored_bytes:
+        check_size(
+            source,
+            f"{what} of shape {tuple(shape)}, of which {stored_bytes} bytes are stored,",
+            declared,
+        )
+    if chunks is None:
+        return
+    check_size(source, f"a chunk {tuple(chunks)} of {what}", math.prod(chunks) * item_bytes)
+    n_chunks = math.prod(
+        -(-size // max(1, chunk)) for size, chunk in zip(shape, chunks, strict=True)
+    )
+    if n_chunks > _MAX_CHUNKS:
+        raise DataError(
+            f"{source.path}: {what} has {n_chunks} chunks {tuple(chunks)}; allowed are {_MAX_CHUNKS}. Write "
+            "it again in larger chunks, of some megabytes each."
+        )
+
+
 @contextmanager
-def unreadable(source: Source, what: str, *errors: type[Exception]) -> Iterator[None]:
+def unreadable(source: Source, what: str, *, is_text: bool = False) -> Iterator[None]:
     """Turn a library's errors while reading into a DataError that names the file."""
-    caught: tuple[type[Exception], ...] = (OSError, *errors)
-    is_text = UnicodeDecodeError in errors
+    from scipy.io.matlab import MatReadError
+
     try:
         yield
-    except DataError:
+    except MscamError:
         raise
     except PermissionError as error:
         raise not_allowed(source, error) from error
-    except caught as error:
+    except (*READ_ERRORS, csv.Error, MatReadError) as error:
         if is_text and isinstance(error, UnicodeDecodeError):
             raise DataError(
                 f"{source.path} cannot be read as {what}: byte 0x{error.object[error.start]:02x} is no "
@@ -196,6 +288,6 @@ def unreadable(source: Source, what: str, *errors: type[Exception]) -> Iterator[
                 "convert or unpack what is no text."
             ) from error
         raise DataError(
-            f"{source.path} cannot be read as {what}: {error}. Check that the file is complete "
-            "and what its name says it is."
+            f"{source.path} cannot be read as {what}: {str(error) or type(error).__name__}. Check that "
+            "the file is complete and what its name says it is."
         ) from error

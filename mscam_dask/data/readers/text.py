@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import warnings
 from collections import Counter
@@ -42,7 +41,7 @@ def read_text(source: Source, selection: Selection, stack: ExitStack) -> SourceC
         raise ConfigurationError(
             f"delimiter={source.delimiter!r} of {source.path}; allowed is one character, or None."
         )
-    with unreadable(source, "text", UnicodeDecodeError, csv.Error):
+    with unreadable(source, "text", is_text=True):
         layout = layout_of(source, selection)
         ids = _texts(source, layout, layout.id_position)
         if source.samples_in == "columns":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,9 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
             "by labels=NAME (--labels NAME)."
         )
     if file.suffix == ".npy":
-        with unreadable(source, "a NumPy array (.npy) of labels", ValueError, EOFError):
+        with unreadable(source, "a NumPy array (.npy) of labels"):
             return np.asarray(np.load(file, allow_pickle=False)), None
-    with unreadable(source, "labels, one per line", UnicodeDecodeError, csv.Error):
+    with unreadable(source, "labels, one per line", is_text=True):
         text = file.read_text(encoding="utf-8-sig").strip()
         lines = [line.strip().strip('"') for line in text.splitlines()]
         several = [index for index, line in enumerate(lines) if "," in line or "\t" in line]

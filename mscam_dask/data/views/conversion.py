@@ -46,8 +46,12 @@ def is_instance_of(value: object, package: str, class_name: str) -> bool:
     )
 
 
-def rows_of(value: Any, *, name: str, view_type: ViewType = "features") -> RowSource:
+def rows_of(
+    value: Any, *, name: str, view_type: ViewType = "features", file: str = ""
+) -> RowSource:
     """Wrap one (n, d) table of any supported kind as a row source, without copying it.
+
+    A Dask array that reads a file by blocks comes with the name of this `file`.
 
     Raises
     ------
@@ -59,7 +63,7 @@ def rows_of(value: Any, *, name: str, view_type: ViewType = "features") -> RowSo
     if is_instance_of(value, "xarray", "DataArray"):
         value = value.data
     if is_instance_of(value, "dask", "Array"):
-        return DaskRows(value, name, view_type, names)
+        return DaskRows(value, name, view_type, names, file)
     if is_instance_of(value, "pandas", "DataFrame"):
         return ArrayRows(_frame_values(value, name), name, view_type, names)
     if is_sparse(value):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.views.labels import check_printable
 from mscam_dask.data.views.sources import RowSource, recorded_digest, view_digest
 from mscam_dask.errors import DataError
 
@@ -35,8 +36,8 @@ class MultiViewData:
     Raises
     ------
     DataError
-        When there is no view, names repeat, or the numbers of samples differ; the message
-        lists every view with its count.
+        When there is no view, names repeat, the numbers of samples differ, or a name, id or label
+        has control characters, which would reach terminals and CSV files.
     """
 
     views: tuple[RowSource, ...]
@@ -57,6 +58,9 @@ class MultiViewData:
                 "names must be unique. Rename all but one of them."
             )
         self._check_counts()
+        check_printable(self.view_names, "view name")
+        check_printable(self.sample_ids or (), "sample id")
+        check_printable(self.label_names or (), "label")
 
     def _check_counts(self) -> None:
         counts = {view.name: view.shape[0] for view in self.views}

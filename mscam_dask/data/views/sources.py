@@ -9,7 +9,12 @@ Sources are small values: they can be compared by field, replaced with
 from __future__ import annotations
 
 import hashlib
+import lzma
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -19,13 +24,14 @@ from scipy import sparse
 
 from mscam_dask.data.sparse import checked_sparse, dense_rows, is_sparse
 from mscam_dask.data.views.content import check_view, unmasked
-from mscam_dask.errors import DataError
+from mscam_dask.errors import DataError, StoreCorruptError
 
 if TYPE_CHECKING:
     import dask.array as da
 
 __all__ = [
     "BLOCK_BYTES",
+    "READ_ERRORS",
     "VIEW_TYPES",
     "ArrayRows",
     "DaskRows",
@@ -48,6 +54,22 @@ VIEW_TYPES: tuple[ViewType, ...] = get_args(ViewType)
 
 BLOCK_BYTES = 64 * 2**20
 """Float64 bytes of one row block when a whole view is streamed."""
+
+READ_ERRORS: tuple[type[Exception], ...] = (
+    *(ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, LookupError),
+    *(
+        MemoryError,
+        NameError,
+        OSError,
+        RuntimeError,
+        SyntaxError,
+        SystemError,
+        TypeError,
+        ValueError,
+    ),
+    *(lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""Errors that libraries raise for files that are damaged or made to harm."""
 
 # Of the copy that is digested at a time.
 _DIGESTED_BYTES = 2**20
@@ -145,6 +167,8 @@ class DaskRows:
         of a cluster: a worker that reads a block must be able to compute it alone).
     name, view_type, feature_names
         See `ArrayRows`.
+    file
+        File that the blocks are read from, for messages; empty for a graph of the user's own.
 
     Raises
     ------
@@ -157,6 +181,7 @@ class DaskRows:
     name: str
     view_type: ViewType = "features"
     feature_names: tuple[str, ...] | None = None
+    file: str = ""
     _checks_blocks: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -204,6 +229,8 @@ class DaskRows:
 
         Raises
         ------
+        StoreCorruptError
+            When the rows cannot be read from `file`.
         DataError
             When the rows have masked values, or are not of the shape or dtype that the array says,
             or a sparse block has indices out of range.
@@ -216,7 +243,8 @@ class DaskRows:
         if self._checks_blocks:  # before rows are taken out of them
             meta = meta_from_array(array)
             array = da.map_blocks(_checked_block, array, where=where, dtype=array.dtype, meta=meta)
-        block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)
+        with _readable(self, start, stop):
+            block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)
         if hasattr(block, "toarray"):
             block = block.toarray()
         if block.shape != (stop - start, self.shape[1]):
@@ -228,6 +256,22 @@ class DaskRows:
             )
         check_view(self.name, block.shape, block.dtype)
         return as_rows(unmasked(block, self.name, rows=(start, stop)))
+
+
+@contextmanager
+def _readable(source: DaskRows, start: int, stop: int) -> Iterator[None]:
+    """Turn errors of a file that is read by blocks into one that names it."""
+    try:
+        yield
+    except DataError:
+        raise
+    except READ_ERRORS as error:
+        if not source.file:
+            raise
+        raise StoreCorruptError(
+            f"{source.file} is damaged: rows {start}:{stop} of view {source.name!r} cannot be read "
+            f"({str(error) or type(error).__name__}). Restore it from a copy."
+        ) from error
 
 
 def _checked_block(block: Any, where: str) -> Any:

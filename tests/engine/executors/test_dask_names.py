@@ -66,7 +66,7 @@ def test_spans_and_metrics_do_not_grow_with_the_fits_on_a_cluster() -> None:
     with local_client(1, processes=False) as client:
         sizes = []
         for _ in range(8):
-            MSCAM(3, selection=None, max_iter=2, client=client).fit(views)
+            MSCAM(3, auto_settings=False, max_iter=2, client=client).fit(views)
             sizes.append(held(client))
     settled = sizes[3]
     assert settled[0] > 3
@@ -82,7 +82,7 @@ def test_spans_and_metrics_do_not_grow_with_the_fits_on_a_cluster() -> None:
 def test_spans_around_a_fit_are_the_parents_of_its_own() -> None:
     with local_client(1, processes=False) as client:
         with span("mine"):
-            MSCAM(3, selection=None, max_iter=1, client=client).fit(
+            MSCAM(3, auto_settings=False, max_iter=1, client=client).fit(
                 gaussian_views(0, n_samples=40)[0]
             )
             client.submit(sum, [1, 2], pure=False).result()
