@@ -86,7 +86,14 @@ class SlurmNode:
     def run(self, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
         """Run a command inside; its standard output."""
         done = subprocess.run(
-            ["nsenter", "--target", str(self.pid), "--all", f"--wd={cwd or '/'}", *map(str, command)],
+            [
+                "nsenter",
+                "--target",
+                str(self.pid),
+                "--all",
+                f"--wd={cwd or '/'}",
+                *map(str, command),
+            ],
             env={**self.environment, **variables},
             capture_output=True,
             text=True,
@@ -122,7 +129,9 @@ def slurm_node(root: Path) -> Iterator[SlurmNode]:
     """Start the cluster with its files in `root`; skips where that is not possible."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
-        pytest.skip(f"{', '.join(missing)} not installed (apt-get install slurm-wlm munge iproute2)")
+        pytest.skip(
+            f"{', '.join(missing)} not installed (apt-get install slurm-wlm munge iproute2)"
+        )
     if os.geteuid() != 0:
         pytest.skip("namespaces for SLURM need root")
     for name in ("state", "spool"):
@@ -138,7 +147,9 @@ def slurm_node(root: Path) -> Iterator[SlurmNode]:
         try:
             yield _started(process, environment, root)
         finally:
-            process.send_signal(signal.SIGKILL)  # the first process inside ends with it, and all others
+            process.send_signal(
+                signal.SIGKILL
+            )  # the first process inside ends with it, and all others
 
 
 def _started(

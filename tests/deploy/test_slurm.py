@@ -247,9 +247,10 @@ def test_a_worker_job_that_is_lost_is_replaced(
     ]  # fmt: skip
     environment = {**slurm, "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "2s"}
     log = tmp_path / "log"
-    with log.open("wb") as out, subprocess.Popen(
-        command, env=environment, stdout=out, stderr=out
-    ) as driver:
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(command, env=environment, stdout=out, stderr=out) as driver,
+    ):
         deadline = time.monotonic() + 120
         while "iteration 1 " not in log.read_text():
             assert driver.poll() is None, log.read_text()

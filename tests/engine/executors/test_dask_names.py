@@ -16,7 +16,6 @@ from mscam_dask.engine.executors.dask import DaskExecutor
 from tests.clusters import local_client
 from tests.synthetic import gaussian_views
 
-
 Names = list[tuple[str, ...]]
 
 
