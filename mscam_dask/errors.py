@@ -13,6 +13,7 @@ from typing import ClassVar
 
 __all__ = [
     "ClusterError",
+    "ClusterStartError",
     "ConfigurationError",
     "ConvergenceWarning",
     "DataError",
@@ -24,6 +25,7 @@ __all__ = [
     "StoreCorruptError",
     "TemporaryFailure",
     "WorkerLostError",
+    "WorkersPausedError",
     "redacted",
     "system_limit",
     "without_credentials",
@@ -124,7 +126,15 @@ class MemoryPlanError(ClusterError):
 
 
 class NoWorkersError(ClusterError):
-    """No suitable worker connected before the timeout."""
+    """No worker connected in time; a later attempt may find one."""
+
+    exit_code = 75
+
+
+class WorkersPausedError(NoWorkersError):
+    """Dask has paused every worker because its memory is full."""
+
+    exit_code = 4
 
 
 class WorkerLostError(ClusterError):
@@ -132,7 +142,15 @@ class WorkerLostError(ClusterError):
 
 
 class SchedulerLostError(ClusterError):
-    """The connection to the scheduler was lost; checkpoints are intact."""
+    """The scheduler is gone or does not answer; checkpoints are intact."""
+
+    exit_code = 75
+
+
+class ClusterStartError(ClusterError):
+    """Worker processes on this computer did not start; a later attempt may succeed."""
+
+    exit_code = 75
 
 
 class TemporaryFailure(MscamError, RuntimeError):
