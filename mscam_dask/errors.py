@@ -7,8 +7,8 @@ A message states the problem (what was got, what is allowed, and where) and the 
 from __future__ import annotations
 
 import errno
-import os
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 
 __all__ = [
@@ -75,12 +75,12 @@ def redacted(text: str) -> str:
     return text
 
 
-def without_credentials(text: str) -> str:
+def without_credentials(text: str, environment: Mapping[str, str]) -> str:
     """Return a text without credentials and without values of secret environment variables.
 
-    Use it for texts of other packages; messages of this package are redacted by their class.
+    Pass `os.environ`. Use it for texts of other packages; messages of this package are redacted by their class.
     """
-    for name, value in os.environ.items():
+    for name, value in environment.items():
         if len(value) >= _MIN_SECRET and _SECRET_NAME.search(name.upper()) and value in text:
             text = text.replace(value, f"${name}")
     return redacted(text)
@@ -182,7 +182,7 @@ def system_limit(error: BaseException) -> MscamError | None:
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, MemoryError) or number == errno.ENOMEM:
         return ClusterError(
-            f"not enough memory ({error or 'MemoryError'}). Use a computer with more memory or "
+            f"not enough memory ({str(error) or 'MemoryError'}). Use a computer with more memory or "
             "fewer workers, or raise the limit (ulimit -v)."
         )
     no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
