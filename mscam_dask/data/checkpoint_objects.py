@@ -1,6 +1,6 @@
 """Checkpoints of a fit on an object store: complete or not there, checked, the last two kept.
 
-Layout; see `mscam_dask.data.checkpoint_content` for what is inside::
+Layout; see `mscam_dask.data.checkpoints` for what is inside::
 
     s3://bucket/prefix/
         CURRENT
@@ -22,15 +22,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
-from mscam_dask.data.checkpoint_content import (
+from mscam_dask.data.checkpoints import (
     CURRENT,
+    MANIFEST,
+    Manifest,
     Pointer,
+    entry_of,
     newest_whole,
     put_all,
     read_checkpoint,
 )
+from mscam_dask.data.store.checksums import digest_of
 from mscam_dask.data.store.filesystem import failures_are_typed
-from mscam_dask.data.store.manifest import MANIFEST, Manifest, digest_of, entry_of
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 from mscam_dask.types.checkpoint import Checkpoint

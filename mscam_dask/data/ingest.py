@@ -114,7 +114,7 @@ def ingest(
     DataError
         When a source cannot be read, holds Python objects, or the views do not fit each
         other: numbers of samples, ids, names; when a value is NaN or infinite; when a distance or
-        kernel view is none (`mscam_dask.data.views.pairwise`); when `output` exists.
+        kernel view is none (`mscam_dask.data.views.validation`); when `output` exists.
     ConfigurationError
         When an option names something that does not exist.
     """

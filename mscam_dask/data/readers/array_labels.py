@@ -15,11 +15,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import LABEL_NAMES, Selection, Source, is_label_vector
-from mscam_dask.data.readers.matlab_variables import MatlabCellArray, describe
 from mscam_dask.data.sparse import is_sparse
 from mscam_dask.errors import DataError
 
-__all__ = ["ArrayLabels", "find_labels"]
+__all__ = ["MatlabCellArray", "NoMatrix", "describe", "find_labels"]
+
+
+@dataclass(frozen=True)
+class MatlabCellArray:
+    """A one-level cell array of numeric matrices."""
+
+    items: tuple[Any, ...]
+
+    def named(self, name: str) -> dict[str, Any]:
+        """Return its matrices by the names they have as views: name_0, name_1, ..."""
+        return {f"{name}_{index}": item for index, item in enumerate(self.items)}
+
+
+@dataclass(frozen=True)
+class NoMatrix:
+    """A variable that cannot be a view."""
+
+    matlab_class: str
+
+
+def describe(value: Any) -> str:
+    """Say what a variable is: its kind and shape."""
+    if isinstance(value, NoMatrix):
+        return value.matlab_class
+    if isinstance(value, MatlabCellArray):
+        return f"cell array of {len(value.items)} matrices"
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", ())
+    kind = {"O": "cell or object array", "V": "struct", "U": "text"}.get(
+        getattr(dtype, "kind", "O"), str(dtype)
+    )
+    return f"{kind}, shape {tuple(shape)}"
+
 
 # Where there is a column for each view the name may have a digit behind it, as y0.
 _CONVENTIONAL = re.compile(rf"({'|'.join(LABEL_NAMES)})\d?", re.IGNORECASE)

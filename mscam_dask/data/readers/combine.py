@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
-from mscam_dask.data.readers.align_samples import in_one_order, labels_of_file
-from mscam_dask.data.readers.orientation import check_sample_counts
+from mscam_dask.data.readers import Selection, Source, SourceContents, read_labels, read_source
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.conversion import common_sample_ids
+from mscam_dask.data.views.conversion import check_unique_ids, common_sample_ids
 from mscam_dask.data.views.labels import encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import RowSource
+from mscam_dask.data.views.sources import (
+    BLOCK_BYTES,
+    RowSource,
+    ViewType,
+    as_rows,
+    check_row_range,
+    feature_names_of,
+    row_ranges,
+)
 from mscam_dask.errors import DataError
 
-__all__ = ["Sources", "gather"]
+__all__ = ["OrderedRows", "Sources", "gather"]
 
 Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
 
@@ -194,3 +201,280 @@ def _labels(
             )
     codes, names = encoded[0]
     return codes, names if names is not None else known[0].label_names, ()
+
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class OrderedRows:
+    """The rows of a view in another order, and so the columns of a pairwise one.
+
+    Parameters
+    ----------
+    source
+        The view as it is held.
+    order
+        (n,) a permutation: row i here is row ``order[i]`` there.
+    name, view_type
+        See `RowSource`.
+    block_bytes
+        Float64 bytes of the source that are read at a time, at most.
+
+    Notes
+    -----
+    A read passes over the part of the source that its rows lie in, block by block: memory is that
+    of two blocks. Rows that are mixed over a source of B blocks are read B times.
+    """
+
+    source: RowSource
+    order: NDArray[np.int64]
+    name: str
+    view_type: ViewType = "features"
+    block_bytes: int = BLOCK_BYTES
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Of the source, where it has some."""
+        return feature_names_of(self.source)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64."""
+        check_row_range(self, start, stop)
+        wanted = self.order[start:stop]
+        rows = np.empty((stop - start, self.shape[1]))
+        for first, last in row_ranges(self.source, block_bytes=self.block_bytes):
+            here = np.flatnonzero((wanted >= first) & (wanted < last))
+            if here.size:
+                rows[here] = self.source.read(first, last)[wanted[here] - first]
+        if self.view_type != "features" and self.shape[1] == len(self.order):
+            rows = rows[:, self.order]
+        return as_rows(rows)
+
+
+def in_one_order(loaded: Sequence[SourceContents]) -> list[SourceContents]:
+    """Put sources that hold the same sample ids in the order of the first that has ids.
+
+    Parameters
+    ----------
+    loaded
+        Those without ids stay as they are, and so do those with other or repeated ids: what does
+        not fit is refused by `mscam_dask.data.views.conversion.common_sample_ids`.
+
+    Returns
+    -------
+    list of Loaded
+        A source that was put in order says so in its notes.
+    """
+    known = [item for item in loaded if item.sample_ids is not None]
+    return [_ordered(item, known[0]) if item in known else item for item in loaded]
+
+
+def _ordered(item: SourceContents, first: SourceContents) -> SourceContents:
+    ids, wanted = item.sample_ids, first.sample_ids
+    assert ids is not None
+    assert wanted is not None
+    rows = {name: row for row, name in enumerate(ids)}
+    if ids == wanted or not len(rows) == len(ids) == len(wanted) or rows.keys() != set(wanted):
+        return item
+    order = np.array([rows[name] for name in wanted], dtype=np.int64)
+    labels = None if item.labels is None else np.asarray(item.labels).ravel()
+    n_moved = int(np.count_nonzero(order != np.arange(len(order))))
+    note = (
+        f"{item.where}: rows matched by sample id with {first.where} ({n_moved} of {len(order)} "
+        "stood elsewhere)"
+    )
+    return replace(
+        item,
+        sample_ids=wanted,
+        views=tuple(_view(view, order) for view in item.views),
+        labels=labels if labels is None or len(labels) != len(order) else labels[order],
+        notes=(*item.notes, note),
+    )
+
+
+def _view(view: RowSource, order: NDArray[np.int64]) -> RowSource:
+    """A view in order; one with another number of rows is left to be refused."""
+    return (
+        OrderedRows(view, order, view.name, view.view_type) if view.shape[0] == len(order) else view
+    )
+
+
+def labels_of_file(
+    file: Path, sample_ids: tuple[str, ...] | None
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Labels of a file of its own, by id where it has ids, else row by row; and what to note.
+
+    Parameters
+    ----------
+    file
+        As for `read_labels`.
+    sample_ids
+        Of the data, in their order; None where they have none.
+
+    Raises
+    ------
+    DataError
+        When the file cannot be read, an id occurs twice in it, or it has none for a sample.
+    """
+    labels, ids = read_labels(file)
+    if ids is None:
+        if sample_ids is None:
+            return labels, ()
+        return labels, (f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.",)
+    if sample_ids is None:
+        raise DataError(
+            f"{file} has labels by sample id, and the data have no ids. Give one label per line, in the "
+            "order of the rows; or data with ids (--id-column)."
+        )
+    check_unique_ids(ids, where=str(file))
+    rows = {name: row for row, name in enumerate(ids)}
+    missing = [name for name in sample_ids if name not in rows]
+    if missing:
+        raise DataError(
+            f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
+            f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add them, -1 for samples "
+            "without a label; or check that the ids are written alike."
+        )
+    n_others = len(ids) - len(sample_ids)
+    exclude_views = f", {n_others} of other samples left out" if n_others else ""
+    notes = (f"{file}: labels matched by sample id{exclude_views}.",)
+    return labels[[rows[name] for name in sample_ids]], notes
+
+
+def check_sample_counts(
+    views: Sequence[RowSource],
+    n_labels: int | None,
+    samples_in: Literal["rows", "columns"],
+    held_in: Sequence[str],
+) -> None:
+    """Refuse views with samples on columns, and views of which some have other numbers of rows.
+
+    Parameters
+    ----------
+    views
+        At least one, as read: samples should be on rows.
+    n_labels
+        Number of labels, None without labels.
+    samples_in
+        Where the files were said to have their samples.
+    held_in
+        The file of each view.
+
+    Raises
+    ------
+    DataError
+        With what to read instead. Views in one file of which only some have to be transposed, and labels
+        that are too many or too few, are left to `mscam_dask.data.views.multi_view.MultiViewData`.
+    """
+    counts = {view.shape[0] for view in views}
+    if len(counts) == 1 and n_labels in (None, *counts):
+        return
+    message = None
+    if n_labels is not None:
+        message = _by_labels(views, n_labels, samples_in)
+    if message is None and len(counts) > 1:
+        message = _by_files(views, n_labels, samples_in, held_in) or _by_columns(views, samples_in)
+    if message is not None:
+        raise DataError(message)
+
+
+def _by_labels(
+    views: Sequence[RowSource], n_labels: int, samples_in: Literal["rows", "columns"]
+) -> str | None:
+    """What the number of labels says of the views; None where it says nothing."""
+    as_read, where, instead = _reading(samples_in)
+    listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
+    got = f"There are {n_labels} labels and"
+    on_rows = [view.name for view in views if view.shape[0] == n_labels]
+    on_columns = [view.name for view in views if view.shape[1] == n_labels]
+    if len(on_columns) == len(views):
+        return (
+            f"{got} every view{as_read} has that many columns ({listing}): samples are on {where}; "
+            f"{instead}."
+        )
+    if len({view.shape[0] for view in views}) == 1:
+        return None
+    if on_columns and not on_rows:
+        return (
+            f"{got} no view{as_read} has that many rows but some have that many columns ({listing}): "
+            f"samples are on {where}; {instead}, and take the views that have as many: "
+            f"{_taking(on_columns)}."
+        )
+    if on_rows and len({*on_rows, *on_columns}) < len(views):
+        return (
+            f"{got} not every view{as_read} has that many rows ({listing}); every view must have one "
+            f"row per sample. Take those that have: {_taking(on_rows)}."
+        )
+    return None
+
+
+def _by_files(
+    views: Sequence[RowSource],
+    n_labels: int | None,
+    samples_in: Literal["rows", "columns"],
+    held_in: Sequence[str],
+) -> str | None:
+    """Which files have samples on columns, the others on rows; None where it is not so."""
+    counts = [view.shape[0] for view in views]
+    for count in sorted(dict.fromkeys(counts), key=lambda count: count != n_labels):
+        turned = {file for file, rows in zip(held_in, counts, strict=True) if rows != count}
+        if turned < set(held_in) and all(
+            view.shape[file in turned] == count for view, file in zip(views, held_in, strict=True)
+        ):
+            break
+    else:
+        return None
+    as_read, _, _ = _reading(samples_in)
+    listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
+    on_columns = turned if samples_in == "rows" else set(held_in) - turned
+    files = [file for file in dict.fromkeys(held_in) if file in on_columns]
+    others = [file for file in dict.fromkeys(held_in) if file not in on_columns]
+    return (
+        f"The views{as_read} have different numbers of samples ({listing}): it looks as if {count} samples "
+        f"were on columns in {', '.join(files)} and on rows in {', '.join(others)}. Read only the first "
+        "with Source(path, samples_in='columns'). --samples-in columns is for all files of a command; "
+        f"have one for the first alone, mscam-dask ingest {shlex.join(files)} --samples-in columns -o "
+        "turned.zarr, and name turned.zarr in their place."
+    )
+
+
+def _by_columns(views: Sequence[RowSource], samples_in: Literal["rows", "columns"]) -> str | None:
+    """What views of different numbers of rows are told; None where some have to be transposed."""
+    as_read, _, instead = _reading(samples_in)
+    listing = ", ".join(f"{view.name!r}: {view.shape[0]}" for view in views)
+    counts = {view.shape[0] for view in views}
+    widths = {view.shape[1] for view in views}
+    if len(widths) == 1:
+        hint = f"All have {widths.pop()} columns: if these are the samples, {instead}. Else keep"
+    elif any(all(count in view.shape for view in views) for count in counts):
+        return None
+    else:
+        hint = "Keep"
+    return (
+        f"The views{as_read} have different numbers of samples ({listing}); every view must have one "
+        f"row per sample. {hint} the samples all views share, in the same order; if some of these are "
+        "no views, take only those that are: views=[...] (--view NAME for each)."
+    )
+
+
+def _reading(samples_in: Literal["rows", "columns"]) -> tuple[str, str, str]:
+    """How the files were read, where samples are if not there, and how to read them so."""
+    if samples_in == "rows":
+        other = "read the file with Source(path, samples_in='columns') (--samples-in columns)"
+        return "", "columns", other
+    other = "leave out samples_in='columns' (--samples-in columns)"
+    return ", read with samples_in='columns',", "the rows of the file", other
+
+
+def _taking(names: Sequence[str]) -> str:
+    flags = " ".join(f"--view {shlex.quote(name)}" for name in names)
+    return f"views={list(names)} ({flags})"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.array_labels import find_labels
+from mscam_dask.data.readers.array_labels import MatlabCellArray, NoMatrix, describe, find_labels
 from mscam_dask.data.readers.base import (
     Selection,
     Source,
@@ -27,7 +27,6 @@ from mscam_dask.data.readers.base import (
 )
 from mscam_dask.data.readers.hdf5_check import check_hdf5
 from mscam_dask.data.readers.matlab_elements import check_elements
-from mscam_dask.data.readers.matlab_variables import MatlabCellArray, NoMatrix, describe
 from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import rows_of
 from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.feature_names import (
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import (
+    RowSource,
+    ViewType,
+    as_rows,
+    check_row_range,
     feature_names_of,
     first_difference,
     is_numbering,
     listed,
 )
-from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import RowSource, ViewType, as_rows, check_row_range
 from mscam_dask.errors import DataError
 
 __all__ = ["JoinedRows", "joined_samples"]

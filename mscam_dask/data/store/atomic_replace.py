@@ -24,8 +24,7 @@ from pathlib import Path
 
 from mscam_dask.data.store import schema
 from mscam_dask.data.store.checksums import root_attributes
-from mscam_dask.data.store.file_lock import take_lock
-from mscam_dask.data.store.filesystem import LOCAL, Files, rename_durably, unlink_quietly
+from mscam_dask.data.store.filesystem import LOCAL, Files, rename_durably, take_lock, unlink_quietly
 from mscam_dask.errors import DataError, TemporaryFailure
 
 __all__ = ["exclusive_writer", "new_partial", "recover", "replace_directory"]

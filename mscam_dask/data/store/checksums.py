@@ -20,6 +20,7 @@ __all__ = [
     "CHECKSUMS",
     "METADATA_ERRORS",
     "corrupt_store",
+    "digest_of",
     "require_checksums",
     "root_attributes",
     "write_checksums",
@@ -61,7 +62,7 @@ def write_checksums(group: Any, root: Location) -> None:
     below = len(str(root)) + 1
     files: list[Location] = sorted(root.rglob(_METADATA), key=str)
     nodes = {
-        str(file.parent)[below:]: _digest(file.read_bytes())
+        str(file.parent)[below:]: digest_of(file.read_bytes())
         for file in files
         if file.parent != root
     }
@@ -136,7 +137,7 @@ def _check_nodes(root: Location, nodes: Mapping[str, str]) -> None:
         file = root / path / _METADATA
         if not file.is_file():
             raise corrupt_store(file, "it is missing")
-        if _digest(file.read_bytes()) != digest:
+        if digest_of(file.read_bytes()) != digest:
             raise corrupt_store(file, "its content is not what was sealed (SHA-256 differs)")
 
 
@@ -146,8 +147,9 @@ def _own_digest(content: bytes) -> str:
     metadata["attributes"] = {
         name: value for name, value in metadata["attributes"].items() if name != _SEAL
     }
-    return _digest(json.dumps(metadata, sort_keys=True).encode())
+    return digest_of(json.dumps(metadata, sort_keys=True).encode())
 
 
-def _digest(content: bytes) -> str:
+def digest_of(content: bytes) -> str:
+    """SHA-256, hexadecimal."""
     return hashlib.sha256(content).hexdigest()

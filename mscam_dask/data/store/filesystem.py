@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from mscam_dask.errors import TemporaryFailure
+from mscam_dask.errors import ConfigurationError, TemporaryFailure
 
 __all__ = [
     "LOCAL",
@@ -26,6 +26,7 @@ __all__ = [
     "remove_tree",
     "rename_durably",
     "sync_tree",
+    "take_lock",
     "unlink_quietly",
     "write_durably",
 ]
@@ -225,3 +226,49 @@ def failures_are_typed(what: str, remedy: str) -> Iterator[None]:
         raise TemporaryFailure(
             f"{what} could not be written: {reason}{where}. {first}, then {remedy}"
         ) from error
+
+
+_BUSY = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def take_lock(descriptor: int, file: Path, *, remedy: str, is_shared: bool = False) -> bool:
+    """Whether this process, or thread, got the lock; it never waits.
+
+    Parameters
+    ----------
+    descriptor
+        The file, opened; closing it gives the lock back.
+    file
+        Its name, for messages.
+    remedy
+        What to do where there are no locks, in a sentence.
+    is_shared
+        Whether others may hold it in the same way beside this one.
+
+    Raises
+    ------
+    ConfigurationError
+        When the file system has no locks.
+    OSError
+        When the system fails otherwise.
+
+    Notes
+    -----
+    `flock`, which Linux and macOS have; over NFS it excludes other computers too where the
+    server keeps locks.
+    """
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        if error.errno in _NO_LOCKS:
+            raise ConfigurationError(
+                f"{file} cannot be locked ({error.strerror}): this file system has no file locks. "
+                f"{remedy}"
+            ) from error
+        raise
+    return True

@@ -39,9 +39,8 @@ from mscam_dask.data.store.object_store import (
 )
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.views.conversion import check_unique_ids
-from mscam_dask.data.views.feature_names import feature_names_of
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource, ViewDigest
+from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource, ViewDigest, feature_names_of
 from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 

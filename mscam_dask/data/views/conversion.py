@@ -17,9 +17,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask.data.sparse import checked_sparse, is_sparse
-from mscam_dask.data.views.content import check_view, unmasked
 from mscam_dask.data.views.labels import as_text
-from mscam_dask.data.views.sources import ArrayRows, DaskRows, RowSource, ViewType
+from mscam_dask.data.views.sources import (
+    ArrayRows,
+    DaskRows,
+    RowSource,
+    ViewType,
+    check_view,
+    unmasked,
+)
 from mscam_dask.errors import DataError
 
 __all__ = [

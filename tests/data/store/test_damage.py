@@ -193,7 +193,7 @@ def test_a_damaged_store_is_not_replaced(store: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "change", "quoted"),
     [
-        ("views/0/values", lambda m: m["attributes"].pop("name"), ["{'metric': 'features'"]),
+        ("views/0/values", lambda m: m["attributes"].pop("name"), ["{'view_type': 'features'"]),
         (
             "views/0/values",
             lambda m: m["attributes"].update(view_type="cosine"),
