@@ -41,10 +41,7 @@ def _own(name: str) -> Method:
                 f"method {name!r} has no parameter {', '.join(map(repr, unknown))}; allowed are "
                 f"{', '.join(allowed)}."
             )
-        given = dict(parameters)
-        if given.get("selection") == "none":
-            given["selection"] = None  # TOML has no None
-        return estimator(n_clusters, random_state=seed, n_jobs=1, **given)
+        return estimator(n_clusters, random_state=seed, n_jobs=1, **parameters)
 
     return Method(
         name=name,

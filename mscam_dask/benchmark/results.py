@@ -169,7 +169,7 @@ class HeatMapEntry(Struct, frozen=True, kw_only=True):
         "cross_view_information" (nats), "eigengap", "modularity", "n_connected_components".
     best
         Label-free score name to the position (i, j) where it is largest; for
-        "cross_view_information", what `selection="auto"` judges by, this is the choice to take.
+        "cross_view_information", the score by which `auto_settings=True` selects, this is the choice to take.
     fixed
         The other parameters, the same in every cell.
     """

@@ -46,7 +46,7 @@ class SweepFit:
     n_connected_components : int
         Of the consensus graph.
     cross_view_information : float
-        Label-free score of the partition, in nats: what `selection="auto"` judges by.
+        Label-free score of the partition, in nats: `auto_settings=True` selects by it.
     eigengap : float
         λ_{c+1} − λ_c of the consensus graph's Laplacian; NaN when there are only c samples.
     modularity : float

@@ -200,7 +200,7 @@ class CheckpointManager:
             was = "given" if record.counted is None else "chosen"
             differs.append(f"whether the number of clusters is chosen (it was {was})")
         if record.either_graph not in (None, self._choices.initial_graph):
-            differs.append("whether the first graph is chosen (selection)")
+            differs.append("whether the first graph is chosen (auto_settings)")
         tried = record.view_settings
         if tried is not None and tried != self._choices.view_settings:
             names = ", ".join(f"{one.scale} with {one.alpha:g}" for one in tried)

@@ -70,7 +70,7 @@ def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
         and callable(getattr(checkpoint_store, "save", None))
     ):
         raise ConfigurationError(
-            f"checkpointer={checkpoint_store!r} is not usable: allowed is what has load and save, such as "
+            f"checkpoint_store={checkpoint_store!r} is not usable: allowed is what has load and save, such as "
             "mscam_dask.data.checkpoints.FileCheckpointStore(directory), or None."
         )
 

@@ -34,7 +34,7 @@ def seed_of(random_state: object, *, is_continued: bool = False) -> int:
         return int(random_state)
     if is_continued and (random_state is None or random_state is np.random):
         raise ConfigurationError(
-            f"random_state={random_state!r} draws another seed for each fit, and a checkpointer is "
+            f"random_state={random_state!r} draws another seed for each fit, and a checkpoint_store is "
             "set: no other fit could go on from its checkpoints. Set random_state to a whole number."
         )
     try:

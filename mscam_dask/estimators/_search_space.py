@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.errors import ConfigurationError
@@ -32,7 +34,7 @@ class SearchSpaceMixin(ABC):
     scale: Any
     alpha: Any
     n_neighbors: int | None
-    selection: str | None
+    auto_settings: bool
     solver: str
     random_state: Any
     init_labels: Any
@@ -45,12 +47,12 @@ class SearchSpaceMixin(ABC):
 
     def _candidates(self, data: MultiViewData) -> tuple[Parameters, ...]:
         """The settings to try: what the user fixed is fixed, what is None is chosen."""
-        if self.selection not in ("auto", None):
+        if not isinstance(self.auto_settings, bool | np.bool_):
             raise ConfigurationError(
-                f"selection={self.selection!r} is not usable: allowed is 'auto' or None."
+                f"auto_settings={self.auto_settings!r} is not usable: allowed is True or False."
             )
         fixed = self._fixed()
-        choose = self.selection == "auto" and self.solver == "reduced"
+        choose = bool(self.auto_settings) and self.solver == "reduced"
         settings = settings_grid(
             fixed,
             self._options(data),
@@ -109,7 +111,7 @@ class SearchSpaceMixin(ABC):
     @property
     def chooses_graph(self) -> bool:
         """Whether a fit may try graphs with the views' own in them."""
-        return bool(self.selection == "auto")
+        return bool(self.auto_settings)
 
     @property
     def _chooses_count(self) -> bool:
@@ -127,7 +129,7 @@ class SearchSpaceMixin(ABC):
 
     def _options(self, data: MultiViewData) -> tuple[ViewSettings, ...]:
         """Preparations among which one is chosen for each view; none where there is no choice."""
-        if self.selection is None or self.solver != "reduced" or len(data.views) < 2:
+        if not self.auto_settings or self.solver != "reduced" or len(data.views) < 2:
             return ()
         return view_settings_grid(self._fixed(), any_features=_any_features(data))
 

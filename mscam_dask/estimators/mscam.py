@@ -47,15 +47,15 @@ class MSCAM(BaseMultiViewClustering):
     scale : {"standard", "unit", "minmax", "none"} or mapping, optional
         Scaling of feature views before they are centred: columns to variance 1, rows to length
         1, columns to [0, 1], or as they are. None: chosen.
-    selection : {"auto"} or None, default="auto"
-        How `scale`, `alpha` and `n_neighbors` are chosen where they are None. "auto": view by
-        view, the scaling and α whose nearest neighbours the other views confirm, and 20
-        neighbours; with one view a few settings are started and the one whose clusters its
-        neighbour graphs know most about is taken. With 2 to 16 views, and samples × (views + 1)
-        up to 2¹⁹, two more graphs are tried, unless clusters are clear: neighbours by the mean
-        distance and in each view, to begin with, and by distances learned from the best
-        partition, at the end. No labels. None: "standard", 1 and 9 by the mean distance, as
-        in the paper.
+    auto_settings : bool, default=True
+        Whether `scale`, `alpha` and `n_neighbors` that are None are selected without labels.
+        True: for each view the scaling and α whose nearest neighbors overlap most with those of
+        the other views, and 20 neighbors; with one view a few settings are initialized and the one
+        with the best partition score is taken. With 2 to 16 views, and samples × (views + 1)
+        up to 2¹⁹, two more graphs are tried unless the partition is nearly perfect: first the
+        mean of the distance graph and the views' own neighbor graphs, last the graph of distances
+        learned from the best partition. False: "standard", 1 and 9, and the graph of the mean
+        distance, as in the paper.
     view_type : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         What the numbers of a view are; one for all, by view name, or in order.
     max_clusters : int, optional
@@ -69,7 +69,7 @@ class MSCAM(BaseMultiViewClustering):
         Partition scores closer than this (relative) are a tie, which the simpler one wins.
     solver : {"reduced", "reference"}, default="reduced"
         "reference" runs the corrected Algorithm 2 literally, with dense n×n matrices: slow, for
-        comparison on small data. It chooses nothing (as ``selection=None``), has no use for `tol`
+        comparison on small data. It chooses nothing (as ``auto_settings=False``), has no use for `tol`
         and refuses another than the default, and runs in this process, with nothing random and
         nothing told to `callbacks`.
     random_state : int, RandomState or None, default=0
@@ -172,7 +172,7 @@ class MSCAM(BaseMultiViewClustering):
         identity_weight: float = 1.0,
         metric_ridge: float = 1.0,
         scale: Scale | Mapping[str, Scale] | None = None,
-        selection: Literal["auto"] | None = "auto",
+        auto_settings: bool = True,
         view_type: str | Mapping[str, str] | Sequence[str] = "features",
         max_clusters: int | None = None,
         n_features_per_view: Sequence[int] | None = None,
@@ -194,7 +194,7 @@ class MSCAM(BaseMultiViewClustering):
         self.identity_weight = identity_weight
         self.metric_ridge = metric_ridge
         self.scale = scale
-        self.selection = selection
+        self.auto_settings = auto_settings
         self.view_type = view_type
         self.max_clusters = max_clusters
         self.n_features_per_view = n_features_per_view

@@ -27,14 +27,14 @@ class MSCAN(BaseMultiViewClustering):
 
     Parameters
     ----------
-    n_clusters, alpha, graph_weight, n_neighbors, scale, selection, view_type, max_clusters, n_features_per_view, \
-max_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpointer, init_labels, \
+    n_clusters, alpha, graph_weight, n_neighbors, scale, auto_settings, view_type, max_clusters, n_features_per_view, \
+max_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpoint_store, init_labels, \
 exclude_views
         As for `MSCAM`.
 
     Attributes
     ----------
-    labels_, consensus_graph_, n_connected_components_, n_clusters_, n_clusters_curves_, status_, score_, \
+    labels_, consensus_graph_, n_connected_components_, n_clusters_, n_clusters_curves_, status_, cross_view_information_, \
 n_iter_, n_neighbors_, view_names_, view_contributions_, view_settings_, excluded_views_, history_, \
 data_warnings_, solution_
         As for `MSCAM`.
@@ -55,7 +55,7 @@ data_warnings_, solution_
         graph_weight: float = 0.1,
         n_neighbors: int | None = None,
         scale: Scale | Mapping[str, Scale] | None = None,
-        selection: Literal["auto"] | None = "auto",
+        auto_settings: bool = True,
         view_type: str | Mapping[str, str] | Sequence[str] = "features",
         max_clusters: int | None = None,
         n_features_per_view: Sequence[int] | None = None,
@@ -75,7 +75,7 @@ data_warnings_, solution_
         self.graph_weight = graph_weight
         self.n_neighbors = n_neighbors
         self.scale = scale
-        self.selection = selection
+        self.auto_settings = auto_settings
         self.view_type = view_type
         self.max_clusters = max_clusters
         self.n_features_per_view = n_features_per_view

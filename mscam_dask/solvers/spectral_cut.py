@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import operator
-import warnings
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
+from mscam_dask.linalg.k_means import k_means, lloyd
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
 from mscam_dask.solvers.spectral_embedding import SpectralEmbedding
 
@@ -180,10 +178,10 @@ def _drawn_in(
     seed: int,
 ) -> tuple[NDArray[np.int64], float]:
     """Best of some k-means++ starts, drawn from rows put in an order, and its sum of squares."""
-    model = KMeans(n_clusters, n_init=n_init, max_iter=100, tol=0.0, random_state=seed)
+    drawn, squares = k_means(ordered, n_clusters, n_init=n_init, seed=seed)
     labels = np.empty(len(ordered), dtype=np.int64)
-    labels[order] = _labels(model, ordered)
-    return canonical_labels(labels), float(model.inertia_)
+    labels[order] = canonical_labels(_fill_empty(ordered, drawn, n_clusters))
+    return canonical_labels(labels), squares
 
 
 def _qr_assignment(rows: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -200,16 +198,8 @@ def _lloyd(
     """Lloyd's iterations from an assignment, and the sum of squares where they end."""
     start = _fill_empty(rows, start, n_clusters)
     centers = np.stack([rows[start == cluster].mean(axis=0) for cluster in range(n_clusters)])
-    model = KMeans(n_clusters, init=centers, n_init=1, max_iter=100, tol=0.0)
-    return _labels(model, rows), float(model.inertia_)
-
-
-def _labels(model: KMeans, rows: NDArray[np.float64]) -> NDArray[np.int64]:
-    with warnings.catch_warnings():
-        # fewer distinct rows than clusters: the empty ones are filled below
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        labels = model.fit_predict(rows).astype(np.int64)
-    return canonical_labels(_fill_empty(rows, labels, model.n_clusters))
+    labels, squares = lloyd(rows, centers)
+    return canonical_labels(_fill_empty(rows, labels, n_clusters)), squares
 
 
 def _fill_empty(

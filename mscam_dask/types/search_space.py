@@ -1,4 +1,4 @@
-"""What `selection="auto"` chooses from, given what the user has fixed."""
+"""Settings among which a fit chooses where the user has fixed none."""
 
 from __future__ import annotations
 

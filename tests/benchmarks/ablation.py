@@ -35,7 +35,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "k 9": {"n_neighbors": 9},
         "k 40": {"n_neighbors": 40},
         "floor 0.01": {"identity_weight": 0.01},
-        "nothing chosen": {"selection": None},
+        "nothing chosen": {"auto_settings": False},
     }
 )
 """What each variant sets beside the number of clusters; `learns` has no switch and is patched."""

@@ -72,7 +72,7 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> None:
     "estimator",
     [
         MSCAM(3, random_state=0, n_jobs=1),
-        MSCAM(3, random_state=0, n_jobs=1, selection=None),
+        MSCAM(3, random_state=0, n_jobs=1, auto_settings=False),
         MSCAM("auto", random_state=0, n_jobs=1),
         MSCAN(3, random_state=0, n_jobs=1),
     ],

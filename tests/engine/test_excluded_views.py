@@ -144,7 +144,7 @@ def test_new_samples_come_without_the_metric_of_what_is_left_out(view_type: Any)
     views, _ = with_useless(60)
     distances = squareform(pdist(views["b"]))
     given = {"x": views["a"], "y": distances, "z": squareform(pdist(views["d"]))}
-    model = MSCAM(4, view_type=view_type, exclude_views=["z"], selection=None).fit(given)
+    model = MSCAM(4, view_type=view_type, exclude_views=["z"], auto_settings=False).fit(given)
     new = {name: view[:9] for name, view in given.items()}
     found = model.predict(new)
     assert_array_equal(model.predict({"y": new["y"], "x": new["x"]}), found)

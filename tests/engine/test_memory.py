@@ -285,7 +285,7 @@ def test_a_fit_is_refused_before_it_starts(n_jobs: int) -> None:
 def test_plan_bounds_what_a_fit_allocates() -> None:
     # NumPy reports its arrays to tracemalloc; libraries and BLAS buffers are the plan's margin
     views, _ = gaussian_views(0, n_samples=1500, dims=(40, 90))
-    model = MSCAM(3, n_jobs=1, selection=None, max_iter=2)
+    model = MSCAM(3, n_jobs=1, auto_settings=False, max_iter=2)
     of = plan_memory(
         MultiViewData(tuple(ShapeOnly(f"v{i}", v.shape) for i, v in enumerate(views))),
         Parameters(n_clusters=3),

@@ -224,9 +224,11 @@ def test_pieces_that_were_merged_learn_nothing() -> None:
 
 
 def test_nothing_chosen_learns_nothing() -> None:
-    model = MSCAM(4, selection=None, random_state=0, n_jobs=1)
+    model = MSCAM(4, auto_settings=False, random_state=0, n_jobs=1)
     assert model.fit(blurred()[0]).solution_.learned is None
-    assert clone(model).set_params(selection="auto").fit(blurred()[0]).solution_.learned is not None
+    assert (
+        clone(model).set_params(auto_settings=True).fit(blurred()[0]).solution_.learned is not None
+    )
 
 
 def signature(solution: Solution) -> Any:

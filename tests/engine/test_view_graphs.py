@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import select as selection
+from mscam_dask.engine import select
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
@@ -53,7 +53,7 @@ def moons(n_views: int = 2, *, seed: int = 0, n_samples: int = 240) -> tuple[lis
 
 
 def have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "have_view_graphs", lambda *_: False)
+    monkeypatch.setattr(select, "have_view_graphs", lambda *_: False)
 
 
 def settings() -> list[Parameters]:
@@ -138,7 +138,7 @@ def test_millions_of_samples_have_no_second_graph() -> None:
 
 
 def test_nothing_chosen_tries_none() -> None:
-    model = MSCAM(2, selection=None, random_state=0, n_jobs=1).fit(moons()[0])
+    model = MSCAM(2, auto_settings=False, random_state=0, n_jobs=1).fit(moons()[0])
     assert "distances and views" not in {one.initial_graph for one in model.solution_.settings}
 
 
@@ -148,12 +148,12 @@ def signature(solution: Solution) -> Any:
     return [array.tobytes() for array in arrays], solution.settings, solution.score
 
 
-def test_a_checkpoint_of_the_other_selection_is_refused() -> None:
+def test_a_checkpoint_of_the_other_auto_settings_is_refused() -> None:
     views = as_multi_view(moons()[0])
     memory = Memory()
     run_fit(views, settings(), SerialExecutor(), checkpoint_store=memory, choices=EITHER)
     state = memory.saved[-1]
-    with pytest.raises(ConfigurationError, match=quotes("selection")):
+    with pytest.raises(ConfigurationError, match=quotes("auto_settings")):
         run_fit(views, settings(), SerialExecutor(), checkpoint_store=Memory(state))
     older = {key: value for key, value in state.record.items() if key != "either_graph"}
     before = Memory(Checkpoint(state.arrays, older))  # of a version that did not say

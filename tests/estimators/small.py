@@ -18,7 +18,7 @@ Labels = NDArray[np.int64]
 
 def quick(n_clusters: Any = 3, **parameters: Any) -> MSCAM:
     """MSCAM with one setting and a short path."""
-    return MSCAM(n_clusters, **{"selection": None, "max_iter": 2, "n_jobs": 1, **parameters})
+    return MSCAM(n_clusters, **{"auto_settings": False, "max_iter": 2, "n_jobs": 1, **parameters})
 
 
 def integer_views() -> list[Array]:

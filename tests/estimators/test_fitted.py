@@ -122,7 +122,7 @@ def test_eigenvectors_that_did_not_converge_are_told(monkeypatch: pytest.MonkeyP
         return dataclasses.replace(real(*args, **options), converged=False)
 
     views, _ = gaussian_views(0, n_samples=60)
-    model = MSCAM(n_clusters=3, selection=None, max_iter=2, n_jobs=1)
+    model = MSCAM(n_clusters=3, auto_settings=False, max_iter=2, n_jobs=1)
     model.fit(views)  # a warning would be an error
     assert model.history_["spectrum_converged"].values.tolist() == [1] * model.n_iter_
     monkeypatch.setattr(graph_tasks, "bottom_eigenpairs", rough)
@@ -139,7 +139,7 @@ def test_eigenvectors_that_did_not_converge_are_told(monkeypatch: pytest.MonkeyP
         ({"n_clusters": 24}, 5),
         ({"n_clusters": 6, "n_neighbors": 20}, 20),
         ({"n_clusters": "auto"}, 20),
-        ({"n_clusters": 24, "selection": None}, 9),
+        ({"n_clusters": 24, "auto_settings": False}, 9),
     ],
 )
 def test_neighbors_that_are_chosen_are_no_more_than_a_cluster_has(

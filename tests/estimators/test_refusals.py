@@ -44,7 +44,8 @@ class KeepsNothing:
         ({"n_neighbors": 72}, ("n_neighbors=72", 1, 71)),
         ({"n_neighbors": 0}, ("n_neighbors=0",)),
         ({"solver": "fast"}, ("solver='fast'", "'reduced'", "'reference'")),
-        ({"selection": "best"}, ("selection='best'", "'auto'")),
+        ({"auto_settings": "best"}, ("auto_settings='best'", True, False)),
+        ({"auto_settings": None}, ("auto_settings=None", True, False)),
         ({"scale": "log"}, ("scale='log'",)),
         ({"view_type": "cosine"}, ("view_type='cosine'",)),
         ({"view_type": ("features",)}, ("view_type", 1, 2)),
@@ -67,7 +68,7 @@ class KeepsNothing:
         ),
         ({"callbacks": print}, ("callbacks=", print)),
         ({"callbacks": [print, 3]}, ("callbacks=", [print, 3])),
-        ({"checkpoint_store": "folder"}, ("checkpointer='folder'", "FileCheckpointStore")),
+        ({"checkpoint_store": "folder"}, ("checkpoint_store='folder'", "FileCheckpointStore")),
         (
             {"client": "tcp://127.0.0.1:8786"},
             ("client='tcp://127.0.0.1:8786'", "distributed.Client"),

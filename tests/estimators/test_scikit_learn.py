@@ -54,8 +54,8 @@ class TwoViewsMSCAM(MSCAM):
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
         MSCAM(max_iter=1, n_jobs=1),
-        MSCAN(max_iter=1, n_jobs=1, selection=None),
-        TwoViewsMSCAM(max_iter=1, n_jobs=1, selection=None),
+        MSCAN(max_iter=1, n_jobs=1, auto_settings=False),
+        TwoViewsMSCAM(max_iter=1, n_jobs=1, auto_settings=False),
     ]
 )
 def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:

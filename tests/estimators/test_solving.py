@@ -61,7 +61,9 @@ def test_reduced_and_paper_solver_agree_where_clusters_are_plain() -> None:
     views, _ = gaussian_views(12, n_samples=45, spread=5.0)
     for estimator in (MSCAM, MSCAN):
         labels = [
-            estimator(3, selection=None, solver=solver, n_jobs=1, max_iter=5).fit(views).labels_
+            estimator(3, auto_settings=False, solver=solver, n_jobs=1, max_iter=5)
+            .fit(views)
+            .labels_
             for solver in ("reduced", "reference")
         ]
         assert_array_equal(labels[0], labels[1])

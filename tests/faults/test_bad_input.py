@@ -44,7 +44,7 @@ SCALES: tuple[Literal["standard", "unit", "minmax", "none"], ...] = (
 
 def fit(views: Any, n_clusters: int = 3, *, model: Estimator = MSCAM, **options: Any) -> Any:
     """A short fit in one thread; checks what every fit promises."""
-    settings = {"selection": None, "max_iter": 3, "n_jobs": 1} | options
+    settings = {"auto_settings": False, "max_iter": 3, "n_jobs": 1} | options
     fitted = model(n_clusters=n_clusters, **settings).fit(views)
     n = len(fitted.labels_)
     assert_array_equal(np.unique(fitted.labels_), np.arange(n_clusters))

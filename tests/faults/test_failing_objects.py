@@ -179,7 +179,7 @@ def test_a_fit_killed_at_any_request_ends_with_the_same_bits() -> None:
 
     def fitted(objects: MemoryObjects | FailingObjects) -> MSCAM:
         store = ObjectCheckpointStore(WHERE, objects=objects)
-        model = MSCAM(n_clusters=3, selection=None, max_iter=2, checkpoint_store=store)
+        model = MSCAM(n_clusters=3, auto_settings=False, max_iter=2, checkpoint_store=store)
         return model.fit(data)
 
     def bits(model: MSCAM) -> list[bytes]:

@@ -89,7 +89,7 @@ def run_small(directory: Path) -> RunOutcome:
         directory / "d.npz", allow_pickle=False, a=rng.normal(size=(30, 3)) + 9 * labels[:, None]
     )
     (directory / "p.toml").write_text(
-        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 2\nselection = 'none'\n"
+        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 2\nauto_settings = false\n"
         "max_iter = 2\n[execution]\nin_process = true\n"
     )
     return run_pipeline(read_config(directory / "p.toml"), directory / "out")

@@ -28,7 +28,7 @@ def pipeline(tmp_path: Path, tiny: Path) -> Callable[[str], Path]:
         file = tmp_path / "tiny.toml"
         file.write_text(
             f"[data]\nsource = '{tiny.name}'\n"
-            f"[cluster]\nn_clusters = 3\nselection = 'none'\nmax_iter = 3\n{more}\n"
+            f"[cluster]\nn_clusters = 3\nauto_settings = false\nmax_iter = 3\n{more}\n"
         )
         return file
 

@@ -160,14 +160,6 @@ class ClusterTable(Struct, frozen=True, kw_only=True):
         value = self.parameters["n_neighbors"]
         return None if value is None else int(value)
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the estimator: TOML has no None, selection = "none" stands for it."""
-        arguments = dict(self.parameters)
-        if arguments.get("selection") == "none":
-            arguments["selection"] = None
-        return arguments
-
 
 class ClusterKeys(Struct, frozen=True, kw_only=True):
     """[cluster] as it is written: the parameters of `MSCAM`, with their types in TOML.
@@ -227,13 +219,13 @@ class ClusterKeys(Struct, frozen=True, kw_only=True):
             "higher without them. `[]` keeps all.",
         ),
     ] = None
-    selection: Annotated[
-        Literal["auto", "none"],
+    auto_settings: Annotated[
+        bool,
         Meta(
             description="Whether `alpha`, `scale` and `n_neighbors` that are not given are "
-            'selected without labels; with `"none"` they are 1, `"standard"` and 9, as in the paper.'
+            'selected without labels; with `false` they are 1, `"standard"` and 9, as in the paper.'
         ),
-    ] = "auto"
+    ] = True
     graph_weight: Annotated[
         float,
         Meta(

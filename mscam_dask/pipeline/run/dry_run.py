@@ -164,7 +164,7 @@ def _data(
 
 
 def _estimator(settings: Settings, start: WarmStart | None) -> MSCAM | MSCAN:
-    arguments: dict[str, Any] = dict(settings.cluster.arguments)
+    arguments: dict[str, Any] = dict(settings.cluster.parameters)
     if start is not None:
         arguments |= start.arguments
     return (MSCAM if settings.cluster.method == "mscam" else MSCAN)(**arguments)
@@ -172,7 +172,7 @@ def _estimator(settings: Settings, start: WarmStart | None) -> MSCAM | MSCAN:
 
 def _selected(estimator: MSCAM | MSCAN, data: MultiViewData) -> tuple[str, ...]:
     """Names of what the fit selects for all views together or view by view, in the order it does."""
-    if not estimator.chooses_graph or estimator.solver == "paper" or len(data.views) < 2:
+    if not estimator.chooses_graph or estimator.solver == "reference" or len(data.views) < 2:
         return ()
     open_parameters = (name for name in ("scale", "alpha") if getattr(estimator, name) is None)
     return (*open_parameters, "the initial graph")

@@ -127,7 +127,7 @@ def cluster(
     """
     estimator_class = MSCAM if table.method == "mscam" else MSCAN
     estimator = estimator_class(
-        **{**table.arguments, **(from_previous_fit or {})},
+        **{**table.parameters, **(from_previous_fit or {})},
         client=client,
         n_jobs=n_threads,
         callbacks=tuple(observers),

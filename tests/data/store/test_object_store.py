@@ -73,8 +73,8 @@ def test_what_is_written_is_read_back(bucket: Any, tmp_path: Path) -> None:
 def test_a_fit_from_a_url_is_the_fit_from_memory(bucket: Any) -> None:
     data = example()
     write_store(data, URL)
-    from_url = MSCAM(n_clusters=3, selection=None, n_neighbors=8).fit(URL)
-    from_memory = MSCAM(n_clusters=3, selection=None, n_neighbors=8).fit(data)
+    from_url = MSCAM(n_clusters=3, auto_settings=False, n_neighbors=8).fit(URL)
+    from_memory = MSCAM(n_clusters=3, auto_settings=False, n_neighbors=8).fit(data)
     np.testing.assert_array_equal(from_url.labels_, from_memory.labels_)
 
 

@@ -54,14 +54,14 @@ def watched(client: Client) -> tuple[MSCAM, Samples]:
     """A finished run and a failed one, and what a scrape then finds."""
     data = subspace_mixture(120, 4, (5, 6), rng=np.random.default_rng(3), separation=2.0, noise=0.4)
     events = ClusterEvents(client, name=NAME)
-    model = MSCAM(n_clusters=4, selection=None, client=client, callbacks=[events]).fit(data)
+    model = MSCAM(n_clusters=4, auto_settings=False, client=client, callbacks=[events]).fit(data)
 
     def refuse(event: Event) -> None:
         if isinstance(event, IterationFinished):
             raise ConfigurationError("enough")
 
     with pytest.raises(ConfigurationError, match="enough"):
-        MSCAM(n_clusters=4, selection=None, client=client, callbacks=[refuse]).fit(data)
+        MSCAM(n_clusters=4, auto_settings=False, client=client, callbacks=[refuse]).fit(data)
     return model, scrape(client)
 
 

@@ -66,7 +66,7 @@ class Watched:
         self._go_on = threading.Semaphore(0)
         self.model = MSCAM(
             n_clusters=5,
-            selection=None,
+            auto_settings=False,
             client=client,
             callbacks=[ClusterEvents(client, name=name), self._hold],
         )

@@ -33,7 +33,7 @@ def scheduler(client: Client, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def fit(client: Client) -> None:
-    MSCAM(3, selection=None, client=client).fit(gaussian_views(0, n_samples=40)[0])
+    MSCAM(3, auto_settings=False, client=client).fit(gaussian_views(0, n_samples=40)[0])
 
 
 def runs_with_spans(scheduler: Any) -> set[str]:

@@ -187,10 +187,10 @@ def test_defaults_are_the_estimators_own(tmp_path: Path) -> None:
 
 def test_what_the_estimator_chooses_can_be_left_to_it_or_fixed(tmp_path: Path) -> None:
     settings = read_config(write(tmp_path, GOOD))
-    assert settings.cluster.arguments["alpha"] is None
+    assert settings.cluster.parameters["alpha"] is None
     assert settings.cluster.n_neighbors is None
-    settings = read_config(write(tmp_path, GOOD + "selection = 'none'\nn_neighbors = 7\n"))
-    assert settings.cluster.arguments["selection"] is None
+    settings = read_config(write(tmp_path, GOOD + "auto_settings = false\nn_neighbors = 7\n"))
+    assert settings.cluster.parameters["auto_settings"] is False
     assert settings.cluster.n_neighbors == 7
     again = read_config(write(tmp_path, settings_text(settings)))
     assert again.cluster == settings.cluster
@@ -213,15 +213,15 @@ def test_the_number_of_clusters_may_be_left_to_the_fit(tmp_path: Path) -> None:
     text = GOOD.replace("10", '"auto"')
     settings = read_config(write(tmp_path, text + "max_clusters = 12\n"))
     assert settings.cluster.n_clusters is None
-    assert settings.cluster.arguments["n_clusters"] == "auto"
-    assert settings.cluster.arguments["max_clusters"] == 12
+    assert settings.cluster.parameters["n_clusters"] == "auto"
+    assert settings.cluster.parameters["max_clusters"] == 12
     assert settings_text(settings).count('n_clusters = "auto"') == 1
 
 
 def test_views_may_be_left_out(tmp_path: Path) -> None:
     settings = read_config(write(tmp_path, GOOD + 'exclude_views = ["a", "b"]\n'))
-    assert settings.cluster.arguments["exclude_views"] == ("a", "b")
-    assert read_config(write(tmp_path, GOOD)).cluster.arguments["exclude_views"] is None
+    assert settings.cluster.parameters["exclude_views"] == ("a", "b")
+    assert read_config(write(tmp_path, GOOD)).cluster.parameters["exclude_views"] is None
     for wrong in ('"a"', "3", "[1]"):
         said = problem(tmp_path, GOOD + f"exclude_views = {wrong}\n")
         assert "exclude_views" in said
@@ -309,9 +309,9 @@ def test_the_keys_of_cluster_are_parameters_of_the_estimators_with_their_default
     assert keys.keys() - without.keys() == {"identity_weight", "metric_ridge"}
 
 
-@pytest.mark.parametrize("line", ["solver = 'dense'", "selection = 'all'"])
+@pytest.mark.parametrize("line", ["solver = 'dense'", "scale = 'log'"])
 def test_choices_are_named(tmp_path: Path, line: str) -> None:
     name, _, value = line.partition(" = ")
     text = problem(tmp_path, f"{GOOD}{line}\n")
     assert f"[cluster] {name} = {value}" in text
-    assert {"solver": "reduced, reference", "selection": "auto, none"}[name] in text
+    assert {"solver": "reduced, reference", "scale": "standard, unit, minmax, none"}[name] in text

@@ -1,0 +1,96 @@
+"""k-means on dense rows: the computation of scikit-learn's `KMeans.fit`, without the estimator.
+
+Autologgers (MLflow) replace the `fit` of every scikit-learn estimator, also inside a fit of this
+package, and would log each of some hundred k-means runs as a model of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import kmeans_plusplus
+from sklearn.cluster._kmeans import _kmeans_single_lloyd
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+
+__all__ = ["k_means", "lloyd"]
+
+_MAX_ITERATIONS = 100
+
+
+def k_means(
+    rows: NDArray[np.float64], n_clusters: int, *, n_init: int, seed: int
+) -> tuple[NDArray[np.int64], float]:
+    """Return the best partition of several k-means++ starts, and its sum of squares.
+
+    Parameters
+    ----------
+    rows : (n, d)
+    n_clusters : int
+        c ≤ n.
+    n_init : int
+        Number of starts.
+    seed : int
+        Of the starts.
+
+    Returns
+    -------
+    labels : (n,) int64
+        Clusters 0 … c−1, some of which may be empty where rows are equal.
+    sum_of_squares : float
+
+    Notes
+    -----
+    The same bits as ``KMeans(n_clusters, n_init=n_init, max_iter=100, tol=0.0, random_state=seed)``.
+    A start is better where its sum of squares is less and its partition is another one.
+    """
+    rng = np.random.RandomState(seed)
+    centered = np.ascontiguousarray(rows - rows.mean(axis=0))
+    norms = np.einsum("ij,ij->i", centered, centered)
+    best: tuple[NDArray[np.int64], float] | None = None
+    for _ in range(n_init):
+        centers, _ = kmeans_plusplus(centered, n_clusters, x_squared_norms=norms, random_state=rng)
+        labels, squares = _iterate(centered, centers)
+        if best is None or (squares < best[1] and not _is_same(labels, best[0], n_clusters)):
+            best = labels, squares
+    assert best is not None, "n_init is at least one"
+    return best
+
+
+def lloyd(
+    rows: NDArray[np.float64], centers: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], float]:
+    """Return the partition that Lloyd's iterations reach from given centers, and its sum of squares.
+
+    Parameters
+    ----------
+    rows : (n, d)
+    centers : (c, d)
+
+    Returns
+    -------
+    labels : (n,) int64
+    sum_of_squares : float
+    """
+    mean = rows.mean(axis=0)
+    return _iterate(np.ascontiguousarray(rows - mean), centers - mean)
+
+
+def _iterate(
+    rows: NDArray[np.float64], centers: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], float]:
+    labels, squares, _, _ = _kmeans_single_lloyd(
+        rows,
+        np.ones(len(rows)),
+        np.ascontiguousarray(centers),
+        max_iter=_MAX_ITERATIONS,
+        tol=0.0,
+        n_threads=_openmp_effective_n_threads(),
+    )
+    return labels.astype(np.int64), float(squares)
+
+
+def _is_same(first: NDArray[np.int64], second: NDArray[np.int64], n_clusters: int) -> bool:
+    """Whether two labelings are the same partition, up to the clusters' numbers."""
+    pairs = np.unique(first * n_clusters + second)
+    firsts, seconds = np.divmod(pairs, n_clusters)
+    return len(np.unique(firsts)) == len(pairs) == len(np.unique(seconds))
