@@ -82,7 +82,7 @@ def ingest(
     Parameters
     ----------
     sources
-        One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, whitespace-separated text
+        One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, .csv.gz, .parquet, whitespace-separated text
         (any other name, such as the UCI files mfeat-pix), NetCDF (.nc), a Zarr directory, or a
         directory with the six UCI mfeat files; or the URL of a store of this package. `Source`
         adds how a file is to be read. A `MultiViewData` is written as it is. Sources with sample

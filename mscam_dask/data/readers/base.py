@@ -103,7 +103,21 @@ class Source:
     @property
     def view_name(self) -> str:
         """Name of the only view of this file."""
-        return self.name if self.name is not None else self.file.stem
+        return self.name if self.name is not None else _unzipped(self.file).stem
+
+    @property
+    def suffix(self) -> str:
+        """Ending of the file's name in lower case, without that of gzip."""
+        return _unzipped(self.file).suffix.lower()
+
+    @property
+    def is_gzipped(self) -> bool:
+        """Whether the file's name ends in .gz."""
+        return self.file.suffix.lower() == ".gz"
+
+
+def _unzipped(file: Path) -> Path:
+    return file.with_suffix("") if file.suffix.lower() == ".gz" else file
 
 
 @dataclass(frozen=True)

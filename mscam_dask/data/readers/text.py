@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 import warnings
 from collections import Counter
@@ -11,18 +12,25 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import LABEL_NAMES, Selection, Source, SourceContents, unreadable
+from mscam_dask.data.readers.base import (
+    LABEL_NAMES,
+    Selection,
+    Source,
+    SourceContents,
+    check_size,
+    unreadable,
+)
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
 
-__all__ = ["Layout", "lines_of", "read_labels", "read_text"]
+__all__ = ["ID_NAMES", "LABEL_COLUMNS", "Layout", "lines_of", "read_labels", "read_text"]
 
-_ID_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
+ID_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
 LABEL_COLUMNS = tuple(name for name in LABEL_NAMES if name != "y")  # a coordinate
 # patient_id, PatientID, user.id; not acid, GRID
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])(?:u|uu|gu)?ids?$)|[a-z0-9]I[Dd]s?$")
@@ -30,6 +38,10 @@ MISSING = ("", "na", "n/a", "nan", "null", "none")
 
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _SHOWN = 5
+
+# Bytes that one byte of gzip can stand for, and those that are unpacked at a time.
+_MAX_DEFLATE = 1032
+_READ_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -86,9 +98,28 @@ def looks_numeric(text: str) -> bool:
     return is_number(text) or text.strip().lower() in MISSING[1:]
 
 
+def open_text(source: Source) -> IO[str]:
+    """Open a text file, which may be compressed with gzip.
+
+    Raises
+    ------
+    DataError
+        When its text has more than `Source.max_bytes`.
+    """
+    if not source.is_gzipped:
+        return source.file.open(encoding="utf-8-sig", newline="")
+    if _MAX_DEFLATE * source.file.stat().st_size > source.max_bytes:
+        with gzip.open(source.file) as content:
+            n_bytes = 0
+            while n_bytes <= source.max_bytes and (part := content.read(_READ_BYTES)):
+                n_bytes += len(part)
+        check_size(source, "its text", n_bytes)
+    return gzip.open(source.file, "rt", encoding="utf-8-sig", newline="")
+
+
 def lines_of(source: Source, delimiter: str | None) -> Iterator[list[str]]:
     """Yield the fields of each line, none for a blank line."""
-    with source.file.open(encoding="utf-8-sig", newline="") as stream:
+    with open_text(source) as stream:
         if delimiter is None:
             yield from (line.split() for line in stream)
         else:
@@ -107,7 +138,7 @@ def layout_of(source: Source, selection: Selection) -> Layout:
     ConfigurationError
         When the column of ids does not exist.
     """
-    delimiter = source.delimiter or {".csv": ",", ".tsv": "\t"}.get(source.file.suffix.lower())
+    delimiter = source.delimiter or {".csv": ",", ".tsv": "\t"}.get(source.suffix)
     first, second = _first_lines(source, delimiter)
     has_header = _has_header(source, first, second) if source.header is None else source.header
     columns = _heading(first) if has_header else tuple(f"column {i}" for i in range(len(first)))
@@ -160,7 +191,7 @@ def _notes_of_header(
         return ()
     what = "sample" if source.samples_in == "rows" else "feature"
     if has_header:
-        is_sure = first[0].lower() in _ID_NAMES and not looks_numeric(first[0])
+        is_sure = first[0].lower() in ID_NAMES and not looks_numeric(first[0])
         taken = f"the names of columns (--no-header if it is a {what})"
         return () if is_sure else (f"{source.path}: first line {_shown(first)} taken as {taken}.",)
     # whole numbers that differ, above others: years, sizes, positions
@@ -187,7 +218,7 @@ def _has_header(source: Source, first: list[str], second: list[str]) -> bool:
     if any(not looks_numeric(field) and field for field in first[1:]):
         return True
     if not looks_numeric(first[0]) and (
-        first[0].lower() in _ID_NAMES or (second and looks_numeric(second[0]))
+        first[0].lower() in ID_NAMES or (second and looks_numeric(second[0]))
     ):
         return True
     return _is_numbering(source, first, second)
@@ -251,7 +282,7 @@ def _id_position(
         return wanted
     if label_position == 0 or len(columns) < 2:
         return None
-    is_named = has_header and columns[0].lower() in _ID_NAMES
+    is_named = has_header and columns[0].lower() in ID_NAMES
     is_text = bool(body) and body[0] != "" and not looks_numeric(body[0])
     if is_named or is_text:
         return 0
@@ -307,7 +338,8 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
         with unreadable(source, "a NumPy array (.npy) of labels"):
             return np.asarray(np.load(file, allow_pickle=False)), None
     with unreadable(source, "labels, one per line", is_text=True):
-        text = file.read_text(encoding="utf-8-sig").strip()
+        with open_text(source) as stream:
+            text = stream.read().strip()
         lines = [line.strip().strip('"') for line in text.splitlines()]
         several = [index for index, line in enumerate(lines) if "," in line or "\t" in line]
         if several:
@@ -468,7 +500,7 @@ def _numbers(source: Source, layout: Layout, *, but: int | None = None) -> NDArr
         with (
             suppress(ValueError, UserWarning),
             warnings.catch_warnings(),
-            source.file.open(encoding="utf-8-sig") as stream,
+            open_text(source) as stream,
         ):
             warnings.simplefilter("error")
             while layout.has_header and not stream.readline().strip():
