@@ -1,15 +1,18 @@
-"""Checkpoints of a fit: complete or not there, checked to the last bit, the last two kept.
+"""Checkpoints of a fit: written atomically, verified by digests, the last two kept.
 
-Layout, version 1; see `mscam_dask.data.checkpoints` for what is inside::
+Layout, version 1::
 
     checkpoints/
-        CURRENT
-        00000006/           the one before
+        CURRENT             name of the newest checkpoint, digest of its manifest and of itself
+        00000006/           previous checkpoint
         00000007/
+            manifest.json   path, size and SHA-256 of every other file, after its own digest
+            state.json      record
+            arrays/         Zarr v3 group: crc32c on every chunk, every chunk written, numbers only
 
-A checkpoint is written under another name, read back from the disk and compared, synced, file by
-file and directory by directory, renamed, and only then named in CURRENT, which is replaced whole.
-Whatever happens in between, the one before is untouched.
+A checkpoint is written under a temporary name, read back and compared, synced to disk, renamed, and
+only then named in CURRENT, which is replaced atomically. The previous checkpoint stays intact until
+then.
 """
 
 from __future__ import annotations
@@ -63,20 +66,20 @@ _REMEDY = "continue the run: what was saved before is untouched."
 
 
 class FileCheckpointStore:
-    """Keeps the state of one fit in a directory; a `mscam_dask.engine.checkpoint.CheckpointStore`.
+    """Store of one fit's checkpoints in a directory; a `mscam_dask.engine.checkpoint.CheckpointStore`.
 
     Parameters
     ----------
     directory
-        Made when the first state is saved. One process at a time writes in it: the caller sees
-        to that.
+        Created when the first checkpoint is saved. The caller ensures that one process at a time
+        writes to it.
     files
         File system to write to.
 
     Attributes
     ----------
     damage : tuple of str
-        After `load`: what was found damaged and passed over for an earlier checkpoint.
+        Damaged checkpoints that `load` skipped for an earlier one.
 
     Notes
     -----
@@ -89,7 +92,7 @@ class FileCheckpointStore:
         self._files = files
 
     def sweep(self) -> None:
-        """Remove what a killed process was writing, and checkpoints that CURRENT never named."""
+        """Remove partial checkpoints of a killed process, and those that CURRENT never named."""
         current = self._pointer()[0]
         for name in self._files.names(self.directory):
             stale = current is not None and bool(_NAME.fullmatch(name)) and name > current
@@ -97,12 +100,12 @@ class FileCheckpointStore:
                 remove_tree(self._files, self.directory / name)
 
     def save(self, snapshot: Checkpoint) -> None:
-        """Keep a state; when this returns it is on the disk.
+        """Save a checkpoint; it is on disk when this returns.
 
         Raises
         ------
         TemporaryFailure
-            When the disk is full or fails; the states before are untouched.
+            When the disk is full or fails; earlier checkpoints stay intact.
         """
         with failures_are_typed(f"The checkpoint in {self.directory}", _REMEDY):
             self._make_directory()
@@ -118,7 +121,7 @@ class FileCheckpointStore:
                 remove_tree(self._files, self.directory / old)
 
     def load(self) -> Checkpoint | None:
-        """The newest state that is whole; `damage` says what was passed over.
+        """Return the newest complete checkpoint; `damage` lists the ones that were skipped.
 
         Raises
         ------
@@ -167,7 +170,7 @@ class FileCheckpointStore:
         return [name for name in self._files.names(self.directory) if _NAME.fullmatch(name)]
 
     def _pointer(self) -> tuple[str | None, str | None]:
-        """What CURRENT names, and what is wrong with it or with the manifest it names."""
+        """Name in CURRENT, and the problem with CURRENT or with the manifest that it names."""
         file = self.directory / CURRENT
         try:
             content = self._files.read(file)
@@ -192,7 +195,7 @@ class FileCheckpointStore:
             return None
 
     def _write_aside(self, name: str, snapshot: Checkpoint) -> str:
-        """Write a whole checkpoint under its partial name; the digest of its manifest."""
+        """Write a checkpoint under its temporary name; return the digest of its manifest."""
         root = self.directory / f".{name}.partial"
         self._files.mkdir(root)
         entries = {}
@@ -207,7 +210,7 @@ class FileCheckpointStore:
             self._files.write(file, content)
             entries[path] = entry_of(content)
             if self._files.read(file) != content:
-                raise OSError(None, "what was written does not read back the same", str(file))
+                raise OSError(None, "the file read back differs from what was written", str(file))
             self._files.sync(file)
 
         put_all(snapshot, put)
@@ -240,10 +243,10 @@ class Pointer:
         self.manifest_sha256 = manifest_sha256
 
     def encode(self) -> bytes:
-        """The content, with a digest of itself at its end."""
-        said = {"checkpoint": self.name, "manifest_sha256": self.manifest_sha256}
-        own = digest_of(json.dumps(said).encode())
-        return (json.dumps({**said, "sha256": own}) + "\n").encode()
+        """Encode the pointer, with its own digest at the end."""
+        fields = {"checkpoint": self.name, "manifest_sha256": self.manifest_sha256}
+        own = digest_of(json.dumps(fields).encode())
+        return (json.dumps({**fields, "sha256": own}) + "\n").encode()
 
     @classmethod
     def decode(cls, content: bytes) -> Pointer:
@@ -252,11 +255,11 @@ class Pointer:
         Raises
         ------
         ValueError
-            When it is anything else, to the last bit; says what is wrong.
+            When the content differs in any bit; the message says how.
         """
         try:
-            said = json.loads(content)
-            pointer = cls(str(said["checkpoint"]), str(said["manifest_sha256"]))
+            fields = json.loads(content)
+            pointer = cls(str(fields["checkpoint"]), str(fields["manifest_sha256"]))
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError("it names no checkpoint") from error
         if pointer.encode() != content:
@@ -265,7 +268,7 @@ class Pointer:
 
 
 def put_all(snapshot: Checkpoint, put: Callable[[str, bytes], Any]) -> None:
-    """Encode a state file by file: the record, then one array at a time; no manifest."""
+    """Encode a checkpoint file by file: the record, then one array at a time; no manifest."""
     put(_STATE, encode_record(snapshot.record))
     for path, content in encode_group(list(snapshot.arrays)).items():
         put(f"{_ARRAYS}/{path}", content)
@@ -275,12 +278,12 @@ def put_all(snapshot: Checkpoint, put: Callable[[str, bytes], Any]) -> None:
 
 
 def read_checkpoint(root: object, content_of: Callable[[str], bytes | None]) -> Checkpoint:
-    """Read one checkpoint, every file compared with the manifest.
+    """Read one checkpoint and compare every file with the manifest.
 
     Parameters
     ----------
     root
-        Where it lies, for messages.
+        Location of the checkpoint, for messages.
     content_of
         Content of a file by its path inside; None when it is missing.
 
@@ -324,7 +327,7 @@ def newest_whole(
     *,
     where: object,
 ) -> tuple[Checkpoint | None, tuple[str, ...]]:
-    """The first checkpoint that is whole, and what was found wrong before it.
+    """Return the first complete checkpoint, and the problems with those before it.
 
     Parameters
     ----------
@@ -333,14 +336,14 @@ def newest_whole(
     read
         Raises StoreCorruptError for a damaged one.
     problems
-        What is known to be wrong already.
+        Problems that are known already.
     where
-        Where the checkpoints lie, for the message.
+        Location of the checkpoints, for the message.
 
     Raises
     ------
     StoreCorruptError
-        When something is wrong and nothing is whole.
+        When there are problems and no checkpoint is complete.
     """
     found = list(problems)
     for name in names:
@@ -352,7 +355,7 @@ def newest_whole(
         return snapshot, tuple(found)
     if found:
         raise StoreCorruptError(
-            " ".join(found) + f" No earlier checkpoint is whole. Remove {where} to start the "
+            " ".join(found) + f" No earlier checkpoint is complete. Remove {where} to start the "
             "clustering from the beginning."
         )
     return None, ()
@@ -493,8 +496,8 @@ class _Body(Struct, frozen=True):
     files: dict[str, FileEntry]
 
 
-class _Sealed(Struct, frozen=True):
-    """The body as it was written, so that its digest can be taken again."""
+class _Signed(Struct, frozen=True):
+    """Encoded body with its digest."""
 
     sha256: str
     manifest: msgspec.Raw
@@ -517,9 +520,9 @@ class Manifest:
         self.files = dict(sorted(files.items()))
 
     def encode(self) -> bytes:
-        """The content of the manifest file, with its own digest in front."""
+        """Encode the manifest, after its own digest."""
         body = msgspec.json.encode(_Body(_MANIFEST_VERSION, self.files))
-        return msgspec.json.encode(_Sealed(digest_of(body), msgspec.Raw(body))) + b"\n"
+        return msgspec.json.encode(_Signed(digest_of(body), msgspec.Raw(body))) + b"\n"
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:
@@ -528,14 +531,14 @@ class Manifest:
         Raises
         ------
         ValueError
-            When it is anything else, to the last bit; says what is wrong.
+            When the content differs in any bit; the message says how.
         """
         try:
-            sealed = msgspec.json.decode(content, type=_Sealed)
-            body = msgspec.json.decode(sealed.manifest, type=_Body)
+            signed = msgspec.json.decode(content, type=_Signed)
+            body = msgspec.json.decode(signed.manifest, type=_Body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"no manifest: {error}") from error
-        if digest_of(bytes(sealed.manifest)) != sealed.sha256:
+        if digest_of(bytes(signed.manifest)) != signed.sha256:
             raise ValueError("its content is not what its own digest says")
         if body.version != _MANIFEST_VERSION:
             raise ValueError(f"manifest of version {body.version}, not {_MANIFEST_VERSION}")
@@ -545,7 +548,7 @@ class Manifest:
         return manifest
 
     def problem_with(self, name: str, content: bytes) -> str | None:
-        """What is wrong with a listed file's content; None when it is as it was written."""
+        """Return the problem with the content of a listed file; None if it is as it was written."""
         entry = self.files[name]
         if len(content) != entry.n_bytes:
             return f"it has {len(content)} bytes, {entry.n_bytes} were written"

@@ -5,7 +5,7 @@ Layout, version 2, one Zarr v3 group::
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
         |                           view_contributions, the names in the last two groups, and
-        |                           nodes and seal (see `mscam_dask.data.store.checksums`)
+        |                           nodes and checksum (see `mscam_dask.data.store.checksums`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
         consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
@@ -73,7 +73,7 @@ _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
 @dataclass(frozen=True, eq=False)
 class StoredResult:
-    """What a result store holds.
+    """Contents of a result store.
 
     Attributes
     ----------
@@ -299,8 +299,8 @@ _PER_VIEW = {
 
 _PER_COUNT = {
     "eigengap": "difference of the Laplacian's eigenvalues c+1 and c over the former",
-    "modularity": "modularity of the cut into c clusters on neutral graphs, mean over views",
-    "adjusted_modularity": "the same times the share of that cut's entropy that neighbours in all views tell",
+    "modularity": "modularity of the cut into c clusters on the reference graphs, mean over views",
+    "adjusted_modularity": "the modularity times the share of the entropy of that cut that the neighbors in all views explain",
     "information": "cross-view information (nats) of that cut",
     "stability": "adjusted Rand index of the cuts of two halves of the graph",
 }

@@ -1,4 +1,4 @@
-"""What several sources hold, as one `MultiViewData`."""
+"""Combine several sources into one `MultiViewData`."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def gather(
     Returns
     -------
     data
-        Views are read when they are asked for.
+        Views are read lazily.
     notes
-        What was taken for what, and what was left out.
+        How variables and columns were interpreted, and which were skipped.
 
     Raises
     ------
     DataError
-        When a source cannot be read, something asked for is not there, or sources disagree.
+        When a source cannot be read, a requested view or labels are missing, or sources disagree.
     """
     wanted = None if views is None else tuple(views)
     label_key = labels if isinstance(labels, str) else None
@@ -86,7 +86,7 @@ def gather(
 
 
 def _listed(sources: object) -> list[str | Location | Source]:
-    """The files that are given."""
+    """Return the sources as a list."""
     known = (str, Path, ObjectPath, Source)
     listed: Any = [sources] if isinstance(sources, known) else sources
     if not isinstance(listed, list | tuple) or not all(isinstance(item, known) for item in listed):
@@ -113,11 +113,11 @@ def _as_loaded(data: MultiViewData) -> SourceContents:
 def _choose(
     loaded: Sequence[SourceContents], views: Sequence[str] | Mapping[str, str] | None
 ) -> tuple[tuple[RowSource, ...], tuple[str, ...]]:
-    """The views that are asked for, and the source of each."""
+    """Return the requested views, and the source of each."""
     found = tuple(view for item in loaded for view in item.views)
     if not found and views is None:
         raise DataError(
-            f"{' and '.join(item.where for item in loaded)} has no view; what it has are labels. Add the "
+            f"{' and '.join(item.where for item in loaded)} has labels and no view. Add the "
             "files with the views."
         )
     named = [(view.name, view.name) for view in found] if views is None else _named(loaded, views)
@@ -127,8 +127,7 @@ def _choose(
     }
     if views is not None and len(where) < len(named):
         raise DataError(
-            f"views={list(views)} names a view twice; each is taken once. Leave out what is repeated, or "
-            "name the view that is meant."
+            f"views={list(views)} names a view twice; each is taken once. Remove the repeated name."
         )
     missing = [name for name, holders in where.items() if not holders]
     if missing:
@@ -156,7 +155,7 @@ def _choose(
 def _named(
     loaded: Sequence[SourceContents], views: Sequence[str] | Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Views that are asked for, (name in the source, name in the data); by a cell array all of its."""
+    """Return requested views as (name in the source, name in the data); a cell array stands for its views."""
     known = {view.name for item in loaded for view in item.views}
     cell_arrays = {name: held for item in loaded for name, held in item.cell_arrays.items()}
     named = []
@@ -172,7 +171,7 @@ def _labels(
     labels: str | Path | Sequence[Any] | NDArray[Any] | None,
     ids: tuple[str, ...] | None,
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None, tuple[str, ...]]:
-    """Labels of all samples, which have `ids`, their names, and what was taken for what."""
+    """Return the labels of the samples with `ids`, the names of labels, and notes."""
     known = [item for item in loaded if item.labels is not None]
     if isinstance(labels, str) and not any(item.labels_explicit for item in known):
         if not Path(labels).is_file():
@@ -208,7 +207,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, eq=False)
 class OrderedRows:
-    """The rows of a view in another order, and so the columns of a pairwise one.
+    """View with its rows, and the columns of a pairwise view, in another order.
 
     Parameters
     ----------
@@ -243,7 +242,7 @@ class OrderedRows:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Of the source, where it has some."""
+        """Names of the columns of the source, if it has any."""
         return feature_names_of(self.source)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
@@ -271,8 +270,8 @@ def in_one_order(loaded: Sequence[SourceContents]) -> list[SourceContents]:
 
     Returns
     -------
-    list of Loaded
-        A source that was put in order says so in its notes.
+    list of SourceContents
+        Sources that were reordered have a note.
     """
     known = [item for item in loaded if item.sample_ids is not None]
     return [_ordered(item, known[0]) if item in known else item for item in loaded]
@@ -302,7 +301,7 @@ def _ordered(item: SourceContents, first: SourceContents) -> SourceContents:
 
 
 def _view(view: RowSource, order: NDArray[np.int64]) -> RowSource:
-    """A view in order; one with another number of rows is left to be refused."""
+    """Return a view in order; one with another number of rows is returned as it is."""
     return (
         OrderedRows(view, order, view.name, view.view_type) if view.shape[0] == len(order) else view
     )
@@ -311,7 +310,7 @@ def _view(view: RowSource, order: NDArray[np.int64]) -> RowSource:
 def labels_of_file(
     file: Path, sample_ids: tuple[str, ...] | None
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Labels of a file of its own, by id where it has ids, else row by row; and what to note.
+    """Return the labels of a separate file, by id if it has ids, else row by row, and notes.
 
     Parameters
     ----------
@@ -372,7 +371,7 @@ def check_sample_counts(
     Raises
     ------
     DataError
-        With what to read instead. Views in one file of which only some have to be transposed, and labels
+        With the options to read the files with. Views in one file of which only some have to be transposed, and labels
         that are too many or too few, are left to `mscam_dask.data.views.multi_view.MultiViewData`.
     """
     counts = {view.shape[0] for view in views}
@@ -390,7 +389,7 @@ def check_sample_counts(
 def _by_labels(
     views: Sequence[RowSource], n_labels: int, samples_in: Literal["rows", "columns"]
 ) -> str | None:
-    """What the number of labels says of the views; None where it says nothing."""
+    """Return a message from the number of labels, or None."""
     as_read, where, instead = _reading(samples_in)
     listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
     got = f"There are {n_labels} labels and"
@@ -423,7 +422,7 @@ def _by_files(
     samples_in: Literal["rows", "columns"],
     held_in: Sequence[str],
 ) -> str | None:
-    """Which files have samples on columns, the others on rows; None where it is not so."""
+    """Return a message naming files with samples on columns and others on rows, or None."""
     counts = [view.shape[0] for view in views]
     for count in sorted(dict.fromkeys(counts), key=lambda count: count != n_labels):
         turned = {file for file, rows in zip(held_in, counts, strict=True) if rows != count}
@@ -448,7 +447,7 @@ def _by_files(
 
 
 def _by_columns(views: Sequence[RowSource], samples_in: Literal["rows", "columns"]) -> str | None:
-    """What views of different numbers of rows are told; None where some have to be transposed."""
+    """Return a message for views of different numbers of rows; None if some have to be transposed."""
     as_read, _, instead = _reading(samples_in)
     listing = ", ".join(f"{view.name!r}: {view.shape[0]}" for view in views)
     counts = {view.shape[0] for view in views}
@@ -467,7 +466,7 @@ def _by_columns(views: Sequence[RowSource], samples_in: Literal["rows", "columns
 
 
 def _reading(samples_in: Literal["rows", "columns"]) -> tuple[str, str, str]:
-    """How the files were read, where samples are if not there, and how to read them so."""
+    """Return how the files were read, where the samples are otherwise, and how to read them that way."""
     if samples_in == "rows":
         other = "read the file with Source(path, samples_in='columns') (--samples-in columns)"
         return "", "columns", other

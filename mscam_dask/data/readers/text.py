@@ -1,4 +1,4 @@
-"""Tables as text: comma, tab or white space; header and id column found or told."""
+"""Text tables, separated by comma, tab or white space, with or without header and id column."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _READ_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Layout:
-    """What the first lines of a text table say of it.
+    """Layout of a text table, as its first lines or the source say.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Layout:
         Places of the columns with sample ids and labels, None where there are none. Where samples are
         on columns, the first has the names of features, and there is no second.
     notes
-        What was taken for what.
+        How lines and columns were interpreted.
     """
 
     delimiter: str | None
@@ -184,7 +184,7 @@ def _heading(first: list[str]) -> tuple[str, ...]:
 def _notes_of_header(
     source: Source, first: list[str], second: list[str], *, has_header: bool
 ) -> tuple[str, ...]:
-    """What a first line of numbers was taken for, where it may have been the other."""
+    """Return a note if a first line of numbers may be a header or a sample."""
     numbers = first[1:] if not looks_numeric(first[0]) else first
     is_plain = bool(numbers) and all(map(looks_numeric, numbers))
     if source.header is not None or not is_plain:
@@ -301,7 +301,7 @@ def _is_key(source: Source, delimiter: str | None) -> bool:
 def _notes_of_ids(
     source: Source, columns: tuple[str, ...], taken: tuple[int | None, ...]
 ) -> list[str]:
-    """What is a feature and called as ids are."""
+    """Return notes on features whose names look like those of ids."""
     return [
         f"{source.path}: column {column!r} taken as a feature; --id-column if it has the sample ids."
         for position, column in enumerate(columns)
@@ -382,7 +382,7 @@ def parsed_labels(texts: list[str], where: str) -> NDArray[Any]:
     if missing:
         raise DataError(
             f"{len(missing)} label(s) of {where} are missing, the first {stripped[missing[0]]!r} in "
-            f"row {missing[0]} (counted from 0 below a header). Give unlabelled samples a number of "
+            f"row {missing[0]} (counted from 0 below a header). Give unlabeled samples a number of "
             "their own, for example -1, or a name where labels are text; a class that is called so "
             f"({', '.join(MISSING[1:])}) another name."
         )
@@ -566,14 +566,12 @@ def _careful_numbers(
 
 
 def _remedy(field: str, layout: Layout) -> str:
-    """What may be wrong with a field that is no number."""
+    """Return the remedy for a field that is not a number."""
     between = next((mark for mark in ";\t|" if mark in field), None)
     if between is None and len(layout.columns) == 1 and "," in field:
         between = ","
     if between is not None:
-        return (
-            f"If {between!r} stands between columns, say so: delimiter={between!r} (--delimiter)."
-        )
+        return f"If {between!r} separates columns, pass delimiter={between!r} (--delimiter)."
     if re.fullmatch(r"[+-]?\d*(,\d+)+([.eE].*)?", field):
         return "Write numbers with a decimal point, and without separators of thousands: 1000.5."
     return (

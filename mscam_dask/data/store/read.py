@@ -1,4 +1,4 @@
-"""Reading a store: nothing is believed before its checksum, and nothing missing is a zero."""
+"""Read a store: every chunk is verified by its checksum, and a missing chunk is an error."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def read_chunk(array: Any, directory: Location, rows: slice) -> NDArray[Any]:
 
 
 def _missing(directory: Location, file: Location, what: str) -> StoreCorruptError:
-    """The error of an array without one of its files, or of a store that is no longer there."""
+    """Return the error for an array without one of its files, or for a store that is gone."""
     if isinstance(directory, ObjectPath) or any(
         (parent / "zarr.json").is_file() for parent in directory.parents
     ):
         return corrupt_store(file, what)
     return StoreCorruptError(
-        f"{file} is gone, and so is its store: it was moved or removed after it was opened. Put it back where it "
-        "was, or give the place where it is now."
+        f"{file} is gone, and so is its store: it was moved or removed after it was opened. Restore it, or "
+        "pass its new location."
     )
 
 

@@ -1,7 +1,7 @@
-"""Where the rows of one view come from.
+"""Row sources: one view each, read by blocks of rows.
 
-A `RowSource` hands out blocks of rows as C-ordered float64 whatever holds them, so that
-the code above never learns whether a view lives in memory, in a Dask graph or in a store.
+A `RowSource` returns blocks of rows as C-ordered float64, whether the view is in memory, in a Dask
+graph or in a store.
 Sources are small values: they can be compared by field, replaced with
 `dataclasses.replace`, and pickled to a worker.
 """
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 ViewType = Literal["features", "distance", "kernel"]
-"""What the numbers of a view are: coordinates of the samples (n, d), pairwise distances
+"""Meaning of the numbers of a view: coordinates of the samples (n, d), pairwise distances
 (n, n, not squared) or a kernel (n, n)."""
 
 VIEW_TYPES: tuple[ViewType, ...] = get_args(ViewType)
@@ -122,7 +122,7 @@ class ArrayRows:
     name, view_type
         See `RowSource`.
     feature_names
-        Of the d columns; None where what held them has none.
+        Names of the d columns; None if they have none.
 
     Raises
     ------
@@ -256,7 +256,7 @@ class DaskRows:
             raise DataError(
                 f"View {self.name!r} is a Dask array that says {self.shape}, and its rows "
                 f"{start}:{stop} came with shape {block.shape}: a function of its graph returns blocks "
-                "of another shape. Tell map_blocks the chunks that come out (chunks=...), or call "
+                "of another shape. Pass the chunks of the result to map_blocks (chunks=...), or call "
                 ".compute_chunk_sizes()."
             )
         check_view(self.name, block.shape, block.dtype)
@@ -296,7 +296,7 @@ def _sparse_values_of(array: da.Array) -> Iterator[Any]:
 
 
 def _may_make_sparse_blocks(array: da.Array) -> bool:
-    """Tell whether blocks of a Dask array are sparse, or may be without its saying so.
+    """Tell whether blocks of a Dask array are, or may be, sparse.
 
     Those that are read from a file are not: only the rows asked for are read of them.
     """
@@ -350,7 +350,7 @@ def rows_of_chunk(source: RowSource) -> int:
 
 
 def recorded_digest(source: RowSource) -> str:
-    """`view_digest` of a source that had it written down, as a store has; else nothing."""
+    """Return the recorded `view_digest` of a source such as a store; else an empty text."""
     return str(getattr(source, "recorded_digest", ""))
 
 
@@ -448,7 +448,7 @@ def unmasked(
     Raises
     ------
     DataError
-        With the number of masked values: what lies under a mask is no value of the view.
+        With the number of masked values, which are missing.
     """
     if not isinstance(values, np.ma.MaskedArray):
         return values
@@ -467,18 +467,18 @@ _SHOWN = 5
 
 
 def feature_names_of(view: RowSource) -> tuple[str, ...] | None:
-    """Names of the d columns of a view, None where what holds it has none."""
+    """Return the names of the d columns of a view, None if it has none."""
     names: tuple[str, ...] | None = getattr(view, "feature_names", None)
     return names
 
 
 def is_numbering(names: Sequence[str]) -> bool:
-    """Tell whether names are 0, 1, ..., what a frame has that was given none."""
+    """Tell whether names are 0, 1, ..., the default of a frame."""
     return tuple(names) == tuple(map(str, range(len(names))))
 
 
 def first_difference(names: Sequence[str], others: Sequence[str]) -> int:
-    """Position of the first name that is another one in `others`, which has as many and differs."""
+    """Return the position of the first name that differs in `others`, which has the same length."""
     pairs = enumerate(zip(names, others, strict=True))
     return next(position for position, (name, other) in pairs if name != other)
 

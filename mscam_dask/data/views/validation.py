@@ -1,4 +1,4 @@
-"""What cannot be clustered is refused with its place and a remedy; what is odd is reported."""
+"""Validation of data before a fit: errors with place and remedy, and data warnings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LARGEST = 1e304
 
 @dataclass(frozen=True)
 class DataIssue:
-    """Something about the data that is accepted, but that its owner should know.
+    """Data warning: an unusual property of the data that is accepted.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class DataIssue:
         "zero rows", "constant columns", or "repeated samples" where fewer samples differ than there
         are clusters asked for.
     count
-        How many.
+        Number of rows, columns or samples.
     first
         The first few, by position.
     total
@@ -68,7 +68,7 @@ class DataIssue:
 
     @property
     def message(self) -> str:
-        """One sentence on what was found, one on what it means and what can be done."""
+        """Message of the warning: the finding, and the remedy."""
         listing = ", ".join(map(str, self.first)) + (
             ", ..." if self.count > len(self.first) else ""
         )
@@ -96,7 +96,7 @@ class DataIssue:
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """What `validate` looked at and found.
+    """Report of `validate`.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ def validate(
     digest: bool = False,
     over: _Over = map,
 ) -> ValidationReport:
-    """Check that data can be clustered as asked; reads every view by row blocks.
+    """Check that data can be clustered with the given sizes; reads every view by row blocks.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def validate(
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
-    """Refuse a number of clusters or neighbours that n samples cannot have.
+    """Refuse a number of clusters or neighbors that n samples cannot have.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
     """
     for name, value, largest, reason in (
         ("n_clusters", n_clusters, n_samples, "a cluster has at least one sample"),
-        ("n_neighbors", n_neighbors, n_samples - 1, "a sample is no neighbour of itself"),
+        ("n_neighbors", n_neighbors, n_samples - 1, "a sample is no neighbor of itself"),
     ):
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise ConfigurationError(
@@ -263,7 +263,7 @@ def check_finite(view: RowSource) -> None:
 def validate_view(
     view: RowSource, digest: ViewDigest | None = None, distinct: DistinctRows | None = None
 ) -> _Findings:
-    """What is odd about one view that is not empty; raises `DataError` as `validate` does.
+    """Return the data warnings of one view that is not empty; raise `DataError` as `validate` does.
 
     Its rows go into `digest` and `distinct`, if there are some.
     """
@@ -456,14 +456,14 @@ _COMPARED_BYTES = 2**20
 
 @dataclass
 class DistinctRows:
-    """The distinct rows of one view, as long as there are fewer than `limit`.
+    """Distinct rows of one view, as long as there are fewer than `limit`.
 
-    Most views have more within their first rows, and nothing more is looked at then.
+    Most views have more within their first rows, and the others are skipped then.
 
     Parameters
     ----------
     limit
-        Number of clusters asked for.
+        Number of clusters.
     """
 
     limit: int
@@ -498,14 +498,14 @@ class DistinctRows:
 def duplicate_samples(
     numbers: Sequence[NDArray[np.int64] | None], limit: int
 ) -> NDArray[np.int64] | None:
-    """Samples that are equal to an earlier one in all views, where fewer than `limit` are not.
+    """Return samples that equal an earlier one in all views, if fewer than `limit` are distinct.
 
     Parameters
     ----------
     numbers
         `DistinctRows.numbers` of each view.
     limit
-        Number of clusters asked for.
+        Number of clusters.
 
     Returns
     -------
