@@ -91,7 +91,7 @@ def run_page(content: RunContent) -> str:
     matrix = matrix_figure(result)
     counted = count_section(content.record["fit"].get("n_clusters_curves"))
     return render(
-        "run.html.j2",
+        _asset("run.html.j2"),
         {
             "content": content,
             "record": content.record,
@@ -190,7 +190,7 @@ def _payload(
 
 
 def render(template: str, context: dict[str, Any]) -> str:
-    """Fill a template; style and script are put in, and nothing else may run on the page.
+    """Fill the text of a template; style and script are put in, and nothing else may run on the page.
 
     The page's content security policy names the digests of the two, so that a browser refuses
     any other style or script, and every request.
@@ -198,7 +198,7 @@ def render(template: str, context: dict[str, Any]) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     return (
         _environment()
-        .get_template(template)
+        .from_string(template)
         .render(
             **context,
             style=style,
