@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from mscam_dask.data.history_dataset import count_dataset, history_dataset
+from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.fit import Observer, run_fit
