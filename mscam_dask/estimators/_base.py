@@ -142,6 +142,7 @@ class BaseMultiViewClustering(
         self.data_warnings_ = tuple(report.issues)
         self._training = data
         self._training_digests = report.digests
+        self._membership = None
         self._keep(of_table)
         warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3)
         return self
