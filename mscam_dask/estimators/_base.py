@@ -19,6 +19,7 @@ from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.reference import run_reference
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.estimators._cloning import SharedResourcesMixin
+from mscam_dask.estimators._describe import ClusterDescriptionMixin
 from mscam_dask.estimators._executors import executor_for, validate_callbacks, with_dashboard
 from mscam_dask.estimators._inputs import validate_labels
 from mscam_dask.estimators._predict import NeighborPredictMixin
@@ -49,6 +50,7 @@ _SOLVERS = ("reduced", "reference")
 class BaseMultiViewClustering(
     SharedResourcesMixin,
     NeighborPredictMixin,
+    ClusterDescriptionMixin,
     SearchSpaceMixin,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
     ClusterMixin,  # type: ignore[misc]

@@ -27,12 +27,12 @@ from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.parameters import EXACT_SAMPLES
 from mscam_dask.types.result import Solution
 
-__all__ = ["NeighborPredictMixin"]
+__all__ = ["CHANGED", "NeighborPredictMixin"]
 
 # Coordinates of new samples, in units of the training samples' spread, whose squares are finite.
 _FARTHEST = 1e150
 
-_CHANGED = (
+CHANGED = (
     "View {!r}: the array that was given to fit was changed since, and it is read again. Fit again, "
     "with a copy of the array or the path of a store."
 )
@@ -209,7 +209,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
             yield start, self._coordinates(train, start, stop, digests)
         for name, digest in digests.items():
             if digest.hexdigest() != self._training_digests[name]:
-                raise DataError(_CHANGED.format(name))
+                raise DataError(CHANGED.format(name))
 
     def _coordinates(
         self,
@@ -230,7 +230,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         for source, part in zip(data.views, parts, strict=True):
             far = np.flatnonzero(~(np.abs(part) < _FARTHEST).all(axis=1))
             if far.size and digests is not None:  # none were in the fit
-                raise DataError(_CHANGED.format(source.name))
+                raise DataError(CHANGED.format(source.name))
             if far.size:
                 raise DataError(
                     f"View {source.name!r}: {far.size} new sample(s) are farther than {_FARTHEST:g} "
