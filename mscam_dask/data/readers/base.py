@@ -285,14 +285,14 @@ def unreadable(source: Source, what: str, *, is_text: bool = False) -> Iterator[
     """Turn a library's errors while reading into a DataError that names the file."""
     from scipy.io.matlab import MatReadError
 
-    unreadable: tuple[type[Exception], ...] = (*READ_ERRORS, csv.Error, MatReadError)
+    errors: tuple[type[Exception], ...] = (*READ_ERRORS, csv.Error, MatReadError)
     try:
         yield
     except MscamError:
         raise
     except PermissionError as error:
         raise not_allowed(source, error) from error
-    except unreadable as error:
+    except errors as error:
         if is_text and isinstance(error, UnicodeDecodeError):
             raise DataError(
                 f"{source.path} cannot be read as {what}: byte 0x{error.object[error.start]:02x} is not "
