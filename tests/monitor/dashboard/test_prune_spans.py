@@ -13,7 +13,7 @@ from distributed import Client, span
 
 from mscam_dask import MSCAM
 from mscam_dask.monitor.dashboard import plugin
-from mscam_dask.monitor.dashboard.prune_spans import forget_spans
+from mscam_dask.monitor.dashboard.prune_spans import prune_spans
 from mscam_dask.monitor.dashboard.run_state import Runs
 from tests.clusters import local_client
 from tests.synthetic import gaussian_views
@@ -86,9 +86,9 @@ def test_a_run_whose_tasks_are_still_known_keeps_its_spans(client: Client, sched
     with annotate(span=annotation):
         future = client.submit(sum, [1, 2], key=("factor-0abc", "view"), pure=False)
         future.result()
-    assert forget_spans(scheduler, "0abc") == 0
+    assert prune_spans(scheduler, "0abc") == 0
     future.release()
     while "factor-0abc" in scheduler.task_groups:
         time.sleep(0.01)
-    assert forget_spans(scheduler, "0abc") == 3
-    assert forget_spans(scheduler, "0abc") == 0
+    assert prune_spans(scheduler, "0abc") == 3
+    assert prune_spans(scheduler, "0abc") == 0
