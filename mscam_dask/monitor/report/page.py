@@ -148,7 +148,7 @@ def run_page(content: RunContent) -> str:
     settings = fit["candidate_settings"]
     matrix = matrix_figure(result)
     return render(
-        "run.html.j2",
+        _asset("run.html.j2"),
         {
             "content": content,
             "record": content.record,
@@ -229,7 +229,7 @@ def _payload(
 
 
 def render(template: str, context: dict[str, Any]) -> str:
-    """Fill a template, including its style and script.
+    """Fill the text of a template, including its style and script.
 
     The content security policy of the page lists their digests, so that a browser refuses all
     other styles and scripts, and every request.
@@ -237,7 +237,7 @@ def render(template: str, context: dict[str, Any]) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     return (
         _environment()
-        .get_template(template)
+        .from_string(template)
         .render(
             **context,
             style=style,
