@@ -121,7 +121,7 @@ def _summarise(outcome: RunOutcome) -> None:
     record, directory = outcome.record, outcome.directory
     fit = record.fit
     assert fit is not None
-    count = "exactly " if fit.reached else ""
+    count = "exactly " if fit.has_requested_components else ""
     pairs = [
         ("Clusters", f"{count}{components_text(fit)}"),
         ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),

@@ -124,8 +124,8 @@ def run_page(content: RunContent) -> str:
                 for tried in settings[:_SETTINGS_LIMIT]
             ],
             "n_settings": len(settings),
-            "chosen": _chosen(content),
-            "learned": _learned(content.record["fit"].get("learning")),
+            "chosen": content.record["fit"]["selected_setting"],
+            "learned": _learned(content.record["fit"]["refinement"]),
             "confusion": None
             if content.labels_true is None
             else confusion(content.labels_true, result.labels, content.label_names),
@@ -144,25 +144,11 @@ def run_page(content: RunContent) -> str:
     )
 
 
-def _learned(learning: Mapping[str, Any] | None) -> str:
+def _learned(refinement: Mapping[str, Any] | None) -> str:
     """What distances learned from the best partition gave, in words; empty where none were."""
-    if learning is None:
+    if refinement is None:
         return ""
-    return learning_sentence(learning["scores"], learning["taken"])
-
-
-def _chosen(content: RunContent) -> int:
-    """Position of the setting that was taken; −1 where none was tried."""
-    position = content.record["fit"].get("selected_setting")
-    if position is not None:
-        return int(position)
-    taken = content.record["fit"]["setting"]
-    alike = [
-        index
-        for index, tried in enumerate(content.record["fit"]["candidate_settings"])
-        if all(tried.get(key) == taken[key] for key in ("scale", "alpha", "n_neighbors"))
-    ]
-    return alike[0] if alike else -1
+    return learning_sentence(refinement["scores"], refinement["n_accepted"])
 
 
 def _payload(
