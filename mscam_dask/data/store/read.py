@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import hashlib
 import json
+import socket
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
