@@ -111,7 +111,7 @@ def test_workers_that_are_gone_while_tasks_wait_are_seen(cluster: LocalCluster) 
         assert not holds(expression, exported(scheduler)), "nobody waits"
 
 
-def test_workers_that_are_gone_are_told_before_the_run_gives_up() -> None:
+def test_the_alert_of_lost_workers_fires_before_the_run_gives_up() -> None:
     rule = rules()["DaskWorkersGone"]
     (prometheus,) = documents(DEPLOY / "prometheus/prometheus.yml")
     patience_s = workers_timeout_s()
