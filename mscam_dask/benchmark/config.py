@@ -20,13 +20,15 @@ from mscam_dask.benchmark.settings import (
 )
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.errors import nearest, shown
 from mscam_dask.pipeline.config.file_names import are_one_name, name_of_pipeline, name_problem
-from mscam_dask.pipeline.config.parse import read_table, sub_tables, unknown_tables
-from mscam_dask.pipeline.config.redaction import credential_problems
+from mscam_dask.pipeline.config.parse import nearest, read_table, shown, sub_tables, unknown_tables
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, ExecutionTable, OutputTable
 from mscam_dask.pipeline.config.toml_document import Document, Override, document_of, read_document
-from mscam_dask.pipeline.config.validate import execution_problems, text_problems
+from mscam_dask.pipeline.config.validate import (
+    credential_problems,
+    execution_problems,
+    text_problems,
+)
 
 __all__ = [
     "DATA_VARIABLE",

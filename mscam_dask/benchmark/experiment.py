@@ -37,9 +37,9 @@ from mscam_dask.benchmark.results import (
 from mscam_dask.benchmark.settings import KIND_TABLES, ExperimentSettings
 from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
-from mscam_dask.pipeline.config.execution import check_execution
 from mscam_dask.pipeline.config.file_names import check_name
-from mscam_dask.pipeline.config.toml_text import toml_text
+from mscam_dask.pipeline.config.toml_document import toml_text
+from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.directories import hold_directory, write_whole
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.versions import blas_libraries, software_versions

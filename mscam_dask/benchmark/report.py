@@ -14,9 +14,8 @@ from urllib.parse import quote
 
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
-from mscam_dask.monitor.report.content import FileLink
 from mscam_dask.monitor.report.formatting import number, plural
-from mscam_dask.monitor.report.page import render
+from mscam_dask.monitor.report.page import FileLink, render
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
 __all__ = [

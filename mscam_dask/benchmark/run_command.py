@@ -21,18 +21,17 @@ from mscam_dask.benchmark.schedule import ExperimentPlan, plan_experiment
 from mscam_dask.benchmark.settings import ExperimentSettings
 from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.cli.console import (
-    fields,
+    key_values,
     progress_console,
     relative,
     results_console,
     show,
     table,
 )
-from mscam_dask.cli.overrides import option_overrides
+from mscam_dask.cli.run import option_overrides
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, printable
-from mscam_dask.pipeline.config.environment import environment_overrides
-from mscam_dask.pipeline.config.toml_document import Override, read_document
+from mscam_dask.pipeline.config.toml_document import Override, environment_overrides, read_document
 from mscam_dask.pipeline.run.lock import is_locked
 
 __all__ = [
@@ -174,7 +173,7 @@ def show_experiment_plan(plan: ExperimentPlan) -> None:
         ("Workers", f"{plan.n_workers}{_for_a_fit(plan)}"),
         ("Time", _experiment_time(plan)),
     ]
-    show(results_console(), fields(pairs))
+    show(results_console(), key_values(pairs))
 
 
 def _fits_to_run(plan: ExperimentPlan) -> str:
@@ -231,7 +230,7 @@ def show_experiment(record: ExperimentRecord, directory: Path) -> None:
         ("Ran", record.executor or ""),
         ("Report", f"mscam-dask report {shlex.quote(relative(directory))} writes report.html"),
     ]
-    show(results_console(), fields([(name, value or "-") for name, value in pairs]))
+    show(results_console(), key_values([(name, value or "-") for name, value in pairs]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,7 +395,7 @@ def _command(name: str, pipeline: Path | None, words: list[str]) -> str:
     """Command that repeats the experiment from the current directory."""
     file = [] if pipeline is None else [relative(pipeline)]
     environment = environment_overrides(os.environ)
-    variables = [override.said.removesuffix(" (environment)") for override in environment]
+    variables = [override.origin.removesuffix(" (environment)") for override in environment]
     return " ".join([*map(_assignment, variables), shlex.join(["mscam-dask", name, *file, *words])])
 
 

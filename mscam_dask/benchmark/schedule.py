@@ -26,7 +26,7 @@ from mscam_dask.benchmark.sweep import sweep_parameters, sweep_trials
 from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError, MscamError
-from mscam_dask.pipeline.config.execution import check_execution
+from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.cluster import OpenCluster, smallest_memory_bytes
 from mscam_dask.pipeline.run.dry_run import limit_of, workers_of
 

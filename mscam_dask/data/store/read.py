@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -89,8 +90,9 @@ def _missing(directory: Location, file: Location, what: str) -> StoreCorruptErro
     ):
         return corrupt_store(file, what)
     return StoreCorruptError(
-        f"{file} is gone, and so is its store: it was moved or removed after it was opened. Restore it, or "
-        "pass its new location."
+        f"{file} does not exist where it was read ({socket.gethostname()}), nor does its store: it was "
+        "moved or removed after it was opened, or this Dask worker does not mount it. Put it where every "
+        "worker sees it under this path, or give the path where it is now."
     )
 
 

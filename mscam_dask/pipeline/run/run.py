@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 
 from mscam_dask.monitor.events import JsonLines
-from mscam_dask.pipeline.config.execution import check_execution
-from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.config.toml_text import settings_text
+from mscam_dask.pipeline.config.settings import Settings, settings_text
+from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.open_data import OpenData, check_sources_outside
 from mscam_dask.pipeline.run.run_directory import RunDirectory
