@@ -94,7 +94,7 @@ def test_a_run_goes_on_in_another_directory(
     assert any(key.endswith("/CURRENT") for key in keys(bucket))
     outcome = run_or_resume(settings, tmp_path / "node 2")
     assert outcome_of(tmp_path / "node 2") == outcome_of(tmp_path / "undisturbed")
-    (entry,) = outcome.record.resumes
+    (entry,) = outcome.record.resumed
     assert entry.after_iteration is not None
     assert "s3://bucket/checkpoints/tiny-" in entry.warnings[0]
     assert keys(bucket) == []
@@ -107,7 +107,7 @@ def test_overwrite_starts_the_clustering_again(
     with pytest.raises(PreEmpted):
         run_or_resume(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
     outcome = run_or_resume(settings, tmp_path / "node 2", overwrite=True)
-    assert outcome.record.resumes == ()
+    assert outcome.record.resumed == ()
     assert keys(bucket) == []
 
 
@@ -117,7 +117,7 @@ def test_the_same_in_a_directory(settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(PreEmpted):
         run_or_resume(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
     outcome = run_or_resume(elsewhere, tmp_path / "node 2")
-    assert outcome.record.resumes[0].after_iteration is not None
+    assert outcome.record.resumed[0].after_iteration is not None
     assert list((tmp_path / "shared").iterdir()) == []
 
 

@@ -92,7 +92,7 @@ def _missing(directory: Location, file: Location, what: str) -> StoreCorruptErro
     return StoreCorruptError(
         f"{file} does not exist where it was read ({socket.gethostname()}), nor does its store: it was "
         "moved or removed after it was opened, or this Dask worker does not mount it. Put it where every "
-        "worker sees it under this path, or give the path where it is now."
+        "worker sees it under this path, or give its present path."
     )
 
 

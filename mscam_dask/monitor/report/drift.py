@@ -116,7 +116,7 @@ def _how(drift: Mapping[str, Any]) -> str:
 
 def _sizes(drift: Mapping[str, Any]) -> tuple[tuple[SizeRow, ...], str]:
     pairs = list(zip_longest(drift["sizes_before"], drift["sizes_after"], fillvalue=0))
-    names = drift.get("cluster_names") or range(len(pairs))
+    names = drift["cluster_names"]
     rows = list(zip(names, pairs, strict=True))
     cut = ""
     if len(rows) > _MAX_TABLE:

@@ -178,8 +178,8 @@ def run_page(content: RunContent) -> str:
                 for candidate in settings[:_MAX_SETTINGS]
             ],
             "n_settings": len(settings),
-            "selected": fit.get("selected_setting", -1),
-            "refinement": _refinement(fit.get("learning")),
+            "selected": fit["selected_setting"],
+            "refinement": _refinement(fit["refinement"]),
             "confusion": None
             if content.labels_true is None
             else confusion(content.labels_true, result.labels, content.label_names),
@@ -201,7 +201,7 @@ def run_page(content: RunContent) -> str:
 def _refinement(refinement: Mapping[str, Any] | None) -> str:
     if refinement is None:
         return ""
-    return format_refinement(refinement["scores"], refinement["taken"])
+    return format_refinement(refinement["scores"], refinement["n_accepted"])
 
 
 def _payload(

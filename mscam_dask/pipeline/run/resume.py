@@ -100,13 +100,13 @@ def resume_run(
             fit=None,
             metrics=None,
             drift=None,
-            resumes=(*record.resumes, entry),
+            resumed=(*record.resumed, entry),
             versions=software_versions(),
             blas=blas_libraries(),
         )
         opened, notes = _data(directory, settings, record, anew=bool(lost))
         entry = msgspec.structs.replace(entry, warnings=entry.warnings + notes)
-        record = msgspec.structs.replace(record, resumes=(*record.resumes[:-1], entry))
+        record = msgspec.structs.replace(record, resumed=(*record.resumed[:-1], entry))
         directory.write_record(record)
         return execute(settings, directory, record, observers=observers, opened=opened)
 

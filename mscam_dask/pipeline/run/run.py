@@ -43,7 +43,7 @@ def run_pipeline(
     settings: Settings,
     output: str | Path,
     *,
-    identity: str | None = None,
+    run_fingerprint: str | None = None,
     overwrite: bool = False,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
@@ -56,8 +56,8 @@ def run_pipeline(
         From `mscam_dask.pipeline.config.read_config.read_config`.
     output
         The run directory: missing, empty, or (with `overwrite`) of an earlier run.
-    identity
-        `mscam_dask.pipeline.run.fingerprints.run_id`, for the record.
+    run_fingerprint
+        `mscam_dask.pipeline.run.fingerprints.run_fingerprint`, for the record.
     overwrite
         Replace the files of an earlier run.
     insecure
@@ -89,7 +89,7 @@ def run_pipeline(
         versions=software_versions(),
         blas=blas_libraries(),
         settings=msgspec.to_builtins(settings),
-        identity=identity,
+        run_fingerprint=run_fingerprint,
     )
     with RunDirectory.hold(output) as directory:
         directory.claim(record, overwrite=overwrite)

@@ -106,8 +106,8 @@ def test_one_candidate_alone_is_said_to_be_so() -> None:
 
 def test_preparations_by_view_stand_with_the_views() -> None:
     ways = {
-        VIEWS[0]: {"scale": "unit", "alpha": 10.0, "agreement": 0.412, "ahead": 0.0},
-        VIEWS[1]: {"scale": "standard", "alpha": 0.1, "agreement": 0.25, "ahead": 7.54},
+        VIEWS[0]: {"scale": "unit", "alpha": 10.0, "agreement": 0.412, "margin_se": 0.0},
+        VIEWS[1]: {"scale": "standard", "alpha": 0.1, "agreement": 0.25, "margin_se": 7.54},
     }
     setting = {"scale": "by view", "alpha": None, "n_neighbors": 20, "views": ways}
     told = run_page(made_up_content(LABELS, fit={"setting": setting}))
@@ -171,7 +171,7 @@ def test_one_setting_for_all_views_stands_with_each() -> None:
 def test_what_was_learned_from_the_best_partition_is_said() -> None:
     page = run_page(
         made_up_content(
-            LABELS, fit={"learning": {"scores": LEARNED.scores, "taken": LEARNED.taken}}
+            LABELS, fit={"refinement": {"scores": LEARNED.scores, "n_accepted": LEARNED.taken}}
         )
     )
     assert "0.6300" in text_of(page, "result")
