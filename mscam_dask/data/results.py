@@ -321,7 +321,7 @@ def count_dataset(counted: NClustersSelected) -> xarray.Dataset:
     import xarray
 
     curves = {
-        name: ("n_clusters", _numbers(list(getattr(counted, name))), _said(prose))
+        name: ("n_clusters", _numbers(list(getattr(counted, name))), _long_name(prose))
         for name, prose in _PER_COUNT.items()
     }
     return xarray.Dataset(
@@ -348,7 +348,7 @@ def history_dataset(
     import xarray
 
     per_iteration = {
-        name: ("outer_iteration", _numbers([getattr(r, name) for r in history]), _said(prose))
+        name: ("outer_iteration", _numbers([getattr(r, name) for r in history]), _long_name(prose))
         for name, prose in _PER_ITERATION.items()
     }
     shape = (len(history), len(view_names))
@@ -358,14 +358,14 @@ def history_dataset(
         name: (
             ("outer_iteration", "view"),
             _by_view([[getattr(v, name) for v in r.views] for r in history], where, shape),
-            _said(prose),
+            _long_name(prose),
         )
         for name, prose in _PER_VIEW.items()
     }
     per_view["view_score"] = (
         ("outer_iteration", "view"),
         _by_view([r.view_scores for r in history], where, shape),
-        _said("information (nats) on that cut from the view's own neutral graphs"),
+        _long_name("information (nats) on that cut from the view's own reference graphs"),
     )
     return xarray.Dataset(
         {**per_iteration, **per_view},
@@ -393,5 +393,5 @@ def _by_view(
     return table
 
 
-def _said(prose: str) -> dict[str, str]:
+def _long_name(prose: str) -> dict[str, str]:
     return {"long_name": prose}

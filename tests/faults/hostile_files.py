@@ -307,8 +307,8 @@ def raw_npy(header: str, body: bytes = bytes(480)) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + body
 
 
-def archive(path: Path, method: int = zipfile.ZIP_DEFLATED, **members: bytes) -> None:
-    with zipfile.ZipFile(path, "w", method) as file:
+def archive(path: Path, **members: bytes) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in members.items():
             file.writestr(f"{name}.npy", content)
 
@@ -433,7 +433,7 @@ def _(path: Path, canary: Path) -> None:
 
 @hostile("many_members.npz")
 def _(path: Path, canary: Path) -> None:
-    archive(path, zipfile.ZIP_STORED, **{f"a{i}": npy((2, 2), body=bytes(32)) for i in range(300)})
+    archive(path, **{f"a{i}": npy((2, 2), body=bytes(32)) for i in range(300)})
 
 
 @hostile("sparse_far_index.npz")

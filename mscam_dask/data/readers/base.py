@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -285,14 +284,14 @@ def unreadable(source: Source, what: str, *, is_text: bool = False) -> Iterator[
     """Turn a library's errors while reading into a DataError that names the file."""
     from scipy.io.matlab import MatReadError
 
-    errors: tuple[type[Exception], ...] = (*READ_ERRORS, csv.Error, MatReadError)
+    damage: tuple[type[Exception], ...] = (*READ_ERRORS, MatReadError)
     try:
         yield
     except MscamError:
         raise
     except PermissionError as error:
         raise not_allowed(source, error) from error
-    except errors as error:
+    except damage as error:
         if is_text and isinstance(error, UnicodeDecodeError):
             raise DataError(
                 f"{source.path} cannot be read as {what}: byte 0x{error.object[error.start]:02x} is not "

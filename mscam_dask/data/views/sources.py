@@ -8,6 +8,7 @@ Sources are small values: they can be compared by field, replaced with
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import lzma
 import tokenize
@@ -72,7 +73,7 @@ READ_ERRORS: tuple[type[Exception], ...] = (
         TypeError,
         ValueError,
     ),
-    *(lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+    *(csv.Error, lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 """Errors that libraries raise for files that are damaged or made to harm."""
 
