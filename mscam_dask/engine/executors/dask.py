@@ -115,10 +115,9 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
         When the scheduler does not answer within `timeout_s`.
     """
     with _translated(client):
+        scheduler: Any = client.scheduler
         try:
-            identity = client.sync(
-                client.scheduler.identity, n_workers=-1, callback_timeout=timeout_s
-            )
+            identity = client.sync(scheduler.identity, n_workers=-1, callback_timeout=timeout_s)
         except TimeoutError as error:
             raise SchedulerLostError(
                 f"the Dask scheduler {_address(client)} has not answered for {timeout_s:g} s. "
@@ -130,7 +129,8 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
 
 
 def _address(client: Client) -> str:
-    return str(client.scheduler.address)
+    scheduler: Any = client.scheduler
+    return str(scheduler.address)
 
 
 def _is_usable(worker: Mapping[str, Any]) -> bool:
