@@ -142,7 +142,7 @@ def setting_of(record: dict[str, Any]) -> dict[str, Any]:
 def test_nightly_runs_are_resumed_and_follow_the_store(timer: Timer) -> None:
     timer.kill_once_it_iterates()
     (cold,) = timer.finished(1)
-    assert cold["resumes"][0]["after_iteration"] >= 1, "what was killed half-way goes on"
+    assert cold["resumed"][0]["after_iteration"] >= 1, "what was killed half-way goes on"
     assert (cold["drift"], sum(cold["fit"]["cluster_sizes"])) == (None, N_FIRST)
 
     append = (

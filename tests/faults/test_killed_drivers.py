@@ -83,7 +83,7 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
     assert (record["state"], record["exit_code"]) == ("interrupted", code)
     assert number.name in record["error"]["message"]
     outcome = resume_run(root)
-    assert outcome.record.resumes[0].after_iteration is not None
-    assert outcome.record.resumes[0].after_iteration >= 2
+    assert outcome.record.resumed[0].after_iteration is not None
+    assert outcome.record.resumed[0].after_iteration >= 2
     run_pipeline(read_config(file), tmp_path / "whole")
     assert outcome_of(root) == outcome_of(tmp_path / "whole")

@@ -115,9 +115,10 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
         When the scheduler does not answer within `timeout_s`.
     """
     with _translated(client):
-        scheduler: Any = client.scheduler
         try:
-            identity = client.sync(scheduler.identity, n_workers=-1, callback_timeout=timeout_s)
+            identity = client.sync(
+                _scheduler_of(client).identity, n_workers=-1, callback_timeout=timeout_s
+            )
         except TimeoutError as error:
             raise SchedulerLostError(
                 f"the Dask scheduler {_address(client)} has not answered for {timeout_s:g} s. "
@@ -129,8 +130,12 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
 
 
 def _address(client: Client) -> str:
-    scheduler: Any = client.scheduler
-    return str(scheduler.address)
+    return str(_scheduler_of(client).address)
+
+
+def _scheduler_of(client: Client) -> Any:
+    """The remote procedure calls of the scheduler: typed as optional, None only before the start."""
+    return client.scheduler
 
 
 def _is_usable(worker: Mapping[str, Any]) -> bool:

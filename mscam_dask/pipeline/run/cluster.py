@@ -89,7 +89,7 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
     Parameters
     ----------
     execution
-        Checked by `mscam_dask.pipeline.config.execution.check_execution`.
+        Checked by `mscam_dask.pipeline.config.validate.check_execution`.
 
     Notes
     -----

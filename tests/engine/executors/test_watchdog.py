@@ -75,7 +75,10 @@ def test_the_timeout_is_a_setting_of_dask() -> None:
 @pytest.mark.timeout(120)
 def test_workers_paused_in_the_middle_of_a_fit_end_it() -> None:
     paused = threading.Event()
-    with local_client(1) as client, Client(address_of(client), set_as_default=False) as other:
+    with (
+        local_client(1) as client,
+        Client(client.scheduler_info()["address"], set_as_default=False) as other,
+    ):
 
         def pause(dask_worker: Any) -> None:
             # the memory manager leaves a paused worker alone until it has measured less
@@ -95,11 +98,6 @@ def test_workers_paused_in_the_middle_of_a_fit_end_it() -> None:
         ):
             MSCAM(3, client=client, callbacks=[observe]).fit(gaussian_views(0, n_samples=60)[0])
         assert time.monotonic() - started < 60
-
-
-def address_of(client: Client) -> str:
-    cluster: Any = client.cluster
-    return str(cluster.scheduler_address)
 
 
 def workers(client: Client) -> list[dict[str, Any]]:

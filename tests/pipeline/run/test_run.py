@@ -87,7 +87,7 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
 
     fit = record["fit"]
     assert fit["n_connected_components"] == fit["n_clusters"] == 3
-    assert fit["reached"]
+    assert fit["has_requested_components"]
     assert fit["setting"]["n_neighbors"] >= 1
     assert len(fit["candidate_settings"]) >= 1
     assert fit["message"] == Status[fit["status"]].message
@@ -167,9 +167,9 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
     assert {view.scale for view in fit.setting.views.values()} <= {"unit", "standard"}
     for view in fit.setting.views.values():
         assert view.agreement is not None
-        assert view.ahead is not None
+        assert view.margin_se is not None
         assert -1 <= view.agreement <= 1
-        assert view.ahead >= 0
+        assert view.margin_se >= 0
     assert {setting["scale"] for setting in fit.candidate_settings} == {"by view"}
     graphs = [setting["initial_graph"] for setting in fit.candidate_settings]
     # preparations that the views agree on and, with so few columns, rows as long as they are
