@@ -7,12 +7,13 @@ A message states the problem (what was got, what is allowed, and where) and the 
 from __future__ import annotations
 
 import errno
-import os
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 
 __all__ = [
     "ClusterError",
+    "ClusterStartError",
     "ConfigurationError",
     "ConvergenceWarning",
     "DataError",
@@ -24,6 +25,7 @@ __all__ = [
     "StoreCorruptError",
     "TemporaryFailure",
     "WorkerLostError",
+    "WorkersPausedError",
     "redacted",
     "system_limit",
     "without_credentials",
@@ -73,12 +75,12 @@ def redacted(text: str) -> str:
     return text
 
 
-def without_credentials(text: str) -> str:
+def without_credentials(text: str, environment: Mapping[str, str]) -> str:
     """Return a text without credentials and without values of secret environment variables.
 
-    Use it for texts of other packages; messages of this package are redacted by their class.
+    Pass `os.environ`. Use it for texts of other packages; messages of this package are redacted by their class.
     """
-    for name, value in os.environ.items():
+    for name, value in environment.items():
         if len(value) >= _MIN_SECRET and _SECRET_NAME.search(name.upper()) and value in text:
             text = text.replace(value, f"${name}")
     return redacted(text)
@@ -124,7 +126,15 @@ class MemoryPlanError(ClusterError):
 
 
 class NoWorkersError(ClusterError):
-    """No suitable worker connected before the timeout."""
+    """No worker connected in time; a later attempt may find one."""
+
+    exit_code = 75
+
+
+class WorkersPausedError(NoWorkersError):
+    """Dask has paused every worker because its memory is full."""
+
+    exit_code = 4
 
 
 class WorkerLostError(ClusterError):
@@ -132,7 +142,15 @@ class WorkerLostError(ClusterError):
 
 
 class SchedulerLostError(ClusterError):
-    """The connection to the scheduler was lost; checkpoints are intact."""
+    """The scheduler is gone or does not answer; checkpoints are intact."""
+
+    exit_code = 75
+
+
+class ClusterStartError(ClusterError):
+    """Worker processes on this computer did not start; a later attempt may succeed."""
+
+    exit_code = 75
 
 
 class TemporaryFailure(MscamError, RuntimeError):
@@ -164,7 +182,7 @@ def system_limit(error: BaseException) -> MscamError | None:
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, MemoryError) or number == errno.ENOMEM:
         return ClusterError(
-            f"not enough memory ({error or 'MemoryError'}). Use a computer with more memory or "
+            f"not enough memory ({str(error) or 'MemoryError'}). Use a computer with more memory or "
             "fewer workers, or raise the limit (ulimit -v)."
         )
     no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)

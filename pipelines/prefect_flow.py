@@ -92,7 +92,7 @@ def summary(pipeline: str, assignments: list[str], planned: str) -> dict[str, An
     create_markdown_artifact(
         key="mscam-dask-run",
         markdown="\n".join(["| | |", "|---|---|", *lines]),
-        description=f"Run of {record.pipeline}, ended {record.finalize}",
+        description=f"Run of {record.pipeline}, ended {record.ended}",
     )
     return numbers
 

@@ -32,13 +32,12 @@ from msgspec import Struct
 from mscam_dask import __version__
 from mscam_dask.benchmark.results import Outcome, TrialEntry
 from mscam_dask.engine.executors._malloc import without_dask_trim
-from mscam_dask.engine.executors._watchdog import POLL_S, WorkerWatchdog
 from mscam_dask.errors import MscamError, SchedulerLostError
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from mscam_dask.engine.executors.dask import DaskExecutor
+    from mscam_dask.engine.executors.dask import DaskExecutor, WorkerWatchdog
     from mscam_dask.pipeline.run.cluster import OpenCluster
 
 __all__ = [
@@ -418,7 +417,7 @@ def run_trials(
     limits: Limits,
     cluster: OpenCluster,
     *,
-    workers_timeout_s: float = 60.0,
+    timeout_s: float | None = None,
 ) -> Iterator[tuple[Trial, TrialEntry]]:
     """Run trials, and yield each when it has ended.
 
@@ -430,8 +429,8 @@ def run_trials(
         Limits of every trial.
     cluster
         With a client, as many trials at a time as its workers have threads; without, one at a time.
-    workers_timeout_s
-        Maximum time without any worker.
+    timeout_s
+        Maximum seconds without any worker; by default the setting of the cluster.
 
     Yields
     ------
@@ -444,7 +443,7 @@ def run_trials(
     SchedulerLostError
         If the connection to the cluster is lost; the yielded trials have ended.
     NoWorkersError
-        If there has been no worker for `workers_timeout_s`; the yielded trials have ended.
+        If there has been no worker for `timeout_s`; the yielded trials have ended.
     """
     if cluster.client is None:
         for trial in trials:
@@ -452,7 +451,7 @@ def run_trials(
         return
     from mscam_dask.engine.executors.dask import DaskExecutor
 
-    executor = DaskExecutor(cluster.client, workers_timeout_s=workers_timeout_s)
+    executor = DaskExecutor(cluster.client, timeout_s=timeout_s)
     yield from _on_cluster(trials, limits, cluster.client, executor)
 
 
@@ -484,6 +483,8 @@ def _on_cluster(
 
 def _next_finished(finished: queue.SimpleQueue[Any], watchdog: WorkerWatchdog) -> Any:
     """Wait for the next finished task, as long as there are workers."""
+    from mscam_dask.engine.executors.dask import POLL_S
+
     while True:
         with contextlib.suppress(queue.Empty):
             return finished.get(timeout=POLL_S)

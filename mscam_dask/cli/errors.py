@@ -133,13 +133,13 @@ def _print_defect(
 ) -> None:
     """Print the traceback of a defect, which may quote credentials."""
     lines = "".join(traceback.format_exception(kind, error, trace))
-    click.echo(without_credentials(lines), err=True, nl=False)
+    click.echo(without_credentials(lines, os.environ), err=True, nl=False)
 
 
 def _print_error(error: BaseException, message: str, code: int, *, debug: bool) -> int:
     if debug:
         lines = "".join(traceback.format_exception(error))
-        click.echo(without_credentials(lines), err=True, nl=False)
+        click.echo(without_credentials(lines, os.environ), err=True, nl=False)
     label = click.style("Error:", fg="red", bold=True)
-    click.echo(f"{label} {without_credentials(message)}", err=True)
+    click.echo(f"{label} {without_credentials(message, os.environ)}", err=True)
     return code

@@ -38,6 +38,12 @@ def execution_options(*, in_process: str) -> tuple[Option, ...]:
             metavar="ADDRESS",
             help="Address of a running cluster, tls:// or tcp://host:port.",
         ),
+        click.option(
+            "--workers-timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Seconds to wait without a usable worker; 60 by default.",
+        ),
         click.option("--tls-ca", type=click.Path(), help="Certificate authority, for tls://."),
         click.option("--tls-cert", type=click.Path(), help="Your certificate, for tls://."),
         click.option("--tls-key", type=click.Path(), help="Its key, for tls://."),

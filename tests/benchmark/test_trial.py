@@ -241,4 +241,4 @@ def test_a_cluster_without_workers_is_an_error_in_time(trial: Trial) -> None:
         open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster,
         pytest.raises(NoWorkersError, match=quotes(scheduler.scheduler_address, "0.2 s")),
     ):
-        next(run_trials([trial], Limits(), cluster, workers_timeout_s=0.2))
+        next(run_trials([trial], Limits(), cluster, timeout_s=0.2))

@@ -516,6 +516,12 @@ for _code in (0, 8, 10, 11, 19, 25, 255, 65535):
         version_5(path, matrix(6, (20, 3), struct.pack("<2I", code, 480) + TABLE.tobytes()))
 
 
+@hostile("distancematrices17gcfeat06.mat")
+def _(path: Path, canary: Path) -> None:
+    """A name that the reader of the Flowers 17 data claims."""
+    version_5(path, matrix(6, (20, 3), element(44, TABLE.tobytes()), name=b"D_hog"))
+
+
 @hostile("type_in_compressed.mat")
 def _(path: Path, canary: Path) -> None:
     version_5(path, compressed(matrix(6, (20, 3), element(44, TABLE.tobytes()))))

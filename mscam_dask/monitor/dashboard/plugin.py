@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import SchedulerPlugin
 
-from mscam_dask.monitor.dashboard.prune_spans import prune_spans
 from mscam_dask.monitor.dashboard.run_state import Run, Runs, ViewTask
 
 if TYPE_CHECKING:
@@ -76,14 +75,9 @@ class MonitorPlugin(SchedulerPlugin):
         self._unregister = self._register_metrics()
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Process a message of a driver, and remove the spans of runs that are no longer kept."""
-        if topic != TOPIC:
-            return
-        known = list(self.runs.by_id)
-        self.runs.message(msg, now=time.time())
-        for run_id in known:
-            if run_id not in self.runs.by_id:
-                prune_spans(self._scheduler, run_id)
+        """Process the events of a driver."""
+        if topic == TOPIC:
+            self.runs.message(msg, now=time.time())
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """Mark the runs of a disconnected driver as lost."""

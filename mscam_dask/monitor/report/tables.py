@@ -288,10 +288,10 @@ def separation_rows(matrix: BlockMatrix) -> tuple[SeparationRow, ...]:
     from scipy.sparse import diags_array
 
     between = matrix.between
-    totals = np.asarray(between.sum(axis=1)).ravel()
+    totals: NDArray[np.float64] = np.asarray(between.sum(axis=1)).ravel()
     off_diagonal = (between - diags_array(between.diagonal())).tocsr()
     off_diagonal.eliminate_zeros()
-    leaving = np.asarray(off_diagonal.sum(axis=1)).ravel()
+    leaving: NDArray[np.float64] = np.asarray(off_diagonal.sum(axis=1)).ravel()
     shares = np.divide(leaving, totals, out=np.zeros_like(leaving), where=totals > 0)
     order = [row for row in np.argsort(-shares, kind="stable") if shares[row] > 0]
     rows = []

@@ -35,6 +35,7 @@ Count = Annotated[int, Meta(ge=1)]
 Text = Annotated[str, Meta(min_length=1)]
 Directory = Annotated[str, Meta(min_length=1, title="a directory")]
 File = Annotated[str, Meta(min_length=1, title="a file")]
+Seconds = Annotated[float, Meta(gt=0)]
 Memory = Annotated[Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`')]
 
 BUILT_IN_SOURCES = ("digits", "mfeat")
@@ -308,6 +309,13 @@ class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tls_key: Annotated[File | None, Meta(description="For `tls://`: key of that certificate.")] = (
         None
     )
+    workers_timeout: Annotated[
+        Seconds | None,
+        Meta(
+            description="Seconds without a usable worker, or without an answer of the scheduler, after "
+            "which a run ends; 60 by default."
+        ),
+    ] = None
     in_process: Annotated[
         bool, Meta(description="No cluster: the tasks run in threads of this process.")
     ] = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -113,7 +114,7 @@ class Run:
         typed = error if isinstance(error, MscamError) else system_limit(error)
         exit_code = 1 if typed is None else typed.exit_code
         message = f"stopped by {self._signal}" if interrupted else str(error)
-        message = without_credentials(message)
+        message = without_credentials(message, os.environ)
         self._update(error=ErrorRecord(type=type(error).__name__, message=message))
         with contextlib.suppress(MscamError, OSError):
             self._end(

@@ -105,8 +105,8 @@ def make_certificates(
     ------
     ConfigurationError
         When certificates exist and `renew` is off, or no valid authority exists and `renew` is on;
-        when others can write to the directory, `days` is not positive, a host is not a name or an
-        address, or the package cryptography is not installed.
+        when others can write to the directory, `days` is not positive, or a host is not a name or an
+        address.
     """
     from_when = (now or dt.datetime.now(dt.UTC)) - _CLOCK_SKEW
     if not 0 < days <= 36500:
@@ -114,7 +114,6 @@ def make_certificates(
             f"days = {days:g} is out of range. Give a number above 0, at most 36500."
         )
     _check_hosts(hosts)
-    _require_cryptography()
     root = Path(directory).absolute()
     made = CertificateSet(root, from_when + _CLOCK_SKEW + dt.timedelta(days=days))
     _check_directory(made, renew=renew)
@@ -137,16 +136,6 @@ def make_certificates(
         _write(made.key(role), _key_bytes(key), mode=0o600)
         _write(made.certificate(role), _pem(certificate), mode=0o644)
     return made
-
-
-def _require_cryptography() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError(
-            "the package cryptography, which makes certificates, is not installed. Run "
-            "pip install 'mscam-dask[tls]'."
-        ) from error
 
 
 def _check_directory(made: CertificateSet, *, renew: bool) -> None:

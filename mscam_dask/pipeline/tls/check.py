@@ -11,7 +11,7 @@ import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mscam_dask.errors import ClusterError, ConfigurationError
+from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError
 from mscam_dask.pipeline.config.settings import ExecutionTable
 
 __all__ = ["check_certificates", "check_handshake"]
@@ -99,9 +99,10 @@ def check_handshake(execution: ExecutionTable) -> None:
 
     Raises
     ------
+    SchedulerLostError
+        When nothing listens there.
     ClusterError
-        When nothing listens, only one side uses TLS, or one side refuses the certificate of the
-        other.
+        When only one side uses TLS, or one side refuses the certificate of the other.
     ConfigurationError
         As `check_certificates`.
     """
@@ -116,12 +117,12 @@ def check_handshake(execution: ExecutionTable) -> None:
         else:
             _encrypted(address, context, parts.hostname, parts.port)
     except TimeoutError as error:
-        raise ClusterError(
+        raise SchedulerLostError(
             f"no answer from the scheduler at {address} within {_TIMEOUT_S:g} s. Check that it "
             "runs, the address, and firewalls."
         ) from error
     except OSError as error:
-        raise ClusterError(
+        raise SchedulerLostError(
             f"no connection to the scheduler {address}: {_reason(error)}. Check that it runs, and "
             "the address."
         ) from error
