@@ -75,7 +75,7 @@ class MonitorPlugin(SchedulerPlugin):
         self._unregister = self._register_metrics()
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Process the events of a driver."""
+        """Process an event of a driver."""
         if topic == TOPIC:
             self.runs.message(msg, now=time.time())
 

@@ -53,7 +53,10 @@ def test_where_and_by_what_a_run_is_computed_is_no_part_of_it(
     pipeline: Write, tmp_path: Path, tiny: Path
 ) -> None:
     here = run_fingerprint(read_config(pipeline(HERE)))
-    assert run_fingerprint(read_config(pipeline("[execution]\nworkers = 2\n[output]\nroot = 'x'\n"))) == here
+    assert (
+        run_fingerprint(read_config(pipeline("[execution]\nworkers = 2\n[output]\nroot = 'x'\n")))
+        == here
+    )
     (tmp_path / "elsewhere").mkdir()
     moved = tmp_path / "elsewhere" / tiny.name
     moved.write_bytes(tiny.read_bytes())
