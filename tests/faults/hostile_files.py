@@ -418,13 +418,9 @@ def _(path: Path, canary: Path) -> None:
 
 @hostile("traversal.npz")
 def _(path: Path, canary: Path) -> None:
-    archive(
-        path,
-        **{
-            "../../evil": npy((20, 3), body=TABLE.tobytes()),
-            "view_0": npy((20, 3), body=TABLE.tobytes()),
-        },
-    )
+    content = npy((20, 3), body=TABLE.tobytes())
+    members: dict[str, Any] = {"../../evil": content, "view_0": content}
+    archive(path, **members)
 
 
 @hostile("two_of_a_name.npz")

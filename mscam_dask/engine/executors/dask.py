@@ -117,7 +117,7 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
     with _translated(client):
         try:
             identity = client.sync(
-                client.scheduler.identity, n_workers=-1, callback_timeout=timeout_s
+                _scheduler_of(client).identity, n_workers=-1, callback_timeout=timeout_s
             )
         except TimeoutError as error:
             raise SchedulerLostError(
@@ -130,7 +130,12 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
 
 
 def _address(client: Client) -> str:
-    return str(client.scheduler.address)
+    return str(_scheduler_of(client).address)
+
+
+def _scheduler_of(client: Client) -> Any:
+    """The remote procedure calls of the scheduler: typed as optional, None only before the start."""
+    return client.scheduler
 
 
 def _is_usable(worker: Mapping[str, Any]) -> bool:

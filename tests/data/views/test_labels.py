@@ -71,12 +71,12 @@ def test_anything_else_is_refused(values: Any, quoted: list[object]) -> None:
 @pytest.mark.parametrize("text", ["a\x1b[2J", "a\nb", "\x9b1m", "a\u2028b", "\ud800"])
 @pytest.mark.parametrize("place", ["view name", "sample id", "label"])
 def test_control_characters_are_refused_and_quoted_escaped(text: str, place: str) -> None:
-    given = {
+    changed: dict[str, dict[str, Any]] = {
         "view name": {"views": (ArrayRows(np.ones((2, 1)), text),)},
         "sample id": {"sample_ids": ("a", text)},
         "label": {"labels": np.array([0, 1]), "label_names": ("a", text)},
-    }[place]
-    arguments: dict[str, Any] = {"views": (ArrayRows(np.ones((2, 1)), "a"),)} | given
+    }
+    arguments = {"views": (ArrayRows(np.ones((2, 1)), "a"),), **changed[place]}
     with pytest.raises(DataError, match=quotes(place, ascii(text))) as caught:
         MultiViewData(**arguments)
     assert text not in str(caught.value)
