@@ -29,8 +29,8 @@ from mscam_dask.pipeline.config.environment import environment_overrides
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.redaction import without_credentials
 from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.pipeline.run.resume import resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_or_resume import resolve_target
 from mscam_dask.pipeline.run.run_record import RunRecord
 
 NOT_CONVERGED = 5

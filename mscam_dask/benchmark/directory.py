@@ -30,7 +30,7 @@ from mscam_dask.benchmark.results import (
 from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.errors import DataError, TemporaryFailure
 from mscam_dask.pipeline.config.file_names import check_name
-from mscam_dask.pipeline.run.directories import hold_directory, write_whole
+from mscam_dask.pipeline.run.run_directory import lock_directory, write_whole
 
 __all__ = ["ExperimentDirectory"]
 
@@ -104,7 +104,7 @@ class ExperimentDirectory:
             When another driver holds it, or the disk is full.
         """
         directory = cls(Path(path).absolute())
-        with hold_directory(directory.path, record=_RECORD, kind="an experiment"):
+        with lock_directory(directory.path, record=_RECORD, kind="an experiment"):
             yield directory
 
     def write(self, file: Path, content: bytes) -> None:

@@ -24,7 +24,7 @@ from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.settings import DataTable
 from mscam_dask.pipeline.run.fingerprints import data_fingerprint
-from mscam_dask.pipeline.run.open_data import open_data, settled, view_entries
+from mscam_dask.pipeline.run.open_data import open_data, retry_if_replaced, view_entries
 
 __all__ = ["Dataset", "mixture_datasets", "open_datasets"]
 
@@ -107,7 +107,7 @@ def open_datasets(
 
 def _said(table: DatasetTable) -> bytes:
     """What a store is made from, contents of sources and labels included, as it is kept beside it."""
-    content = settled(lambda: data_fingerprint(table))
+    content = retry_if_replaced(lambda: data_fingerprint(table))
     return msgspec.json.encode(
         {"table": msgspec.to_builtins(table), "content": content}, order="sorted"
     )

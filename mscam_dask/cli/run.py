@@ -21,10 +21,9 @@ from mscam_dask.cli.overrides import execution_overrides, option_overrides
 from mscam_dask.monitor.progress import PlainProgress, progress_on
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import read_document
-from mscam_dask.pipeline.run.resume import resume_run
+from mscam_dask.pipeline.run.resume import resume_run, run_or_resume
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_or_resume import run_or_resume
 
 __all__ = ["resume_directory", "run_file"]
 

@@ -14,6 +14,7 @@ Whatever happens in between, the one before is untouched.
 
 from __future__ import annotations
 
+import os
 import re
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -65,7 +66,7 @@ class FileCheckpointStore:
     """
 
     def __init__(self, directory: str | Path, *, files: Files = LOCAL) -> None:
-        self.directory = Path(directory).absolute()
+        self.directory = Path(os.path.realpath(directory))
         self.damage: tuple[str, ...] = ()
         self._files = files
 

@@ -269,9 +269,24 @@ def _key_path(text: str) -> tuple[str, ...] | None:
 
 def _applied(tables: dict[str, Any], overrides: Sequence[Override]) -> dict[tuple[str, ...], str]:
     """Apply overrides to tables; how each key of theirs was given."""
+    _check_set_once(overrides)
     for override in overrides:
         _apply(tables, override)
     return {override.key: override.said for override in overrides}
+
+
+def _check_set_once(overrides: Sequence[Override]) -> None:
+    """Refuse two --set of one key, of which one would be ignored."""
+    texts: dict[tuple[str, ...], str] = {}
+    for override in overrides:
+        if not override.said.startswith("--set "):
+            continue
+        if override.key in texts:
+            raise ConfigurationError(
+                f"{texts[override.key]} and {override.said} set the same key. Give "
+                f"{'.'.join(override.key)} once."
+            )
+        texts[override.key] = override.said
 
 
 def _apply(tables: dict[str, Any], override: Override) -> None:

@@ -23,14 +23,15 @@ from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint, data_fi
 from mscam_dask.pipeline.run.open_data import open_again, open_data
 from mscam_dask.pipeline.run.previous_runs import (
     PreviousRun,
+    WarmStart,
     previous_runs,
     reusable_clustering,
     reusable_store,
+    warm_start_from,
 )
+from mscam_dask.pipeline.run.resume import RunTarget, resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_or_resume import RunTarget, resolve_target
 from mscam_dask.pipeline.run.steps import validate_data
-from mscam_dask.pipeline.run.warm_start import WarmStart, warm_start_from
 from mscam_dask.types.parameters import Parameters
 
 __all__ = [

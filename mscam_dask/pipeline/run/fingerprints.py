@@ -18,7 +18,13 @@ from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.errors import DataError
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
 
-__all__ = ["NAME_DIGITS", "clustering_fingerprint", "fit_fingerprint", "data_fingerprint", "run_fingerprint"]
+__all__ = [
+    "NAME_DIGITS",
+    "clustering_fingerprint",
+    "data_fingerprint",
+    "fit_fingerprint",
+    "run_fingerprint",
+]
 
 NAME_DIGITS = 12
 """Hexadecimal digits of a digest in the name of a run directory."""

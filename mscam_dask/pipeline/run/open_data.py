@@ -5,28 +5,32 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
-from mscam_dask.data.store.read import is_store, open_store
+from mscam_dask.data.store.read import ZarrRows, is_store, open_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import recorded_digest
-from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable
 from mscam_dask.pipeline.run.run_record import DataRecord, SourceRecord, ViewEntry
 
 __all__ = [
     "OpenData",
+    "changed_data",
+    "changes_are_temporary",
     "check_sources_outside",
     "open_again",
     "open_data",
-    "settled",
+    "retry_if_replaced",
     "source_records",
+    "stamps_of",
     "view_entries",
 ]
 
@@ -122,7 +126,7 @@ def open_data(table: DataTable, output: Path) -> OpenData:
     view_type: ViewTypeSpec | None = table.view_type
     if _is_ready(table):
         store = as_location(table.sources[0])
-        data = settled(lambda: open_store(store))
+        data = retry_if_replaced(lambda: open_store(store))
         return OpenData(
             data if view_type is None else with_view_types(data, view_type), store, is_new=False
         )
@@ -137,7 +141,7 @@ def open_data(table: DataTable, output: Path) -> OpenData:
     return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
 
 
-def settled(read: Callable[[], _T]) -> _T:
+def retry_if_replaced(read: Callable[[], _T]) -> _T:
     """Read something of a store, again when it may have been replaced in the middle of it.
 
     Raises
@@ -224,3 +228,65 @@ def _source_record(path: Location) -> SourceRecord:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
     return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=digest)
+
+
+Stamps = tuple[tuple[str, int, int, int], ...]
+"""Path, size, time of change and number of each file."""
+
+
+def stamps_of(table: DataTable) -> Stamps:
+    """Return what tells whether files that [data] names were written since; cheap, no content."""
+    if table.source in BUILT_IN_SOURCES:
+        named = [] if table.path is None else [Path(table.path)]
+    else:
+        named = [place for place in map(as_location, table.sources) if isinstance(place, Path)]
+    files = [file for path in named for file in ([path] if path.is_file() else path.rglob("*"))]
+    stats = [(str(file), file.stat()) for file in sorted(files) if file.is_file()]
+    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats)
+
+
+def changed_data(what: str) -> TemporaryFailure:
+    """The error that says that data changed under a run."""
+    return TemporaryFailure(
+        f"{what} changed while the run read it. Run the same command again: it takes the data that "
+        "are there now."
+    )
+
+
+@contextmanager
+def changes_are_temporary(
+    table: DataTable, opened: Callable[[], OpenData | None]
+) -> Iterator[None]:
+    """Turn the errors of a store that was replaced while it was read into the one to try again.
+
+    Parameters
+    ----------
+    table
+        [data].
+    opened
+        Gives what was opened; None when the error came before that.
+
+    Raises
+    ------
+    TemporaryFailure
+        When what is at the same place now is whole, and other data than what was opened.
+    """
+    try:
+        yield
+    except (DataError, OSError) as error:
+        before = opened()
+        if before is not None and not before.is_new and _is_other(table, before):
+            raise changed_data(f"The store {before.store}") from error
+        raise
+
+
+def _is_other(table: DataTable, before: OpenData) -> bool:
+    try:
+        now = open_data(table, Path())  # a store: nothing is written
+        return _identity(now.data) != _identity(before.data)
+    except (DataError, OSError):
+        return False  # damaged, and not replaced
+
+
+def _identity(data: MultiViewData) -> tuple[str, list[str]]:
+    return data.digest(), [view.path for view in data.views if isinstance(view, ZarrRows)]

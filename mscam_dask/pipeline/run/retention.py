@@ -15,9 +15,13 @@ from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.fingerprints import NAME_DIGITS
 from mscam_dask.pipeline.run.lock import RunLock
-from mscam_dask.pipeline.run.previous_runs import PreviousRun, glob_escaped, previous_runs
+from mscam_dask.pipeline.run.previous_runs import (
+    PreviousRun,
+    glob_escaped,
+    last_comparable,
+    previous_runs,
+)
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.warm_start import last_comparable
 
 __all__ = ["remove_old_runs", "retain_step"]
 

@@ -1,19 +1,20 @@
-"""What run.json says: everything about a run but its arrays."""
+"""Record of a run (run.json): everything about a run except its arrays."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from mscam_dask.errors import DataError
-from mscam_dask.pipeline.run.drift import DriftRecord
+from mscam_dask.errors import DataError, StoreCorruptError
 
 __all__ = [
     "RUN_FORMAT",
     "RUN_FORMAT_VERSION",
     "DataRecord",
+    "DriftRecord",
     "ErrorRecord",
     "FitRecord",
     "RefinementEntry",
@@ -28,6 +29,7 @@ __all__ = [
 
 RUN_FORMAT = "mscam_dask.run"
 RUN_FORMAT_VERSION = 1
+_CHECKSUM = "sha256"
 
 
 class ViewEntry(Struct, frozen=True, kw_only=True):
@@ -182,6 +184,53 @@ class FitRecord(Struct, frozen=True, kw_only=True):
         return dict(zip(self.cluster_names, self.cluster_sizes, strict=True))
 
 
+class DriftRecord(Struct, frozen=True, kw_only=True):
+    """How the clusters of a run differ from those of the run before.
+
+    Attributes
+    ----------
+    earlier
+        Name of the earlier run directory.
+    start
+        "warm": from the earlier clusters; "cold": afresh, with the reason in `reason`;
+        "unchanged": the earlier clusters as they are, for the same views and settings; samples
+        that have other ids by now are new, or moved.
+    reason
+        Why a run started afresh; empty otherwise.
+    warm_runs
+        Runs in a row that started from the one before, this one included.
+    n_common, n_new, n_gone
+        Samples in both runs, in the later only, in the earlier only.
+    n_moved
+        Common samples in another cluster than before, after matching.
+    sizes_before, sizes_after
+        Samples of each cluster of either run; 0 where it is not there.
+    score_before, score_after
+        Label-free scores; None when not finite.
+    cluster_names
+        Labels of the clusters that the sizes are of.
+    """
+
+    earlier: str
+    start: str
+    reason: str
+    warm_runs: int
+    cluster_names: tuple[int, ...]
+    n_common: int
+    n_new: int
+    n_gone: int
+    n_moved: int
+    sizes_before: tuple[int, ...]
+    sizes_after: tuple[int, ...]
+    score_before: float | None
+    score_after: float | None
+
+    @property
+    def share_moved(self) -> float:
+        """Moved samples over common ones; 0 without common ones."""
+        return self.n_moved / self.n_common if self.n_common else 0.0
+
+
 class ErrorRecord(Struct, frozen=True, kw_only=True):
     """Why a run ended early."""
 
@@ -240,7 +289,15 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     drift
         What changed since that run.
     versions, blas
-        Of this process, or of the last that continued the run.
+        Software of this process, or of the last that resumed the run.
+    number
+        Position among the runs of the same pipeline in the same root, by the order in which they
+        finished; 0 until the run has finished.
+    labels_sha256
+        Digest of labels.csv; None before it is written.
+    replaces
+        Name of the directory whose run this one takes the place of when it has finished; None
+        otherwise, and from then on.
     """
 
     format: str = RUN_FORMAT
@@ -268,11 +325,21 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     started_from: str | None = None
     drift: DriftRecord | None = None
     resumed: tuple[ResumeEntry, ...] = ()
+    number: int = 0
+    labels_sha256: str | None = None
+    replaces: str | None = None
 
 
 def encode_record(record: RunRecord) -> bytes:
-    """Return the record as indented JSON; what is not finite becomes null."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+    """Return the record as indented JSON with a checksum of its content; NaN becomes null."""
+    content = msgspec.json.decode(msgspec.json.encode(record))
+    with_checksum = {**content, _CHECKSUM: _checksum(content)}
+    return msgspec.json.format(msgspec.json.encode(with_checksum), indent=2) + b"\n"
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    """Return the SHA-256 of a record's values, whatever their order and spacing."""
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
 
 def decode_record(content: bytes, where: str) -> RunRecord:
@@ -280,18 +347,37 @@ def decode_record(content: bytes, where: str) -> RunRecord:
 
     Raises
     ------
+    StoreCorruptError
+        When it is a damaged run record.
     DataError
         When it is no run record, or of a newer version.
     """
     try:
-        record = msgspec.json.decode(content, type=RunRecord)
-    except msgspec.DecodeError as error:
-        raise DataError(f"{where} is no record of a run: {error}.") from error
-    if record.format != RUN_FORMAT:
-        raise DataError(f"{where} is no record of a run (format={record.format!r}).")
-    if record.format_version != RUN_FORMAT_VERSION:
-        raise DataError(
-            f"{where} has format version {record.format_version}; this version reads "
-            f"{RUN_FORMAT_VERSION}. Upgrade mscam_dask."
-        )
-    return record
+        values = msgspec.json.decode(content)
+        if not isinstance(values, dict) or values.get("format") != RUN_FORMAT:
+            raise DataError(
+                f"{where} is not the record of a run: its format is not {RUN_FORMAT!r}."
+            )
+        version = values.get("format_version")
+        if isinstance(version, int) and version > RUN_FORMAT_VERSION:
+            raise DataError(
+                f"{where} has format version {version}; this version reads {RUN_FORMAT_VERSION}. "
+                "Upgrade mscam_dask."
+            )
+        checksum = values.pop(_CHECKSUM, None)
+        if checksum != _checksum(values):
+            raise _damaged(where, "its content does not have the recorded checksum")
+        return msgspec.convert(values, RunRecord)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        if isinstance(error, DataError):
+            raise
+        if f'"{RUN_FORMAT}"'.encode() in content:
+            raise _damaged(where, str(error)) from error
+        raise DataError(f"{where} is not the record of a run: {error}.") from error
+
+
+def _damaged(where: str, reason: str) -> StoreCorruptError:
+    return StoreCorruptError(
+        f"{where} is damaged: {reason}. Restore the file from a copy, or run the pipeline again "
+        "with --overwrite."
+    )

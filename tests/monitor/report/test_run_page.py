@@ -202,6 +202,14 @@ def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
         page_after(drift(cluster_names=[1, 4, 6], sizes_before=[9, 0, 2], sizes_after=[8, 3, 0]))
     )
     assert "1 9 8 \u22121 4 \u2013 3 +3 6 2 \u2013 \u22122" in text
-    text = section(page_after(drift(cluster_names=list(range(100)), sizes_before=[5] * 99 + [0], sizes_after=[5] * 98 + [7, 2])))
+    text = section(
+        page_after(
+            drift(
+                cluster_names=list(range(100)),
+                sizes_before=[5] * 99 + [0],
+                sizes_after=[5] * 98 + [7, 2],
+            )
+        )
+    )
     assert re.search(r"\b60 \w+ 100\b", text)
     assert "98 5 7 +2 99 \u2013 2 +2" in text or "99 \u2013 2 +2 98 5 7 +2" in text
