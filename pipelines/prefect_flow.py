@@ -24,11 +24,9 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.schedules import Cron, Interval
 
-from mscam_dask.errors import MscamError
-from mscam_dask.pipeline.config.environment import environment_overrides
+from mscam_dask.errors import MscamError, without_credentials
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.redaction import without_credentials
-from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.pipeline.config.toml_document import environment_overrides, parse_override
 from mscam_dask.pipeline.run.resume import resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.run_record import RunRecord
@@ -94,7 +92,7 @@ def summary(pipeline: str, assignments: list[str], planned: str) -> dict[str, An
     create_markdown_artifact(
         key="mscam-dask-run",
         markdown="\n".join(["| | |", "|---|---|", *lines]),
-        description=f"Run of {record.pipeline}, ended {record.finalize}",
+        description=f"Run of {record.pipeline}, ended {record.ended}",
     )
     return numbers
 

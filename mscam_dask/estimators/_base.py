@@ -19,7 +19,12 @@ from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.reference import run_reference
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.estimators._cloning import SharedResourcesMixin
-from mscam_dask.estimators._executors import executor_for, validate_callbacks, with_dashboard
+from mscam_dask.estimators._executors import (
+    executor_for,
+    validate_callbacks,
+    validate_client,
+    with_dashboard,
+)
 from mscam_dask.estimators._inputs import validate_labels
 from mscam_dask.estimators._predict import NeighborPredictMixin
 from mscam_dask.estimators._search_space import SearchSpaceMixin
@@ -109,6 +114,7 @@ class BaseMultiViewClustering(
                 f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
             )
         validate_callbacks(self.callbacks, self.checkpoint_store)
+        validate_client(self.client)
         data, of_table = self._views_to_fit(X)
         candidates = self._candidates(data)
         first = candidates[0]

@@ -276,7 +276,7 @@ def test_all_workers_gone_is_a_typed_error_in_time(tmp_path: Path) -> None:
     ):
         assert cluster.client is not None
         cluster.client.wait_for_workers(1, timeout=60)
-        with DaskExecutor(cluster.client, workers_timeout_s=1.0) as executor:
+        with DaskExecutor(cluster.client, timeout_s=1.0) as executor:
             assert executor.gather([executor.submit(abs, -2, key="before/0")]) == [2]
             waiting = executor.submit(time.sleep, 60, key="sleep/0")
             worker.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from itertools import pairwise
 from typing import Any
 
@@ -56,8 +57,9 @@ def _missing(directory: Location, file: Location, what: str) -> StoreCorruptErro
     ):
         return corrupt_store(file, what)
     return StoreCorruptError(
-        f"{file} is gone, and so is its store: it was moved or removed after it was opened. Put it back where it "
-        "was, or give the place where it is now."
+        f"{file} does not exist where it was read ({socket.gethostname()}), nor does its store: it was "
+        "moved or removed after it was opened, or this Dask worker does not mount it. Put it where every "
+        "worker sees it under this path, or give the path where it is now."
     )
 
 

@@ -143,7 +143,7 @@ def _run_metrics(runs: list[Run]) -> Iterator[Metric]:
         seconds.add_metric(labels, run.seconds(now))
         asked.add_metric(labels, run.announced.n_clusters)
         failed.add_metric(labels, run.n_failed_tasks)
-        remaining = run.pace.at_most_s
+        remaining = run.pace.eta_s
         if remaining is not None:
             left.add_metric(labels, remaining if run.going else 0.0)
         for family, value in families:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import SchedulerPlugin
 
-from mscam_dask.monitor.dashboard.prune_spans import forget_spans
 from mscam_dask.monitor.dashboard.run_state import Run, Runs, ViewTask
 
 if TYPE_CHECKING:
@@ -76,14 +75,9 @@ class MonitorPlugin(SchedulerPlugin):
         self._unregister = self._register_metrics()
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Take in what a driver sent; forget the spans of runs that are not kept any more."""
-        if topic != TOPIC:
-            return
-        known = list(self.runs.by_id)
-        self.runs.message(msg, now=time.time())
-        for run_id in known:
-            if run_id not in self.runs.by_id:
-                forget_spans(self._scheduler, run_id)
+        """Take in the events of a driver."""
+        if topic == TOPIC:
+            self.runs.message(msg, now=time.time())
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """Do not wait for the runs of a driver that is gone."""

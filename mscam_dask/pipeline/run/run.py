@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,11 @@ import numpy as np
 
 from mscam_dask.data.results import write_result
 from mscam_dask.data.store.filesystem import failures_are_typed
-from mscam_dask.errors import MscamError, TemporaryFailure
+from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
-from mscam_dask.pipeline.config.execution import check_execution
-from mscam_dask.pipeline.config.redaction import without_credentials
-from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.config.toml_text import settings_text
+from mscam_dask.pipeline.config.settings import Settings, settings_text
+from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.cluster import check_workers, observers_of, open_cluster, page_of
 from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint
@@ -237,9 +236,10 @@ class Run:
         if self.record.state == "finished":
             return  # the results are there; only the report was cut short
         interrupted = isinstance(error, KeyboardInterrupt)
-        exit_code = error.exit_code if isinstance(error, MscamError) else 1
+        typed = error if isinstance(error, MscamError) else system_limit(error)
+        exit_code = 1 if typed is None else typed.exit_code
         message = f"stopped by {self._signal}" if interrupted else str(error)
-        message = without_credentials(message)
+        message = without_credentials(message, os.environ)
         self._update(error=ErrorRecord(type=type(error).__name__, message=message))
         with contextlib.suppress(MscamError, OSError):
             self._end(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -339,8 +338,8 @@ def test_named_runs_below_a_link_find_each_other(
 
 def test_a_link_that_leads_nowhere_is_refused(pipeline: Write, tmp_path: Path) -> None:
     (tmp_path / "scratch").symlink_to(tmp_path / "unmounted")
-    os.symlink(tmp_path / "a", tmp_path / "b")
-    os.symlink(tmp_path / "b", tmp_path / "a")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    (tmp_path / "a").symlink_to(tmp_path / "b")
     for name in ("scratch", "a"):
         with pytest.raises(ConfigurationError, match=quotes(tmp_path / name)):
             run_pipeline(read_config(pipeline(QUIET)), tmp_path / name)

@@ -1,4 +1,4 @@
-"""A sweep: every view factored once, every fit the same as one by itself."""
+"""A sweep: every view factored once, every fit bit-identical to one outside a sweep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.benchmark.settings_sweep import sweep_fits
+from mscam_dask.benchmark.sweep import sweep_fits
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.executors.local import SerialExecutor
@@ -68,7 +68,7 @@ def test_no_fit_factors_a_view_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(calls) == sorted(DATA.view_names)
 
 
-def test_each_fit_is_that_of_a_fit_by_itself() -> None:
+def test_each_fit_equals_a_fit_outside_a_sweep() -> None:
     for fit, parameters in zip(sweep_fits(DATA, SETTINGS, SerialExecutor()), SETTINGS, strict=True):
         alone = run_fit(DATA, parameters, SerialExecutor())
         assert fit.parameters == parameters
@@ -82,31 +82,31 @@ def test_each_fit_is_that_of_a_fit_by_itself() -> None:
 
 
 def mean_modularity(labels: NDArray[np.int64]) -> float:
-    """Newman's Q over pairs of samples, mean over neutral graphs and views."""
+    """Newman's Q over pairs of samples, mean over reference graphs and views."""
     same = labels[:, None] == labels
-    found = []
+    values = []
     for source in DATA.views:
         for graph in reference_graphs_of_view(source, REFERENCE_NEIGHBORS).graphs:
             weights = graph.toarray().astype(np.float64)
             degrees, total = weights.sum(axis=1), weights.sum()
-            found.append(np.sum((weights - np.outer(degrees, degrees) / total)[same]) / total)
-    return float(np.mean(found))
+            values.append(np.sum((weights - np.outer(degrees, degrees) / total)[same]) / total)
+    return float(np.mean(values))
 
 
-def test_on_dask_the_same_bits() -> None:
+def test_dask_gives_the_same_bits() -> None:
     from mscam_dask.engine.executors.dask import DaskExecutor
 
     serial = list(sweep_fits(DATA, SETTINGS[:3], SerialExecutor()))
     with local_client(1, processes=False) as client:
-        there = list(sweep_fits(DATA, SETTINGS[:3], DaskExecutor(client)))
-    for one, other in zip(serial, there, strict=True):
-        np.testing.assert_array_equal(one.labels, other.labels)
-        assert one.cross_view_information == other.cross_view_information
-        assert one.eigengap == other.eigengap
-        assert one.modularity == other.modularity
+        distributed = list(sweep_fits(DATA, SETTINGS[:3], DaskExecutor(client)))
+    for local, remote in zip(serial, distributed, strict=True):
+        np.testing.assert_array_equal(local.labels, remote.labels)
+        assert local.cross_view_information == remote.cross_view_information
+        assert local.eigengap == remote.eigengap
+        assert local.modularity == remote.modularity
 
 
-def test_one_scaling_and_perhaps_no_setting() -> None:
+def test_settings_of_several_scales_are_refused_and_none_are_allowed() -> None:
     mixed = [SETTINGS[0], dataclasses.replace(SETTINGS[0], scale="unit")]
     with pytest.raises(ConfigurationError, match=quotes("unit", "standard")):
         list(sweep_fits(DATA, mixed, SerialExecutor()))

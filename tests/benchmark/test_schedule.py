@@ -1,4 +1,4 @@
-"""What an experiment would do, told without doing it."""
+"""The estimate of an experiment before it runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from mscam_dask.benchmark import sweep
 from mscam_dask.benchmark.config import read_experiment
-from mscam_dask.benchmark.dry_run import plan_experiment
+from mscam_dask.benchmark.schedule import plan_experiment
 from mscam_dask.data.store.read import open_store
 from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.memory import plan_memory
@@ -20,7 +20,7 @@ SWEEP = "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1]\ngraph_weight = [0.1]\n
 
 
 class Four(SerialExecutor):
-    """Four workers with as much memory as they are told."""
+    """Four workers with a given memory limit."""
 
     n_workers = 4
     memory_limit_bytes = 0

@@ -1,4 +1,4 @@
-"""Comparisons from a file to the directory: rows, going on, failures, what is refused."""
+"""Comparisons from a file to the directory: rows, resumption, failures and errors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from scipy.spatial.distance import cdist
 
 from mscam_dask.benchmark.compare import run_comparison
 from mscam_dask.benchmark.config import read_experiment
-from mscam_dask.benchmark.directory import ExperimentDirectory
-from mscam_dask.benchmark.experiment import Progress
+from mscam_dask.benchmark.experiment import ExperimentDirectory, Progress
 from mscam_dask.benchmark.results import (
     PROTOCOLS,
     ExperimentRecord,
+    Protocol,
     decode_experiment,
 )
 from mscam_dask.benchmark.sweep import run_sweep
@@ -47,22 +47,22 @@ width_factor = [1.0]
 
 
 def run(file: Path, output: Path) -> tuple[ExperimentRecord, list[Progress]]:
-    told: list[Progress] = []
+    events: list[Progress] = []
     record = run_comparison(
-        read_experiment(file), output, command="mscam-dask compare x", observers=(told.append,)
+        read_experiment(file), output, command="mscam-dask compare x", observers=(events.append,)
     )
-    return record, told
+    return record, events
 
 
-def cells_done(told: list[Progress]) -> int:
-    return sum(progress.entry is not None for progress in told)
+def trials_done(events: list[Progress]) -> int:
+    return sum(progress.entry is not None for progress in events)
 
 
 def _check_tables(record: ExperimentRecord, output: Path) -> None:
     text = (output / "results.md").read_text()
     for protocol in ("defaults", "grid"):
         assert PROTOCOLS[protocol][1:] in text
-    assert text.count("SC-BSV †") == 2
+    assert text.count("SC-BSV †") == 1
     assert "mscam-dask compare x" in text
     assert record.versions["numpy"] in text
     with (output / "results.csv").open() as stream:
@@ -72,15 +72,14 @@ def _check_tables(record: ExperimentRecord, output: Path) -> None:
         assert float(line["accuracy_mean"]) == row.scores["accuracy"].mean
 
 
-def test_rows_cells_and_files(write: Write, here: Path) -> None:
-    record, told = run(write(SMALL), here / "out")
+def test_rows_trials_and_files(write: Write, here: Path) -> None:
+    record, events = run(write(SMALL), here / "out")
     _check_tables(record, here / "out")
     assert record.state == "finished"
     assert [(row.method, row.protocol) for row in record.rows] == [
         ("knn-sc", "defaults"),
         ("knn-sc", "grid"),
-        ("sc-bsv", "defaults"),
-        ("sc-bsv", "grid"),
+        ("sc-bsv", "grid"),  # the view is chosen with labels
     ]
     for row in record.rows:
         assert (row.n_runs, row.n_failed) == (2, 0)
@@ -96,73 +95,114 @@ def test_rows_cells_and_files(write: Write, here: Path) -> None:
     assert "view" in record.rows[2].parameters
     assert record.rows[2].note != ""
     assert record.rows[0].note == ""
-    assert cells_done(told) == len(record.trials)
+    assert trials_done(events) == len(record.trials)
     assert {trial.shuffled for trial in record.trials if trial.seed == 0} == {False}
     assert {trial.shuffled for trial in record.trials if trial.seed == 1} == {True}
     on_disk = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
     assert on_disk.rows == record.rows
-    assert len(list((here / "out" / "cells").glob("*/*.json"))) == len(record.trials)
+    assert len(list((here / "out" / "trials").glob("*/*.json"))) == len(record.trials)
 
 
-def test_started_again_only_what_is_missing_is_computed(write: Write, here: Path) -> None:
+@pytest.mark.parametrize("protocol", ["defaults", "grid"])
+def test_the_best_single_view_is_never_a_row_without_labels(
+    write: Write, here: Path, protocol: Protocol
+) -> None:
+    text = SMALL.replace("['defaults', 'grid']", f"['{protocol}']").replace("runs = 2", "runs = 1")
+    record, _ = run(write(text.replace("[1.0]", "[1.0, 2.0]")), here / "out")
+    best = next(row for row in record.rows if row.method == "sc-bsv")
+    assert best.protocol == "grid"
+    assert record.protocols == {protocol: PROTOCOLS[protocol], "grid": PROTOCOLS["grid"]}
+    tried = {trial.parameters["view"] for trial in record.trials if trial.method == "sc-bsv"}
+    widths = {trial.parameters.get("width_factor") for trial in record.trials}
+    assert len(tried) == len(record.datasets[0].views)
+    assert {1.0, 2.0} <= widths or protocol == "defaults"
+    page = (here / "out" / "report.html").read_text()
+    assert page.count("<td>grid</td>") == [row.protocol for row in record.rows].count("grid")
+
+
+def test_a_view_named_beforehand_is_chosen_without_labels(write: Write, here: Path) -> None:
+    text = SMALL.replace("['defaults', 'grid']", "['defaults']").replace("runs = 2", "runs = 1")
+    record, _ = run(write(text + "[parameters.sc-bsv]\nview = 1\n"), here / "out")
+    assert {row.protocol for row in record.rows} == {"defaults"}
+    assert {row.note for row in record.rows} == {""}
+
+
+def test_a_rerun_computes_only_the_missing_trials(write: Write, here: Path) -> None:
     first, _ = run(write(SMALL), here / "out")
-    second, told = run(write(SMALL), here / "out")
-    assert cells_done(told) == 0
+    second, events = run(write(SMALL), here / "out")
+    assert trials_done(events) == 0
     assert second.n_reused == len(first.trials)
     assert second.rows == first.rows
     assert {trial.key for trial in second.trials} == {trial.key for trial in first.trials}
 
     more = SMALL.replace("runs = 2", "runs = 3")
-    third, told = run(write(more), here / "out")
-    assert cells_done(told) == 4  # one more seed of the setting taken in each row
+    third, events = run(write(more), here / "out")
+    assert trials_done(events) == 3  # one more seed of the setting taken in each row
     assert third.n_reused == len(first.trials)
     assert {row.n_runs for row in third.rows} == {3}
 
-    victim = sorted((here / "out" / "cells").glob("*/*.json"))[0]
-    victim.write_bytes(victim.read_bytes()[:40])  # as a fault of the disk would leave it
-    fourth, told = run(write(more), here / "out")
-    assert cells_done(told) == 1
-    assert fourth.n_reused == len(third.trials) - 1
-    assert json.loads(victim.read_text())["outcome"] == "ok"
+    victim = sorted((here / "out" / "trials").glob("*/*.json"))[0]
+    whole = victim.read_bytes()
+    for damaged in (whole[:40], whole.replace(b'"ok"', b'"\xff\xfe"'), b"[" * 100_000):
+        victim.write_bytes(damaged)  # as a fault of the disk would leave it
+        fourth, events = run(write(more), here / "out")
+        assert trials_done(events) == 1
+        assert fourth.n_reused == len(third.trials) - 1
+        assert json.loads(victim.read_text())["outcome"] == "ok"
 
 
-def test_other_data_of_the_same_name_are_other_cells(write: Write, here: Path) -> None:
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b"{", b"[" * 100_000])
+def test_a_damaged_record_is_an_error_and_a_rerun_writes_it_again(
+    write: Write, here: Path, damage: bytes
+) -> None:
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\n"
+    first, _ = run(write(text), here / "out")
+    directory = ExperimentDirectory(here / "out")
+    directory.record.write_bytes(damage)
+    with pytest.raises(DataError, match=quotes(directory.record)):
+        directory.read_record()
+    second, events = run(write(text), here / "out")
+    assert trials_done(events) == 0
+    assert directory.read_record().rows == second.rows == first.rows
+
+
+def test_other_data_of_the_same_name_are_other_trials(write: Write, here: Path) -> None:
     text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\nprotocols = ['defaults']"
     first, _ = run(write(text), here / "out")
     shutil.copy(here / "other.npz", here / "tiny.npz")
-    second, told = run(write(text), here / "out")
-    assert cells_done(told) == len(first.trials) == 1
+    second, events = run(write(text), here / "out")
+    assert trials_done(events) == len(first.trials) == 1
     assert not {trial.key for trial in second.trials} & {trial.key for trial in first.trials}
 
 
 @pytest.mark.parametrize("kind", ["compare", "sweep"])
-def test_metrics_of_a_data_set_are_those_its_store_is_clustered_by(
+def test_view_types_of_a_data_set_are_those_it_is_clustered_with(
     write: Write, here: Path, kind: str
 ) -> None:
     rng, labels = np.random.default_rng(0), np.arange(60) % 3
     points = [np.eye(3)[labels] + rng.normal(size=(60, 3)) for _ in "ab"]  # scores are not 1
     distances = [cdist(rows, rows) for rows in points]
-    found = {}
+    results = {}
     for name, view_type in (
         ("features", "features"),
         ("distance", "distance"),
-        ("asked", "features"),
+        ("requested", "features"),
     ):
         store = as_multi_view(distances, view_type=view_type)
         write_store(replace(store, labels=labels), here / f"{name}.zarr")
         text = f"[{kind}]\ndatasets = ['d']\n[dataset.d]\nsource = '{name}.zarr'\n"
-        text += "view_type = 'distance'\n" if name == "asked" else ""
+        text += "view_type = 'distance'\n" if name == "requested" else ""
         if kind == "compare":
             text = text.replace("[dataset", "methods = ['knn-sc']\nruns = 1\n[dataset")
             record = run_comparison(read_experiment(write(text)), here / name)
         else:
             text = text.replace("[dataset", "alpha = [1.0]\ngraph_weight = [1.0]\n[dataset")
             record = run_sweep(read_experiment(write(text), command="sweep"), here / name)
-        found[name] = [(trial.key, trial.scores) for trial in record.trials]
-    assert found["asked"] == found["distance"] != found["features"]
+        results[name] = [(trial.key, trial.scores) for trial in record.trials]
+    assert results["requested"] == results["distance"] != results["features"]
 
 
-def test_the_seeds_of_the_runs_are_said(write: Write, here: Path) -> None:
+def test_the_seeds_of_the_runs_are_recorded(write: Write, here: Path) -> None:
     text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\n"
     varies = set()
     for name, more, seeds, shuffled in (
@@ -174,9 +214,9 @@ def test_the_seeds_of_the_runs_are_said(write: Write, here: Path) -> None:
         assert record.seeds == seeds
         assert {trial.shuffled for trial in record.trials} == shuffled
         assert str(seeds[0]) in record.varies or seeds[0] == 0
-        told = (here / name / "results.md").read_text()
-        assert record.varies in told
-        assert all(str(seed) in told for seed in seeds)
+        text_written = (here / name / "results.md").read_text()
+        assert record.varies in text_written
+        assert all(str(seed) in text_written for seed in seeds)
         varies.add(record.varies)
     assert len(varies) == 3
 
@@ -239,7 +279,7 @@ def test_a_method_that_fails_leaves_the_others_alone(write: Write, here: Path) -
     assert "MemoryPlanError" in (here / "out" / "results.md").read_text()
 
 
-def test_a_cell_over_time_ends_its_row_and_a_higher_limit_tries_again(
+def test_a_trial_over_time_ends_its_row_and_a_higher_limit_tries_again(
     write: Write, here: Path
 ) -> None:
     text = SMALL.replace("['knn-sc', 'sc-bsv']", "['knn-sc']")
@@ -248,10 +288,10 @@ def test_a_cell_over_time_ends_its_row_and_a_higher_limit_tries_again(
     row = short.rows[0]
     assert row.n_failed == 2
     assert row.reasons[-1].startswith("1 ")
-    again, told = run(
+    again, events = run(
         write(text.replace("runs = 2", "runs = 2\ntime_limit_s = 0.001")), here / "out"
     )
-    assert cells_done(told) == 0
+    assert trials_done(events) == 0
     assert again.n_reused == len(short.trials)
     longer, _ = run(write(text), here / "out")
     assert {trial.outcome for trial in longer.trials} == {"ok"}
@@ -259,15 +299,15 @@ def test_a_cell_over_time_ends_its_row_and_a_higher_limit_tries_again(
 
 
 @pytest.mark.parametrize(("reason", "n_again"), [("TemporaryFailure: busy", 1), ("Error: no", 0)])
-def test_a_cell_that_failed_of_what_passes_by_itself_is_tried_again(
+def test_a_trial_with_a_temporary_failure_runs_again(
     write: Write, here: Path, reason: str, n_again: int
 ) -> None:
     text = SMALL.replace("['knn-sc', 'sc-bsv']", "['knn-sc']")
     record, _ = run(write(text), here / "out")
     failed = msgspec.structs.replace(record.trials[0], outcome="failed", reason=reason)
-    ExperimentDirectory(here / "out").keep(failed)
-    _, told = run(write(text), here / "out")
-    assert cells_done(told) == n_again
+    ExperimentDirectory(here / "out").write_trial(failed)
+    _, events = run(write(text), here / "out")
+    assert trials_done(events) == n_again
 
 
 def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here: Path) -> None:
@@ -319,17 +359,17 @@ def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here
         ),
     ],
 )
-def test_what_cannot_work_fails_before_any_fit(
+def test_invalid_settings_fail_before_any_fit(
     write: Write, here: Path, text: str, error: type[Exception], parts: list[str]
 ) -> None:
     np.savez("plain.npz", allow_pickle=False, view_0=np.eye(9))
-    told: list[Progress] = []
+    events: list[Progress] = []
     with pytest.raises(error) as caught:
-        run_comparison(read_experiment(write(text)), here / "out", observers=(told.append,))
+        run_comparison(read_experiment(write(text)), here / "out", observers=(events.append,))
     for part in parts:
         assert part in str(caught.value)
-    assert cells_done(told) == 0
-    assert not (here / "out" / "cells").exists()
+    assert trials_done(events) == 0
+    assert not (here / "out" / "trials").exists()
     record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
     assert record.state == "failed"
 
@@ -373,7 +413,7 @@ def test_robustness_draws_anew_for_each_run_and_gives_curves(write: Write, here:
     assert "| MSCAM, paper | 0.874 | 0.833 |" in text
 
 
-def test_a_signal_leaves_what_can_be_gone_on_with(write: Write, here: Path) -> None:
+def test_an_experiment_stopped_by_a_signal_resumes(write: Write, here: Path) -> None:
     settings = read_experiment(
         write("[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 3\n")
     )

@@ -1,4 +1,4 @@
-"""Pages of experiments: the document's numbers, the paper's beside them, and nothing that runs."""
+"""Reports of experiments: the numbers of the record and of the paper, without scripts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mscam_dask.benchmark.experiment_page import experiment_page
-from mscam_dask.benchmark.report import write_experiment_report
+from mscam_dask.benchmark.report import experiment_page, write_experiment_report
 from mscam_dask.benchmark.results import (
     CurveEntry,
     DatasetEntry,
@@ -70,9 +69,9 @@ def record() -> ExperimentRecord:
             ),
         ),
         methods=(
-            MethodEntry(name="mscam", title="MSCAM", reference="arXiv", defaults={}, grid={},
+            MethodEntry(name="mscam", title="MSCAM", reference="arXiv", grid={},
                         dense=False),
-            MethodEntry(name="odd", title=HOSTILE, reference="", defaults={}, grid={}, dense=True),
+            MethodEntry(name="odd", title=HOSTILE, reference="", grid={}, dense=True),
         ),
         rows=(row("mscam", 0.987, {"accuracy": 0.978}), row("odd", 0.4, {})),
         curves=(
@@ -124,12 +123,22 @@ def test_what_came_out_is_said_first() -> None:
     page = experiment_page(compared, ())
     text = text_of(page)
     won = html.unescape(text[: text.index("MSCAM defaults")])
-    assert re.search(quotes("(defaults)", "MSCAM", 2, HOSTILE, 1), won)
+    (sentence,) = re.findall(r"[^:]*\(defaults\): [^.]*", won)
+    assert sentence.count("MSCAM") == 2  # alone on one data set, in a tie on the other
+    assert re.findall(r"\d+", sentence.replace(HOSTILE, "")) == ["1", "1", "2"]
     assert "MSCAM defaults 0.987 0.987" in text
     assert 'id="results"' in page
     alone = {**compared, "rows": whole["rows"][:1], "methods": whole["methods"][:1]}
     assert text_of(experiment_page(alone, ())).count("MSCAM defaults") == 1
     assert 'class="status"' not in experiment_page(alone, ())
+
+
+def test_the_best_single_views_alone_win_nothing() -> None:
+    whole = msgspec.to_builtins(record())
+    rows = [{**line, "protocol": "grid", "note": "chosen"} for line in whole["rows"]]
+    compared = {**whole, "rows": [*whole["rows"], *rows], "curves": [], "heat_maps": []}
+    (status,) = re.findall(r'class="status">([^<]*)<', experiment_page(compared, ()))
+    assert "(defaults)" in status
 
 
 def test_names_from_data_are_text() -> None:

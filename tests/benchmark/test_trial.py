@@ -1,4 +1,4 @@
-"""Cells in processes of their own: results, failures, limits, and processes that die."""
+"""Trials in their own processes: results, failures, limits, lost processes and workers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,22 @@ import msgspec
 import numpy as np
 import psutil
 import pytest
+from distributed import LocalCluster
 
-from mscam_dask.benchmark.fitting import fit_trial
-from mscam_dask.benchmark.stored import stored_as
-from mscam_dask.benchmark.trial import Limits, MixtureData, StoredData, Trial
-from mscam_dask.benchmark.trial_process import TrialProcess
+from mscam_dask.benchmark.fitting import fit_trial, stored_as
+from mscam_dask.benchmark.trial import (
+    Limits,
+    MixtureData,
+    StoredData,
+    Trial,
+    TrialProcess,
+    run_trials,
+)
 from mscam_dask.data.store.write import write_store
-from mscam_dask.errors import TemporaryFailure
+from mscam_dask.errors import NoWorkersError, TemporaryFailure
 from mscam_dask.metrics import clustering_accuracy
+from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.run.cluster import open_cluster
 from tests.messages import quotes
 from tests.synthetic import three_subspaces
 
@@ -44,9 +52,9 @@ def trial(tmp_path: Path) -> Trial:
 
 @pytest.fixture
 def process() -> Iterator[TrialProcess]:
-    one = TrialProcess()
-    yield one
-    one.close()
+    started = TrialProcess()
+    yield started
+    started.close()
 
 
 def changed(trial: Trial, **changes: object) -> Trial:
@@ -58,7 +66,7 @@ def with_data(trial: Trial, **changes: object) -> Trial:
     return changed(trial, data=msgspec.structs.replace(trial.data, **changes))
 
 
-def test_a_key_is_of_everything_that_determines_the_result(trial: Trial) -> None:
+def test_the_key_depends_on_everything_that_determines_the_result(trial: Trial) -> None:
     others = [
         changed(trial, method="mlan"),
         changed(trial, n_clusters=4),
@@ -67,7 +75,7 @@ def test_a_key_is_of_everything_that_determines_the_result(trial: Trial) -> None
         changed(trial, parameters={"n_neighbors": 5}),
         with_data(trial, digest="e"),
     ]
-    assert len({one.key for one in (trial, *others)}) == 7
+    assert len({item.key for item in (trial, *others)}) == 7
     moved = with_data(changed(trial, dataset="again"), path="elsewhere")
     assert moved.key == trial.key
     first = changed(trial, parameters={"a": 1, "b": 2})
@@ -86,9 +94,7 @@ def test_the_same_result_as_in_this_process(trial: Trial, process: TrialProcess)
     assert 0 < there.peak_memory_bytes < 2**30
 
 
-def test_a_failure_is_a_result_and_the_next_cell_goes_on(
-    trial: Trial, process: TrialProcess
-) -> None:
+def test_a_failure_is_a_result_and_the_next_trial_runs(trial: Trial, process: TrialProcess) -> None:
     failed = process.run(changed(trial, n_clusters=61), NONE)
     assert failed.outcome == "failed"
     assert re.search(quotes("ConfigurationError", "n_clusters", 61), failed.reason)
@@ -108,21 +114,21 @@ def test_an_answer_may_be_longer_than_a_pipe_holds(trial: Trial, process: TrialP
 
 
 def large(trial: Trial) -> Trial:
-    """A cell that takes many seconds and some hundred MiB."""
+    """A trial that takes many seconds and some hundred MiB."""
     data = MixtureData(
         corrupted=0.0, n_samples=4000, noise_variance=0.3, within_variance=1.2, digest="m"
     )
     return changed(trial, data=data, method="mlan", n_clusters=2, shuffled=False)
 
 
-def test_a_cell_over_its_time_is_ended(trial: Trial, process: TrialProcess) -> None:
+def test_a_trial_over_its_time_is_stopped(trial: Trial, process: TrialProcess) -> None:
     fit = process.run(large(trial), Limits(time_s=0.3))
     assert fit.outcome == "over time"
     assert "0.3 s" in fit.reason
     assert process.run(trial, NONE).outcome == "ok"
 
 
-def test_a_cell_over_its_memory_is_ended(trial: Trial, process: TrialProcess) -> None:
+def test_a_trial_over_its_memory_is_stopped(trial: Trial, process: TrialProcess) -> None:
     fit = process.run(large(trial), Limits(memory_bytes=100 * 2**20))
     assert fit.outcome == "over memory"
     assert "100 MiB" in fit.reason
@@ -132,15 +138,15 @@ def test_a_cell_over_its_memory_is_ended(trial: Trial, process: TrialProcess) ->
 
 
 def killed_soon(kind: str) -> threading.Thread:
-    """Kill the cell at work, or the process that runs cells, once it is there."""
+    """Kill the process of the running trial, or the server process, as soon as it runs."""
 
     def wait_and_kill() -> None:
         while True:
             servers = psutil.Process().children()
-            trials = [trial for server in servers for trial in server.children()]
-            found = trials if kind == "cell" else [s for s in servers if s.children()]
-            if found:
-                os.kill(found[0].pid, signal.SIGKILL)
+            trials = [process for server in servers for process in server.children()]
+            running = trials if kind == "trial" else [s for s in servers if s.children()]
+            if running:
+                os.kill(running[0].pid, signal.SIGKILL)
                 return
             time.sleep(0.01)
 
@@ -150,8 +156,8 @@ def killed_soon(kind: str) -> threading.Thread:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(("kind", "part"), [("cell", "SIGKILL"), ("server", "-9")])
-def test_a_process_that_is_killed_is_a_cell_to_run_again(
+@pytest.mark.parametrize(("kind", "part"), [("trial", "SIGKILL"), ("server", "-9")])
+def test_a_process_that_is_killed_leaves_a_trial_to_run_again(
     trial: Trial, process: TrialProcess, kind: str, part: str
 ) -> None:
     thread = killed_soon(kind)
@@ -163,18 +169,18 @@ def test_a_process_that_is_killed_is_a_cell_to_run_again(
 
 
 @pytest.mark.faults
-def test_a_cell_goes_with_its_caller(trial: Trial, process: TrialProcess) -> None:
+def test_a_trial_ends_with_its_caller(trial: Trial, process: TrialProcess) -> None:
     running = threading.Thread(target=process.run, args=(large(trial), NONE), daemon=True)
     running.start()
-    found: list[psutil.Process] = []
-    while not found:
-        found = [one for server in psutil.Process().children() for one in server.children()]
+    children: list[psutil.Process] = []
+    while not children:
+        children = [child for server in psutil.Process().children() for child in server.children()]
         time.sleep(0.01)
     server = process._process
     assert server is not None
     assert server.stdin is not None
     server.stdin.close()  # what happens when the caller dies
-    gone, alive = psutil.wait_procs(found, timeout=30)
+    gone, alive = psutil.wait_procs(children, timeout=30)
     assert gone
     assert not alive
     running.join(timeout=30)
@@ -220,3 +226,19 @@ def test_distances_have_rows_and_columns_shuffled_alike() -> None:
     moved = shuffled_data(data, 3)
     order = moved.views[1].read(0, 7).ravel()
     np.testing.assert_array_equal(moved.views[0].read(0, 7), np.abs(order[:, None] - order))
+
+
+@pytest.mark.timeout(30)  # what this would catch is a wait without an end
+def test_a_cluster_without_workers_is_an_error_in_time(trial: Trial) -> None:
+    with (
+        LocalCluster(
+            n_workers=0,
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as scheduler,
+        open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster,
+        pytest.raises(NoWorkersError, match=quotes(scheduler.scheduler_address, "0.2 s")),
+    ):
+        next(run_trials([trial], Limits(), cluster, timeout_s=0.2))

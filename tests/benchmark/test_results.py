@@ -1,4 +1,4 @@
-"""experiment.json: what is written is read back, what is no experiment is refused."""
+"""experiment.json: written records are read back, and damaged ones are errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_document_that_the_docs_show_is_one() -> None:
     record = decode_experiment(json.dumps(document).encode(), "docs")
     fields = set(ExperimentRecord.__struct_fields__)
     assert set(document) == fields
-    for name in ("datasets", "methods", "rows", "curves", "heat_maps", "cells"):
+    for name in ("datasets", "methods", "rows", "curves", "heat_maps", "trials"):
         (entry,) = getattr(record, name)
         assert set(document[name][0]) == set(entry.__struct_fields__), name
 
@@ -77,6 +77,8 @@ def test_the_document_that_the_docs_show_is_one() -> None:
     [
         (b"{", []),
         (b"\xff", ["byte 0"]),
+        (encode_experiment(RECORD).replace(b"mscam-dask sweep", b"\xfe\xff"), ["0xfe"]),
+        (b"[" * 100_000, []),
         (b'{"format": "mscam_dask.run"}', ["`kind`"]),
         (encode_experiment(RECORD).replace(b"mscam_dask.experiment", b"other"), ["'other'"]),
         (encode_experiment(RECORD).replace(b'_version": 1', b'_version": 97'), ["97"]),

@@ -1,4 +1,4 @@
-"""Experiment files: what is wrong is said before any work, with its place and what is allowed."""
+"""Experiment files: problems are reported before any fit, with their place and the allowed values."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from mscam_dask.benchmark.config import Command, experiment_command, read_experiment
-from mscam_dask.benchmark.methods import METHODS
-from mscam_dask.benchmark.published_scores import ROBUSTNESS, TABLES
+from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, TABLES
 from mscam_dask.benchmark.settings import CompareTable, RobustnessTable, SweepTable
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.toml_document import parse_override, read_document
