@@ -126,7 +126,7 @@ def clusters_text(fit: FitRecord) -> str:
     selected = (
         "" if curves is None else f"selected from {curves['counts'][0]} to {curves['counts'][-1]}; "
     )
-    exactly = "exactly " if fit.reached else ""
+    exactly = "exactly " if fit.has_requested_components else ""
     components = plural(fit.n_connected_components, "connected component")
     return f"{fit.n_clusters} ({selected}graph has {exactly}{components})"
 

@@ -1,4 +1,7 @@
-"""The data of a pipeline: whatever [data] names becomes one store."""
+"""Data of a pipeline: one store, opened or made from the sources that [data] names.
+
+Input files that change during a run are detected, and the caller is asked to retry.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +46,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class OpenData:
-    """A store, open, and how it came to be.
+    """Open store and its origin.
 
     Attributes
     ----------
     data
     store
-        Its directory or URL.
+        Directory or URL.
     is_new
-        Whether this run wrote it.
+        True if this run wrote it.
     notes
-        What reading the sources took for what.
+        Interpretation of the sources by their readers.
     """
 
     data: MultiViewData
@@ -62,7 +65,7 @@ class OpenData:
     notes: tuple[str, ...] = ()
 
     def record(self, notes: tuple[str, ...] = ()) -> DataRecord:
-        """Return what run.json says of the data."""
+        """Return the entry of the data in run.json."""
         labels = self.data.labels
         return DataRecord(
             store=self.store.name if self.is_new else str(self.store),
@@ -76,7 +79,7 @@ class OpenData:
 
 
 def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
-    """Return what a record says of the views."""
+    """Return the entries of the views in a record."""
     return tuple(
         ViewEntry(
             name=view.name,
@@ -90,7 +93,7 @@ def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
 
 
 def check_sources_outside(table: DataTable, output: Path) -> None:
-    """Refuse a run directory that holds what the run is to read: a run replaces its files.
+    """Refuse a run directory that holds a source of the run, since a run replaces its files.
 
     Raises
     ------
@@ -103,7 +106,7 @@ def check_sources_outside(table: DataTable, output: Path) -> None:
     ]
     if inside:
         raise ConfigurationError(
-            f"the source {inside[0]} lies inside the run directory {output}, whose files a run "
+            f"The source {inside[0]} lies inside the run directory {output}, whose files a run "
             "replaces. Choose another output directory."
         )
 
@@ -142,12 +145,12 @@ def open_data(table: DataTable, output: Path) -> OpenData:
 
 
 def retry_if_replaced(read: Callable[[], _T]) -> _T:
-    """Read something of a store, again when it may have been replaced in the middle of it.
+    """Read from a store; retry where it may have been replaced meanwhile.
 
     Raises
     ------
     StoreCorruptError
-        When it is damaged every time.
+        When it is damaged at every attempt.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -158,12 +161,12 @@ def retry_if_replaced(read: Callable[[], _T]) -> _T:
 
 
 def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
-    """Open what `open_data` opened or wrote when the run began.
+    """Open the store that `open_data` opened or wrote at the start of the run.
 
     Raises
     ------
     DataError
-        When it is not there any more, or damaged.
+        When it is missing or damaged.
     """
     if as_location(earlier.store).is_absolute():
         return open_data(table, output)
@@ -171,9 +174,9 @@ def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
 
 
 def _is_ready(table: DataTable) -> bool:
-    """Whether the source is a store that can be read where it is."""
-    as_it_is = table.views is None and table.labels is None and table.chunk_size is None
-    return as_it_is and len(table.sources) == 1 and is_store(table.sources[0])
+    """Return whether the source is a store that can be read in place."""
+    is_unchanged = table.views is None and table.labels is None and table.chunk_size is None
+    return is_unchanged and len(table.sources) == 1 and is_store(table.sources[0])
 
 
 def _files(table: DataTable) -> list[Source]:
@@ -205,7 +208,7 @@ def _default_cache() -> Path:
 
 
 def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
-    """Digest the files that [data] names; what was read is what they held then.
+    """Return the SHA-256 of each file that [data] names.
 
     Raises
     ------
@@ -231,11 +234,11 @@ def _source_record(path: Location) -> SourceRecord:
 
 
 Stamps = tuple[tuple[str, int, int, int], ...]
-"""Path, size, time of change and number of each file."""
+"""Path, size, modification time and inode of each file."""
 
 
 def stamps_of(table: DataTable) -> Stamps:
-    """Return what tells whether files that [data] names were written since; cheap, no content."""
+    """Return sizes and times of the files that [data] names; they show whether a file was written."""
     if table.source in BUILT_IN_SOURCES:
         named = [] if table.path is None else [Path(table.path)]
     else:
@@ -245,11 +248,10 @@ def stamps_of(table: DataTable) -> Stamps:
     return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats)
 
 
-def changed_data(what: str) -> TemporaryFailure:
-    """The error that says that data changed under a run."""
+def changed_data(source: str) -> TemporaryFailure:
+    """Return the error for data that changed during a run."""
     return TemporaryFailure(
-        f"{what} changed while the run read it. Run the same command again: it takes the data that "
-        "are there now."
+        f"{source} changed while the run read it. Run the same command again to use the new data."
     )
 
 
@@ -257,19 +259,19 @@ def changed_data(what: str) -> TemporaryFailure:
 def changes_are_temporary(
     table: DataTable, opened: Callable[[], OpenData | None]
 ) -> Iterator[None]:
-    """Turn the errors of a store that was replaced while it was read into the one to try again.
+    """Translate errors of a store that was replaced while it was read into a temporary failure.
 
     Parameters
     ----------
     table
         [data].
     opened
-        Gives what was opened; None when the error came before that.
+        Returns the opened data; None before that.
 
     Raises
     ------
     TemporaryFailure
-        When what is at the same place now is whole, and other data than what was opened.
+        When another intact store is in the place of the opened one.
     """
     try:
         yield
@@ -285,7 +287,7 @@ def _is_other(table: DataTable, before: OpenData) -> bool:
         now = open_data(table, Path())  # a store: nothing is written
         return _identity(now.data) != _identity(before.data)
     except (DataError, OSError):
-        return False  # damaged, and not replaced
+        return False  # damaged, not replaced
 
 
 def _identity(data: MultiViewData) -> tuple[str, list[str]]:

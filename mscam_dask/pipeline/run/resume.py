@@ -35,7 +35,7 @@ from mscam_dask.pipeline.run.open_data import (
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.report import report_step
 from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, now, run_pipeline
-from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
 from mscam_dask.pipeline.run.run_record import ResumeEntry, RunRecord, SourceRecord
 from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 
@@ -233,7 +233,7 @@ def resume_run(
     TemporaryFailure
         When another driver holds the directory.
     """
-    root = resolved(path)
+    root = _place_of(resolved(path))
     if not root.is_dir() and RunDirectory(root).next() is None:
         raise ConfigurationError(
             f"There is no run directory {root}. Give one that mscam-dask run wrote."
@@ -283,6 +283,15 @@ def resume_run(
         return Run(settings, directory, record, observers).execute(opened)
 
 
+def _place_of(path: Path) -> Path:
+    """Return the final path of a run directory that is to take the place of another."""
+    with contextlib.suppress(DataError):
+        replaced = RunDirectory(path).read_record().replaces
+        if replaced is not None and path.name == f"{replaced}{NEXT_SUFFIX}":
+            return path.with_name(replaced)
+    return path
+
+
 def _write_missing_report(
     directory: RunDirectory, settings: Settings, observers: Sequence[Observer]
 ) -> None:
@@ -315,7 +324,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:
     except msgspec.ValidationError as error:
         raise DataError(
             f"{directory.record} holds no settings of this version ({error}). Run the pipeline "
-            "again with --overwrite, or continue with the version that began it."
+            "again with --overwrite, or resume with the version that started it."
         ) from error
     check_name(settings.name, f"{directory.record}: the pipeline's name", "Run the pipeline again.")
     _check_pipeline(directory, settings)
@@ -388,8 +397,8 @@ def _data(
         if len(found.views) != len(earlier.views):
             changes.append(f"{len(found.views)} views instead of {len(earlier.views)}")
         raise DataError(
-            f"The data in {opened.store} are not those the run began with: {', '.join(changes)} "
-            "changed. Put them back, or start a new run with the data there are now."
+            f"The data in {opened.store} changed since the run was started: {', '.join(changes)}. "
+            "Restore them, or start a new run with the present data."
         )
     return opened, notes
 
@@ -403,12 +412,12 @@ def _check_sources(earlier: tuple[SourceRecord, ...], settings: Settings) -> tup
             continue
         present = current.get(then.source)
         if present is None or present.sha256 is None:
-            notes.append(f"{then.source} is gone; the run's own copy of its data is used.")
+            notes.append(f"{then.source} is missing; the run uses its own copy of the data.")
         elif present.sha256 != then.sha256:
             raise DataError(
-                f"{then.source} changed since the run began ({then.n_bytes} bytes, SHA-256 "
+                f"{then.source} changed since the run was started ({then.n_bytes} bytes, SHA-256 "
                 f"{then.sha256[:16]}... then; {present.n_bytes} bytes, {present.sha256[:16]}... "
-                "now). Put the old file back, or start a new run."
+                "now). Restore the old file, or start a new run."
             )
     return tuple(notes)
 

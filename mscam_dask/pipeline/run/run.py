@@ -224,7 +224,7 @@ class Run:
             report_step(self.directory, self._emit)
 
     def _replace(self) -> RunDirectory:
-        """Give the directory of this run its final path, where an earlier run is until then."""
+        """Put this run in the place of the one that it replaces."""
         directory = self.directory
         if directory.replaced is None:
             return directory
@@ -232,9 +232,9 @@ class Run:
             return RunDirectory(directory.replaced).replace_with(directory)
 
     def failed(self, error: BaseException) -> None:
-        """Say in run.json how the run ended, if that can be written."""
+        """Record in run.json how the run ended, if that can be written."""
         if self.record.state == "finished":
-            return  # the results are there; only the report was cut short
+            return  # only the report is incomplete
         interrupted = isinstance(error, KeyboardInterrupt)
         typed = error if isinstance(error, MscamError) else system_limit(error)
         exit_code = 1 if typed is None else typed.exit_code
@@ -248,24 +248,24 @@ class Run:
             )
 
     def on_deadline(self) -> str:
-        """Say in run.json that the run was interrupted, and here; the process is about to end."""
+        """Record that the run was interrupted; return the message for a process that is about to end."""
         self.failed(KeyboardInterrupt())
         return f"Stopped by {self._signal}. {self._remedy}"
 
     def _interrupted(self) -> BaseException:
-        """The exception to leave with after a signal."""
+        """Return the exception to raise after a signal."""
         if self._shutdown.exit_code == TemporaryFailure.exit_code:
             return TemporaryFailure(f"Stopped by {self._signal}. {self._remedy}")
         return KeyboardInterrupt(self._remedy)
 
     def record_resume(self, iteration: int, damage: tuple[str, ...]) -> None:
-        """Record from where the clustering goes on, and what was passed over for it."""
-        if not self.record.resumed:  # begun in another run directory, which is gone
+        """Record the iteration after which a fit resumes, and damaged checkpoints."""
+        if not self.record.resumed:  # started in another run directory
             assert self._checkpoints is not None
-            found = f"Goes on from checkpoints of the same fit at {self._checkpoints.place}."
-            entry = ResumeEntry(time=now(), state="running", warnings=(found,))
+            note = f"Resuming from checkpoints of the same fit at {self._checkpoints.place}."
+            entry = ResumeEntry(time=now(), state="running", warnings=(note,))
             self._update(resumed=(entry,))
-            damage = (found, *damage)
+            damage = (note, *damage)
         entry = msgspec.structs.replace(
             self.record.resumed[-1],
             after_iteration=iteration,

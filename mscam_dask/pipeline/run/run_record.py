@@ -43,18 +43,18 @@ class ViewEntry(Struct, frozen=True, kw_only=True):
 
 
 class DataRecord(Struct, frozen=True, kw_only=True):
-    """What was clustered.
+    """Clustered data of a run.
 
     Attributes
     ----------
     store
-        Directory that was read: inside the run directory, or a store that was there before.
+        Name inside the run directory, or path or URL of a store that existed before.
     digest
-        `MultiViewData.digest`: names, metrics, shapes and values.
+        `MultiViewData.digest`: names, view types, shapes and values.
     n_classes
         Distinct labels; None without labels.
     notes
-        What reading the sources took for what, and what validation found odd.
+        Interpretation of the sources by their readers, and data warnings.
     """
 
     store: str
@@ -93,7 +93,7 @@ class ViewSettingsEntry(Struct, frozen=True, kw_only=True):
 
 
 class SettingEntry(Struct, frozen=True, kw_only=True):
-    """What was asked for or, where nothing was, chosen without labels.
+    """Settings of a fit, set by the user or selected without labels.
 
     Attributes
     ----------
@@ -103,11 +103,11 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
         None where views differ.
     n_neighbors
     views
-        Of each view, its scale and alpha, where views differ; else None.
+        Scale and alpha of each view where views differ; else None.
     initial_graph
         "distances" or "distances and views", see `mscam_dask.types.events.CandidateSettings`.
     exclude_views
-        Views that did not count.
+        Names of the excluded views.
     """
 
     scale: str
@@ -134,7 +134,7 @@ class RefinementEntry(Struct, frozen=True, kw_only=True):
 
 
 class FitRecord(Struct, frozen=True, kw_only=True):
-    """What the clustering gave.
+    """Outcome of the fit.
 
     Attributes
     ----------
@@ -145,19 +145,18 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     score
         Label-free score of the clusters; None when it is not finite.
     setting
-        The setting of the fit.
+        Settings of the fit.
     candidate_settings
-        Every setting it was chosen from, with its score.
+        Every candidate, with its score.
     selected_setting
         Index of the setting in `candidate_settings`; -1 where nothing was compared.
     cluster_sizes
-        Samples of each cluster.
+        Number of samples of each cluster.
     cluster_names
         Label of each cluster in labels.csv, ascending. A cluster keeps its label from the previous
         run, so labels have gaps where the selected number of clusters has fallen.
     n_clusters_curves
-        The `mscam_dask.types.events.NClustersSelected` of a number of clusters that was chosen;
-        None when it was given.
+        `mscam_dask.types.events.NClustersSelected` where the number of clusters was selected.
     refinement
         Result of the refinement; None without one.
     """
@@ -239,18 +238,18 @@ class ErrorRecord(Struct, frozen=True, kw_only=True):
 
 
 class ResumeEntry(Struct, frozen=True, kw_only=True):
-    """One continuation of a run.
+    """One resumption of a run.
 
     Attributes
     ----------
     time
-        When it began (UTC).
+        Start (UTC).
     state
-        In which the run was found; "running" means killed.
+        State of the run before; "running" means killed.
     after_iteration
-        Outer iterations that were done and not repeated; None when the clustering began again.
+        Number of outer iterations that were not repeated; None when the fit started again.
     warnings
-        Why the result may differ from an undisturbed one, and what was found damaged.
+        Reasons why the result may differ from an undisturbed one, and damaged files.
     """
 
     time: str
@@ -265,29 +264,29 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     state
-        "running" until the last file is written; a run that was killed stays so. All but
-        "finished" can be resumed.
+        "running" until the last file is written, and after a kill. All but "finished" can be
+        resumed.
     exit_code
-        What the command returned; None while it runs.
+        Exit code of the command; None during the run.
     seed
         The estimator's random_state.
     executor
-        What ran the tasks.
+        Description of the executor.
     seconds
         Wall time of each step.
     metrics
-        Scores against the labels; None where there were none, or evaluation was off.
+        Scores against the ground truth; None without ground truth, or with evaluation off.
     settings
-        The pipeline as it was understood: what a continuation goes by.
+        Settings with all defaults, from which the run is resumed.
     resumed
-        Continuations, oldest first.
+        Resumptions, oldest first.
     run_fingerprint, data_fingerprint, clustering_fingerprint
         See `mscam_dask.pipeline.run.fingerprints`.
     started_from
-        Name of the run beside this one that the clustering started from or was compared with; empty
-        for none, None before that was decided.
+        Name of the previous run that the fit started from or was compared with; empty for none,
+        None before that is known.
     drift
-        What changed since that run.
+        Changes since that run.
     versions, blas
         Software of this process, or of the last that resumed the run.
     number

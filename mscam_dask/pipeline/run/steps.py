@@ -156,12 +156,12 @@ def _changed(sources: Sequence[SourceRecord], *, is_resumed: bool) -> MscamError
     if not is_resumed:
         return changed_data(names)
     return DataError(
-        f"{names} changed since the run began. Put the old data back, or start a new run."
+        f"{names} changed since the run was started. Restore the old data, or start a new run."
     )
 
 
 def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
-    """Refuse data that cannot be clustered as asked, before a cluster is started for them."""
+    """Refuse data that cannot be clustered with the settings, before a cluster is started."""
     Fixed(exclude_views=table.parameters.get("exclude_views")).excluded_positions(data.view_names)
     n_clusters = table.n_clusters
     if n_clusters is None:
@@ -197,24 +197,24 @@ def cluster(
     Parameters
     ----------
     data
-        Labels among them are not looked at.
+        Their ground truth is ignored.
     table
     client
-        `distributed.Client` of the cluster that runs the tasks; None for this process.
+        `distributed.Client` of the cluster; None to run the tasks in this process.
     n_threads
-        Of a fit in this process; None for all cores.
+        Threads of a fit in this process; None for all cores.
     observers
         Called with each event of the fit.
-    checkpointer
-        Keeps the state after each outer iteration, and may have one to go on from.
+    checkpoint_store
+        Keeps a checkpoint of each outer iteration, and may have one to resume from.
     from_previous_fit
-        Arguments of the estimator that an earlier run gives, in place of the table's.
+        Arguments of the estimator from a previous run, in place of the table's.
 
     Returns
     -------
     solution : Solution
     notes : tuple of str
-        What the fit warned of.
+        Warnings of the fit.
     """
     estimator_class = MSCAM if table.method == "mscam" else MSCAN
     estimator = estimator_class(
@@ -231,7 +231,7 @@ def cluster(
 
 @contextmanager
 def _warnings_noted() -> Iterator[list[str]]:
-    """Take our own warnings as notes; others stay warnings."""
+    """Collect our own warnings as notes; others stay warnings."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         for category in _NOTED:
@@ -252,7 +252,7 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
         return ()
     how = {
         "warm": f"started from {drift.earlier}",
-        "cold": f"started afresh ({drift.reason}); clusters are named as in {drift.earlier}",
+        "cold": f"cold start ({drift.reason}); clusters are named as in {drift.earlier}",
         "unchanged": f"clusters of {drift.earlier}",
     }[drift.start]
     sentence = (
@@ -263,7 +263,7 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
 
 
 def fit_record(solution: Solution) -> FitRecord:
-    """Return what run.json says of a fit."""
+    """Return the entry of a fit in run.json."""
     by_view = solution.parameters.view_settings is not None
     names, sizes = np.unique(solution.labels, return_counts=True)
     agreed = {record.view: record for record in solution.agreed}
@@ -279,9 +279,9 @@ def fit_record(solution: Solution) -> FitRecord:
             scale="by view" if by_view else solution.parameters.scale,
             alpha=None if by_view else float(solution.parameters.alpha),
             n_neighbors=int(solution.n_neighbors),
-            initial_graph=_first_graph(solution),
+            initial_graph=_initial_graph(solution),
             views={
-                record.view: _preparation_entry(chosen, agreed.get(record.view))
+                record.view: _view_settings_entry(chosen, agreed.get(record.view))
                 for record, chosen in zip(
                     solution.prepared, solution.parameters.view_settings or (), strict=False
                 )
@@ -293,7 +293,7 @@ def fit_record(solution: Solution) -> FitRecord:
         if solution.counted is None
         else msgspec.to_builtins(solution.counted),
         refinement=_refinement_entry(solution.learned),
-        candidate_settings=tuple(_tried(setting) for setting in solution.settings),
+        candidate_settings=tuple(_candidate_entry(setting) for setting in solution.settings),
         selected_setting=solution.chosen,
         view_contributions={
             name: float(share) for name, share in solution.view_contributions.items()
@@ -303,8 +303,8 @@ def fit_record(solution: Solution) -> FitRecord:
     )
 
 
-def _tried(setting: CandidateSettings) -> dict[str, Any]:
-    """A setting as run.json has it, which knows lists alone."""
+def _candidate_entry(setting: CandidateSettings) -> dict[str, Any]:
+    """Return a candidate with lists in place of tuples, as JSON has it."""
     lists = {
         "view_settings": [list(view) for view in setting.view_settings],
         "exclude_views": list(setting.exclude_views),
@@ -312,8 +312,8 @@ def _tried(setting: CandidateSettings) -> dict[str, Any]:
     return {**msgspec.to_builtins(setting), **lists}
 
 
-def _first_graph(solution: Solution) -> str:
-    """What the path began with; the distances where there was none."""
+def _initial_graph(solution: Solution) -> str:
+    """Return the kind of the initial graph."""
     return solution.settings[solution.chosen].initial_graph if solution.chosen >= 0 else "distances"
 
 
@@ -323,7 +323,7 @@ def _refinement_entry(learned: RefinementFinished | None) -> RefinementEntry | N
     return RefinementEntry(scores=learned.scores, n_accepted=learned.taken)
 
 
-def _preparation_entry(
+def _view_settings_entry(
     chosen: ViewSettings, record: ViewSettingsSelected | None
 ) -> ViewSettingsEntry:
     return ViewSettingsEntry(
@@ -335,7 +335,7 @@ def _preparation_entry(
 
 
 def evaluate(labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> dict[str, float]:
-    """Score the clusters against the labels."""
+    """Score the clusters against the ground truth."""
     scores = score_partition(labels_true, labels_pred)
     return {name: float(getattr(scores, name)) for name in _SCORES}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from mscam_dask.cli import main
 from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, TemporaryFailure
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
@@ -119,6 +122,8 @@ def test_data_that_cannot_be_used_leave_the_old_results(night: Night, tiny: Path
     assert failure.state == "failed"
     assert failure.error is not None
     assert "view_0" in failure.error.message
+    described = CliRunner().invoke(main, ["describe", str(night.root)]).stdout
+    assert re.search(quotes("out.next", "view_0", "failed"), described)
     tiny.write_bytes(good[: len(good) // 2])
     with pytest.raises(DataError):
         night.tonight()
@@ -149,7 +154,9 @@ def test_a_run_that_ends_early_leaves_the_old_results_and_is_resumed(
     with pytest.raises((KeyboardInterrupt, ValueError, TemporaryFailure)):
         night.tonight(observers=[raising(STOPS[stop], error("test"))])
     night.assert_first_is_intact()
-    assert resume_run(night.root).resumed
+    following = RunDirectory(night.root).next()
+    assert following is not None
+    assert resume_run(following.path if error is ValueError else night.root).resumed
     night.assert_second_is_there()
     assert not resume_run(night.root).resumed
 
