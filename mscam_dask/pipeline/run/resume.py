@@ -299,7 +299,7 @@ def _write_missing_report(
     if not settings.report.enabled or directory.report.exists():
         return
     with directory.append_events() as stream:
-        every = (*observers, JsonLines(stream))
+        every: list[Observer] = [*observers, JsonLines(stream)]
 
         def emit(event: Event) -> None:
             for observer in every:

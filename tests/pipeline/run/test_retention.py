@@ -100,7 +100,7 @@ def test_what_the_next_run_starts_from_stays(keep_two: Settings) -> None:
 
 def test_a_date_in_the_future_changes_no_order_and_is_warned_of(keep_two: Settings) -> None:
     runs = [
-        run_of(keep_two, number, **({"ended": "2131-01-01"} if number == 2 else {}))
+        run_of(keep_two, number, ended="2131-01-01" if number == 2 else "2026-01-09")
         for number in range(1, 5)
     ]
     new = RunDirectory(runs[0].path.with_name("tiny-5"))
