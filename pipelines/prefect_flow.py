@@ -34,7 +34,7 @@ from mscam_dask.pipeline.run.run_record import RunRecord
 NOT_CONVERGED = 5
 TRY_AGAIN = 75
 
-_SECONDS_TO_END = 60  # mscam-dask writes where it is when it is told to stop
+_SECONDS_TO_END = 60  # mscam-dask writes a checkpoint when it is stopped
 
 
 class RunFailed(Exception):
@@ -42,11 +42,11 @@ class RunFailed(Exception):
 
 
 class TryAgain(Exception):
-    """mscam-dask ended with 75: the lock is held, the disk is full, it was told to stop."""
+    """mscam-dask ended with 75: the lock is held, the disk is full, workers were lost, it was stopped."""
 
 
 def _passes(_task: Any, _task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether a failure may be gone the next time."""
+    """Return whether a failure may be gone the next time."""
     try:
         state.result()
     except TryAgain:

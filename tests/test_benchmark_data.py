@@ -10,6 +10,7 @@ import pytest
 from mscam_dask.metrics import clustering_accuracy, normalized_mutual_information
 from tests.benchmark_fits import default_fit
 from tests.benchmark_sets import BenchmarkData
+from tests.benchmarks import confidence
 from tests.synthetic import assert_partition_and_graph_agree
 
 Loader = Callable[[str], BenchmarkData]
@@ -67,3 +68,15 @@ def test_handwritten_is_predicted_as_it_was_clustered(benchmark_data: Loader) ->
         {name: view[some] for name, view in zip(data.names, data.views, strict=True)}
     )
     assert np.mean(predicted == model.labels_[some]) >= 0.95
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("handwritten", "msrcv1", "prokaryotic") else pytest.param(name, marks=slow)
+        for name in confidence.BARS
+    ],
+)
+def test_confidence_tells_wrong_samples(name: str, benchmark_data: Loader) -> None:
+    benchmark_data(name)  # skips where the set is not there
+    assert confidence.measure(name).auc >= confidence.BARS[name]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from mscam_dask.data.history_dataset import count_dataset, history_dataset
+from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.fit import Observer, run_fit
@@ -19,6 +19,7 @@ from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.reference import run_reference
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.estimators._cloning import SharedResourcesMixin
+from mscam_dask.estimators._describe import ClusterDescriptionMixin
 from mscam_dask.estimators._executors import (
     executor_for,
     validate_callbacks,
@@ -54,6 +55,7 @@ _SOLVERS = ("reduced", "reference")
 class BaseMultiViewClustering(
     SharedResourcesMixin,
     NeighborPredictMixin,
+    ClusterDescriptionMixin,
     SearchSpaceMixin,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
     ClusterMixin,  # type: ignore[misc]
@@ -148,6 +150,7 @@ class BaseMultiViewClustering(
         self.data_warnings_ = tuple(report.issues)
         self._training = data
         self._training_digests = report.digests
+        self._membership = None
         self._keep(of_table)
         warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3)
         return self

@@ -1,8 +1,8 @@
-"""Clusters of samples that were not in the fit."""
+"""Clusters and memberships by neighbors: of new samples, of the samples of the fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,49 +13,63 @@ from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sources import ViewDigest, recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._inputs import MultiViewInputMixin
+from mscam_dask.solvers.membership import (
+    N_FOLDS,
+    NeighborVotes,
+    as_membership,
+    fit_votes,
+    folds_of,
+    n_voting_neighbors,
+)
 from mscam_dask.solvers.predict import predict_by_neighbors
 from mscam_dask.solvers.row_blocks import row_blocks
+from mscam_dask.solvers.spectral_cut import sampled_rows
+from mscam_dask.types.parameters import EXACT_SAMPLES
 from mscam_dask.types.result import Solution
 
-__all__ = ["NeighborPredictMixin"]
+__all__ = ["CHANGED", "NeighborPredictMixin"]
 
-# Coordinates of new samples, in units of the training samples' spread, whose squares are numbers.
+# Coordinates of new samples, in units of the training samples' spread, whose squares are finite.
 _FARTHEST = 1e150
 
-_CHANGED = (
-    "View {!r}: the training samples are not those of the fit any more. Predict reads them again, and "
-    "the array that fit was given was written to since. Fit again, and give fit a copy, or the path "
-    "of a store, where the array is to be used for something else."
+CHANGED = (
+    "View {!r}: the array that was given to fit was changed since, and it is read again. Fit again, "
+    "with a copy of the array or the path of a store."
 )
 
 
 class NeighborPredictMixin(MultiViewInputMixin):
-    """Part of an estimator: new samples join the cluster of their neighbours in the anchor space."""
+    """Part of an estimator: assigns samples by their neighbors in the ridge embedding."""
 
     solver: str
     labels_: NDArray[np.int64]
+    n_clusters_: int
     n_neighbors_: int
     solution_: Solution
     _training_digests: dict[str, str]
+    _membership: NDArray[np.float64] | None
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Clusters of new samples, by their adaptive neighbours among the training samples.
+        """Assign new samples to the cluster of their adaptive neighbors among the training samples.
 
         Parameters
         ----------
         X : as for `fit`
-            The same views of other samples; values of those left out are not looked at, and they
-            need not be there. A distance or kernel view holds the new samples' distances or kernel
-            values to the training samples, (n_new, n_samples). Columns of frames and DataArrays
-            have the names of the fit, in its order; where only one of the two has names, a
-            `UserWarning` says that columns go by their order.
+            The same views of other samples; excluded views are not read and may be missing.
+            A distance or kernel view holds the distances or kernel values of the new samples to
+            the training samples, (n_new, n_samples). Columns of frames and DataArrays have the
+            names of the fit, in its order; where only one of the two has names, a `UserWarning`
+            says that columns go by their order.
 
         Returns
         -------
-        (n_new,) int64
+        labels : (n_new,) int64
+            Clusters, numbered as `labels_`.
 
         Raises
         ------
+        ConfigurationError
+            With solver="reference", which has no encoders.
         DataError
             The views are not those of the fit, their features have other names, or their values
             are not finite, negative distances or too far away; or a training array was changed
@@ -63,45 +77,148 @@ class NeighborPredictMixin(MultiViewInputMixin):
 
         Notes
         -----
-        The training samples are not copied: arrays are kept as they were given to `fit`, read again,
-        and compared with their digests of then.
+        Training samples given to `predict` may get another cluster than in `labels_`: the fit
+        partitions the graph as a whole, `predict` looks at one sample's neighbors, of which the
+        sample itself, at distance 0, is one. Equal samples always get the same cluster here.
+
+        The training samples are not copied: the arrays given to `fit` are kept, read again and
+        compared with their digests.
         """
+        self._require_encoders()
+        new = self._views(X, reset=False)
+        queries = self._joint(self._coordinates(new, 0, new.n_samples))
+        blocks = ((start, self._joint(parts)) for start, parts in self._training_blocks())
+        return predict_by_neighbors(queries, blocks, self.labels_, n_neighbors=self.n_neighbors_)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Estimate memberships of new samples in the clusters.
+
+        Parameters
+        ----------
+        X : as for `predict`
+
+        Returns
+        -------
+        membership : (n_new, n_clusters) float64
+            As `membership_`; rows sum to one. The largest entry may belong to another cluster than
+            `predict` says, which weighs fewer neighbors by their distances.
+
+        Raises
+        ------
+        ConfigurationError, DataError
+            As `predict`.
+        """
+        self._require_encoders()
+        new = self._views(X, reset=False)
+        samples, views = self._voters()
+        model = fit_votes(
+            views, self.labels_[samples], self.n_clusters_, self._n_voting(len(samples))
+        )
+        parts = [
+            model(self._coordinates(new, start, stop))
+            for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views))
+        ]
+        return as_membership(np.concatenate(parts), model.n_neighbors)
+
+    @property
+    def membership_(self) -> NDArray[np.float64]:
+        """Memberships (n_samples, n_clusters) of the training samples; rows sum to one.
+
+        Computed at the first access, by reading the views once or twice more, and kept.
+        """
+        check_is_fitted(self)
+        if self._membership is None:
+            self._require_encoders()
+            self._membership = self._cross_fitted()
+        return self._membership
+
+    @property
+    def confidence_(self) -> NDArray[np.float64]:
+        """Membership (n_samples,) of each training sample in its cluster of `labels_`."""
+        return np.take_along_axis(self.membership_, self.labels_[:, None], axis=1)[:, 0]
+
+    def _cross_fitted(self) -> NDArray[np.float64]:
+        """Memberships of the training samples, each from the voters of the other folds."""
+        samples, views = self._voters()
+        folds, n_neighbors = folds_of(len(self.labels_)), self._n_voting(len(samples))
+        models: list[NeighborVotes | None] = []
+        for fold in range(N_FOLDS):
+            others = folds[samples] != fold
+            voters = samples[others]
+            models.append(
+                fit_votes(
+                    [view[others] for view in views],
+                    self.labels_[voters],
+                    self.n_clusters_,
+                    n_neighbors,
+                )
+                if (folds == fold).any()
+                else None
+            )
+        membership = np.empty((len(self.labels_), self.n_clusters_))
+        blocks = [(0, views)] if len(samples) == len(self.labels_) else self._training_blocks()
+        for start, parts in blocks:
+            own = folds[start : start + len(parts[0])]
+            for fold, model in enumerate(models):
+                rows = np.flatnonzero(own == fold)
+                if model is not None and rows.size:
+                    votes = model([part[rows] for part in parts])
+                    membership[start + rows] = as_membership(votes, model.n_neighbors)
+        return membership
+
+    def _voters(self) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
+        """Training samples that vote, 12 000 at most, and their coordinates by view."""
+        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+        parts: list[list[NDArray[np.float64]]] = []
+        for start, views in self._training_blocks():
+            stop = start + len(views[0])
+            first, last = np.searchsorted(samples, (start, stop))
+            parts.append([view[samples[first:last] - start] for view in views])
+        return samples, [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
+
+    def _n_voting(self, n_voters: int) -> int:
+        return n_voting_neighbors(n_voters, self.n_clusters_)
+
+    def _require_encoders(self) -> None:
         check_is_fitted(self)
         if not self.solution_.encoders:
             raise ConfigurationError(
-                f"solver={self.solver!r} has no form for new samples; fit with solver='reduced'."
+                f"solver={self.solver!r} assigns no new samples and has no memberships; fit with "
+                "solver='reduced'."
             )
-        fresh = self._views(X, reset=False)
-        queries = self._anchors(fresh, 0, fresh.n_samples)
+
+    def _training_blocks(self) -> Iterator[tuple[int, list[NDArray[np.float64]]]]:
+        """Yield start and coordinates by view of each row block of the training samples.
+
+        Raises
+        ------
+        DataError
+            After the last block, where a training array was changed since the fit.
+        """
         train = MultiViewData(
             tuple(view for view in self._training.views if view.name in self.solution_.encoders)
         )
-        width = sum(source.shape[1] for source in train.views)
-
         # a store compares what it reads with its own checksums
         digests = {
             source.name: ViewDigest(source.shape)
             for source in train.views
             if not recorded_digest(source)
         }
+        width = sum(source.shape[1] for source in train.views)
+        for start, stop in row_blocks(train.n_samples, width):
+            yield start, self._coordinates(train, start, stop, digests)
+        for name, digest in digests.items():
+            if digest.hexdigest() != self._training_digests[name]:
+                raise DataError(CHANGED.format(name))
 
-        def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:
-            for start, stop in row_blocks(train.n_samples, width):
-                yield start, self._anchors(train, start, stop, digests)
-            for name, digest in digests.items():
-                if digest.hexdigest() != self._training_digests[name]:
-                    raise DataError(_CHANGED.format(name))
-
-        return predict_by_neighbors(queries, blocks(), self.labels_, n_neighbors=self.n_neighbors_)
-
-    def _anchors(
+    def _coordinates(
         self,
         data: MultiViewData,
         start: int,
         stop: int,
         digests: Mapping[str, ViewDigest] | None = None,
-    ) -> NDArray[np.float64]:
-        """Anchor coordinates of new samples or, with digests, which rows go into, of those fitted."""
+    ) -> list[NDArray[np.float64]]:
+        """Encode rows of each view; rows of training samples also go into `digests`."""
         encoders = self.solution_.encoders
         parts = []
         for source in data.views:
@@ -113,7 +230,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         for source, part in zip(data.views, parts, strict=True):
             far = np.flatnonzero(~(np.abs(part) < _FARTHEST).all(axis=1))
             if far.size and digests is not None:  # none were in the fit
-                raise DataError(_CHANGED.format(source.name))
+                raise DataError(CHANGED.format(source.name))
             if far.size:
                 raise DataError(
                     f"View {source.name!r}: {far.size} new sample(s) are farther than {_FARTHEST:g} "
@@ -121,4 +238,9 @@ class NeighborPredictMixin(MultiViewInputMixin):
                     f"{(far[:5] + start).tolist()}); no distance to them can be computed. Check "
                     "their units."
                 )
-        return np.asarray(np.hstack(parts) / np.sqrt(len(parts)), dtype=np.float64)
+        return parts
+
+    @staticmethod
+    def _joint(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Coordinates (b, Σr) in the joint ridge embedding, in which views count the same."""
+        return np.asarray(np.hstack(list(parts)) / np.sqrt(len(parts)), dtype=np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 
-from mscam_dask.data.views.data_warnings import DataIssue
+from mscam_dask.data.views.validation import DataIssue
 from mscam_dask.errors import ConvergenceWarning, DataWarning
 from mscam_dask.types.result import Solution
 

@@ -112,7 +112,13 @@ class MSCAM(BaseMultiViewClustering):
     labels_ : (n_samples,) int64
         Clusters, numbered by first appearance.
     consensus_graph_ : (n_samples, n_samples) CSR
-        A, rows on the simplex.
+        A. Rows are on the simplex; that of a sample alone in its component is empty.
+    membership_ : (n_samples, n_clusters) float64
+        Memberships of each sample in the clusters, rows summing to one: shares of the votes of its
+        neighbors in the joint embedding and in each view's discriminants, by cross-fitting. Computed
+        at the first access; needs solver="reduced".
+    confidence_ : (n_samples,) float64
+        Membership of each sample in its own cluster.
     n_connected_components_ : int
         Of `consensus_graph_`.
     n_clusters_ : int

@@ -21,7 +21,7 @@ COMPOSE = DEPLOY / "compose.yaml"
 
 
 def compose_problems(file: Path) -> str:
-    """What the Compose specification's own schema has against a file; empty when nothing."""
+    """Problems of a file with the Compose specification's own schema; empty when there are none."""
     pytest.importorskip("check_jsonschema")
     result = run(
         installed_program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", file

@@ -418,13 +418,9 @@ def _(path: Path, canary: Path) -> None:
 
 @hostile("traversal.npz")
 def _(path: Path, canary: Path) -> None:
-    archive(
-        path,
-        **{
-            "../../evil": npy((20, 3), body=TABLE.tobytes()),
-            "view_0": npy((20, 3), body=TABLE.tobytes()),
-        },
-    )
+    content = npy((20, 3), body=TABLE.tobytes())
+    members: dict[str, Any] = {"../../evil": content, "view_0": content}
+    archive(path, **members)
 
 
 @hostile("two_of_a_name.npz")
@@ -514,6 +510,12 @@ for _code in (0, 8, 10, 11, 19, 25, 255, 65535):
     @hostile(f"type_{_code}.mat")
     def _(path: Path, canary: Path, code: int = _code) -> None:
         version_5(path, matrix(6, (20, 3), struct.pack("<2I", code, 480) + TABLE.tobytes()))
+
+
+@hostile("distancematrices17gcfeat06.mat")
+def _(path: Path, canary: Path) -> None:
+    """A name that the reader of the Flowers 17 data claims."""
+    version_5(path, matrix(6, (20, 3), element(44, TABLE.tobytes()), name=b"D_hog"))
 
 
 @hostile("type_in_compressed.mat")

@@ -72,7 +72,7 @@ def pids(client: Client) -> list[int]:
 
 
 def figure(text: str) -> None:
-    """What docs/reliability.md quotes; shown with -s."""
+    """Print a figure that docs/reliability.md quotes; shown with -s."""
     sys.stdout.write(f"\n{text.strip()}\n")
 
 

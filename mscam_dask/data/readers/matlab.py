@@ -2,7 +2,7 @@
 
 Views are the numeric matrices of a file, and the cells of one-level cell arrays of numeric
 matrices (the form in which multi-view data sets are published), but for what is labels
-(`mscam_dask.data.readers.array_labels`), as cell arrays of text may be. Structs, function handles
+(`mscam_dask.data.readers.array_labels`), such as a cell array of text. Structs, function handles
 and nested cells are refused as views.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.array_labels import find_labels
+from mscam_dask.data.readers.array_labels import MatlabCellArray, NoMatrix, describe, find_labels
 from mscam_dask.data.readers.base import (
     Selection,
     Source,
@@ -27,7 +27,6 @@ from mscam_dask.data.readers.base import (
 )
 from mscam_dask.data.readers.hdf5_check import check_hdf5
 from mscam_dask.data.readers.matlab_elements import check_elements
-from mscam_dask.data.readers.matlab_variables import MatlabCellArray, NoMatrix, describe
 from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import rows_of
 from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource
@@ -37,7 +36,7 @@ __all__ = ["read_mat"]
 
 
 def read_mat(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
-    """Read the matrices of a MATLAB file; those of v7.3 are read by blocks, later."""
+    """Read the matrices of a MATLAB file; those of v7.3 are read lazily, by blocks."""
     with unreadable(source, "a MATLAB file (.mat)"):
         with source.file.open("rb") as stream:
             is_hdf5 = stream.read(10) == b"MATLAB 7.3"
@@ -138,7 +137,7 @@ def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
     check_hdf5(file, source)
     for name in list(file):  # not file.items(): its iterator holds h5py's lock between items
         node = file[name]
-        if name.startswith("#"):  # where MATLAB keeps the contents of cells
+        if name.startswith("#"):  # MATLAB's group with the contents of cells
             continue
         where = f"{source.path}: {name!r}"
         if _class_of(node) == "cell" and isinstance(node, h5py.Dataset):
@@ -156,7 +155,7 @@ def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
 
 
 def _cells(items: list[Any], otherwise: Any) -> Any:
-    """`MatlabCellArray` of the items where all are matrices, an array of texts where all are one text."""
+    """Return a `MatlabCellArray` if all items are matrices, an array if each is one text, else `otherwise`."""
     if items and all(_is_matrix(item, single_column=True) for item in items):
         return MatlabCellArray(tuple(items))
     if items and all(_is_text(item) for item in items):
@@ -174,7 +173,7 @@ def _class_of(node: Any) -> str:
 
 
 def _hdf5_value(node: Any, source: Source, where: str) -> Any:
-    """Matrix of a dataset (lazy, transposed back), sparse matrix of a group, text, or what it is."""
+    """Return a dataset as lazy matrix, a group as sparse matrix, text as array, others as `NoMatrix`."""
     import dask.array as da
 
     if "MATLAB_sparse" in node.attrs:
@@ -206,6 +205,6 @@ def _in_memory(dataset: Any, source: Source) -> Any:
 
 
 def _texts(columns: NDArray[Any]) -> NDArray[np.str_]:
-    """The text in each row of a matrix of UTF-16, which is stored by columns; as SciPy gives it."""
+    """Return the text of each row of a matrix of UTF-16 code units stored by columns."""
     rows = np.atleast_2d(columns).T.astype("<u2")
     return np.array([row.tobytes().decode("utf-16-le", "replace") for row in rows])

@@ -1,6 +1,6 @@
-"""From what people hold (arrays, sparse matrices, frames, xarray) to row sources and ids.
+"""Conversion of arrays, sparse matrices, frames and xarray objects to row sources and ids.
 
-Frames and Dask or xarray objects are recognised by the module of their class, so that none
+Frames and Dask or xarray objects are recognized by the module of their class, so that none
 of those packages is imported for somebody who does not use it.
 """
 
@@ -17,9 +17,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask.data.sparse import checked_sparse, is_sparse
-from mscam_dask.data.views.content import check_view, unmasked
 from mscam_dask.data.views.labels import as_text
-from mscam_dask.data.views.sources import ArrayRows, DaskRows, RowSource, ViewType
+from mscam_dask.data.views.sources import (
+    ArrayRows,
+    DaskRows,
+    RowSource,
+    ViewType,
+    check_view,
+    unmasked,
+)
 from mscam_dask.errors import DataError
 
 __all__ = [
@@ -141,7 +147,7 @@ def _frame_values(frame: Any, name: str) -> NDArray[Any]:
         # Nullable columns: a missing value becomes NaN, which validation reports with its row.
         values: NDArray[Any] = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        # pandas makes Python objects of bool beside numbers, unless it is told the type
+        # pandas makes Python objects of bool beside numbers, unless it gets the dtype
         values = frame.to_numpy(dtype=np.result_type(*frame.dtypes) if len(frame.columns) else None)
     return values
 
@@ -255,7 +261,7 @@ def sample_dimension(dataset: Any) -> str:
 def dataset_views(
     dataset: Any, *, label_name: str = "labels"
 ) -> tuple[dict[str, Any], tuple[str, ...] | None, NDArray[Any] | None]:
-    """Take an xarray.Dataset apart: (views by name as DataArrays (n, d), ids, labels).
+    """Split an xarray.Dataset into views by name as DataArrays (n, d), ids and labels.
 
     Two-dimensional variables over the sample dimension are views, transposed where samples
     are not their first dimension; the one-dimensional variable `label_name` is the ground truth.

@@ -1,4 +1,4 @@
-"""Ground-truth labels as one int64 per sample, and the text that ids and names may be."""
+"""Ground-truth labels as one int64 per sample, and checks of names and ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def as_text(item: object) -> str:
-    """Return an id or a name as text; of bytes, as HDF5 keeps them, what they say."""
+    """Return an id or a name as text; bytes, which HDF5 stores, are decoded."""
     return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item)
 
 
@@ -73,7 +73,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
         if gone:
             raise DataError(
                 f"{len(gone)} label(s) are missing, the first {flat[gone[0]]} in row {gone[0]}. Give "
-                "unlabelled samples a number of their own, for example -1, or a name where labels are "
+                "unlabeled samples a number of their own, for example -1, or a name where labels are "
                 "text."
             )
     if flat.dtype.kind == "S" or (
@@ -93,7 +93,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
         rows = np.flatnonzero(~whole)
         raise DataError(
             f"{rows.size} label(s) are not whole numbers, the first {flat[rows[0]]} in row "
-            f"{rows[0]}; allowed are integers or text, one per sample. Give unlabelled samples a "
+            f"{rows[0]}; allowed are integers or text, one per sample. Give unlabeled samples a "
             "number of their own, for example -1."
         )
     raise DataError(
@@ -103,7 +103,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
 
 
 def _is_missing(item: object) -> bool:
-    """Tell whether a Python object stands for no value, as pandas has it."""
+    """Tell whether a Python object is a missing value, as pandas defines it."""
     if isinstance(item, float | np.floating):
         return bool(np.isnan(item))
     return item is None or type(item).__name__ in ("NAType", "NaTType")

@@ -1,4 +1,4 @@
-"""Several views of the same samples, as one value."""
+"""Several views of the same samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["MultiViewData"]
 
 @dataclass(frozen=True, eq=False)
 class MultiViewData:
-    """The same n samples seen through one or more views.
+    """The same n samples in one or more views.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class MultiViewData:
             )
 
     def _turned(self, counts: Iterable[int]) -> list[str]:
-        """Views with samples on columns, if with these turned all have as many; else none."""
+        """Return views to transpose so that all have the same number of samples; else none."""
         for count in counts:
             if all(count in view.shape for view in self.views):
                 return [view.name for view in self.views if view.shape[0] != count]
@@ -111,7 +111,7 @@ class MultiViewData:
         return sum(8 * view.shape[0] * view.shape[1] for view in self.views)
 
     def digest(self) -> str:
-        """SHA-256 (hexadecimal) of what is clustered: names, metrics, shapes and values.
+        """SHA-256 (hexadecimal) of the names, view types, shapes and values of all views.
 
         Ids and labels are not part of it. Views of a store answer with the digest recorded
         when they were written; others are read once.

@@ -25,7 +25,7 @@ from distributed.comm.core import CommClosedError
 
 from mscam_dask import __version__
 from mscam_dask.engine.executors._aligned import aligned
-from mscam_dask.engine.executors._malloc import give_freed_memory_back, keep_freed_memory
+from mscam_dask.engine.executors._malloc import keep_freed_memory, return_freed_memory
 from mscam_dask.engine.executors._sizeof import make_measurable
 from mscam_dask.engine.executors._spans import Spans, phase_of, span_cleaner
 from mscam_dask.engine.executors._threadpools import PinnedBlas, RefCountedContext
@@ -107,7 +107,7 @@ def workers_timeout_s() -> float:
 
 
 def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any]]:
-    """Workers by address, as the scheduler describes them.
+    """Return the workers by address, as the scheduler describes them.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
     with _translated(client):
         try:
             identity = client.sync(
-                client.scheduler.identity, n_workers=-1, callback_timeout=timeout_s
+                _scheduler_of(client).identity, n_workers=-1, callback_timeout=timeout_s
             )
         except TimeoutError as error:
             raise SchedulerLostError(
@@ -130,11 +130,16 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
 
 
 def _address(client: Client) -> str:
-    return str(client.scheduler.address)
+    return str(_scheduler_of(client).address)
+
+
+def _scheduler_of(client: Client) -> Any:
+    """The remote procedure calls of the scheduler: typed as optional, None only before the start."""
+    return client.scheduler
 
 
 def _is_usable(worker: Mapping[str, Any]) -> bool:
-    """Whether a worker starts tasks, or runs one: it is paused above a share of its memory."""
+    """Return whether a worker starts tasks or runs one; Dask pauses it when its memory is full."""
     metrics = worker.get("metrics") or {}
     return worker["status"] == "running" or bool(metrics.get("executing"))
 
@@ -558,6 +563,6 @@ def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
     PinnedBlas.pin_permanently()
     keep_freed_memory()
     result = function(*(aligned(argument) for argument in args))
-    give_freed_memory_back()
+    return_freed_memory()
     make_measurable(result)
     return result

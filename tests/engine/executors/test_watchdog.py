@@ -75,7 +75,10 @@ def test_the_timeout_is_a_setting_of_dask() -> None:
 @pytest.mark.timeout(120)
 def test_workers_paused_in_the_middle_of_a_fit_end_it() -> None:
     paused = threading.Event()
-    with local_client(1) as client, Client(client.scheduler.address, set_as_default=False) as other:
+    with (
+        local_client(1) as client,
+        Client(client.scheduler_info()["address"], set_as_default=False) as other,
+    ):
 
         def pause(dask_worker: Any) -> None:
             # the memory manager leaves a paused worker alone until it has measured less

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from mscam_dask.data.history_dataset import history_dataset
-from mscam_dask.data.results import StoredResult
+from mscam_dask.data.results import StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.types.events import IterationFinished, ViewIteration
 from mscam_dask.types.status import Status

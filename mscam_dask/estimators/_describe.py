@@ -1,0 +1,149 @@
+"""Descriptions of the clusters of a fit: the features that set each apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.data.views.sources import ViewDigest, feature_names_of, recorded_digest
+from mscam_dask.engine.map_views import map_views
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators._executors import executor_for
+from mscam_dask.estimators._predict import CHANGED
+from mscam_dask.solvers.feature_effects import FeatureEffects, feature_effects
+from mscam_dask.solvers.row_blocks import row_blocks
+from mscam_dask.types.result import Solution
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["ClusterDescriptionMixin", "ClusterFeature"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClusterFeature:
+    """One feature of one view that sets a cluster apart.
+
+    Attributes
+    ----------
+    view : str
+    cluster : int
+        As in `labels_`.
+    feature : str
+        Name of the column, or its position where the view has no names.
+    column : int
+        Position of the column in its view.
+    mean, mean_of_rest : float
+        Mean over the samples of the cluster and over all others, in the units of the data.
+    effect : float
+        Their difference in units of the pooled standard deviation (Cohen's d), positive where the
+        cluster has more; infinite where the column varies neither in the cluster nor outside.
+    """
+
+    view: str
+    cluster: int
+    feature: str
+    column: int
+    mean: float
+    mean_of_rest: float
+    effect: float
+
+
+class ClusterDescriptionMixin:
+    """Part of an estimator: describes the clusters of a fit."""
+
+    client: Client | None
+    n_jobs: int | None
+    labels_: NDArray[np.int64]
+    n_clusters_: int
+    solution_: Solution
+    excluded_views_: tuple[str, ...]
+    _training: MultiViewData
+    _training_digests: dict[str, str]
+
+    def cluster_features(self, top: int = 20) -> tuple[ClusterFeature, ...]:
+        """List the features that set each cluster apart from all other samples.
+
+        Parameters
+        ----------
+        top : int, default=20
+            Number of features of each view and cluster, those with the largest absolute effect.
+
+        Returns
+        -------
+        tuple of ClusterFeature
+            By view, cluster and decreasing absolute effect; features without an effect are left
+            out. Views of distances and kernels have no features, and excluded views are not read.
+            ``pandas.DataFrame(map(dataclasses.asdict, model.cluster_features()))`` is a table of them.
+
+        Raises
+        ------
+        ConfigurationError
+            `top` is not a whole number ≥ 1.
+        DataError
+            A training array was changed since the fit.
+
+        Notes
+        -----
+        One pass over each view by row blocks; views of a store are read by the workers of `client`.
+        """
+        check_is_fitted(self)
+        if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:
+            raise ConfigurationError(f"top={top!r} is not usable: allowed is a whole number >= 1.")
+        views = [
+            view
+            for view in self._training.views
+            if view.view_type == "features" and view.name not in self.excluded_views_
+        ]
+        look = functools.partial(_effects_of, labels=self.labels_, n_clusters=self.n_clusters_)
+        found = map_views(
+            look, views, executor_for(self.client, self.n_jobs), stage="cluster_features"
+        )
+        listed: list[ClusterFeature] = []
+        for view, (effects, digest) in zip(views, found, strict=True):
+            if digest not in (None, self._training_digests.get(view.name, digest)):
+                raise DataError(CHANGED.format(view.name))
+            listed.extend(_strongest(view, effects, int(top)))
+        return tuple(listed)
+
+
+def _effects_of(
+    view: RowSource, *, labels: NDArray[np.int64], n_clusters: int
+) -> tuple[FeatureEffects, str | None]:
+    """Effects of one view, and the digest of its rows unless it is recorded."""
+    digest = None if recorded_digest(view) else ViewDigest(view.shape)
+
+    def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:
+        for start, stop in row_blocks(*view.shape):
+            rows = view.read(start, stop)
+            if digest is not None:
+                digest.update(rows)
+            yield start, rows
+
+    effects = feature_effects(blocks(), labels, n_clusters)
+    return effects, None if digest is None else digest.hexdigest()
+
+
+def _strongest(view: RowSource, effects: FeatureEffects, top: int) -> Iterator[ClusterFeature]:
+    names: Any = feature_names_of(view) or range(view.shape[1])
+    for cluster, row in enumerate(
+        np.nan_to_num(effects.effects, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    ):
+        for column in np.argsort(-np.abs(row), kind="stable")[:top]:
+            if row[column] != 0.0:
+                yield ClusterFeature(
+                    view=view.name,
+                    cluster=cluster,
+                    feature=str(names[column]),
+                    column=int(column),
+                    mean=float(effects.means[cluster, column]),
+                    mean_of_rest=float(effects.means_of_rest[cluster, column]),
+                    effect=float(row[column]),
+                )

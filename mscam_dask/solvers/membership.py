@@ -1,0 +1,175 @@
+"""Soft cluster memberships: votes of out-of-sample neighbors in every view.
+
+A quarter of a sample's votes are those of its nearest neighbors in the joint ridge embedding, in which
+new samples are assigned too. Three quarters are those of its neighbors in the linear discriminants of
+each view, which weigh the directions that tell clusters apart; views count the same. The samples of
+a fit get theirs by cross-fitting: in each of five folds from discriminants and neighbors of the
+other four, so that no sample votes for itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.top_k import top_k_columns
+
+__all__ = [
+    "N_FOLDS",
+    "NeighborVotes",
+    "as_membership",
+    "fit_votes",
+    "folds_of",
+    "n_voting_neighbors",
+]
+
+N_FOLDS = 5
+"""Folds of the cross-fitting."""
+
+# Read off five benchmark sets, with their labels: docs/confidence.md.
+_JOINT_WEIGHT = 0.25
+
+# Neighbors that vote: a quarter of the mean cluster, within these.
+_CLUSTER_SHARE = 0.25
+_MIN_NEIGHBORS, _MAX_NEIGHBORS = 5, 40
+
+# As in `mscam_dask.solvers.lda`.
+_MAX_DIRECTIONS = 64
+_SHRINKAGE = 0.3
+_MIN_SPREAD = 1e-6
+
+# Distances of one block of samples to all voters.
+_BLOCK_BYTES = 16 * 2**20
+
+Points = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class NeighborVotes:
+    """Voters of a partition in the joint embedding and in each view's discriminants.
+
+    Attributes
+    ----------
+    labels : (m,) int64
+        Clusters of the voters.
+    n_clusters : int
+        c.
+    n_neighbors : int
+        Neighbors of a sample that vote.
+    joint : (m, Σr)
+        Voters in the joint ridge embedding.
+    loadings : tuple of (r_v, q_v)
+        From a view's leading ridge coordinates to its discriminants.
+    discriminants : tuple of (m, q_v)
+        Voters in each view's discriminants; empty where the voters have one cluster.
+    """
+
+    labels: NDArray[np.int64]
+    n_clusters: int
+    n_neighbors: int
+    joint: Points
+    loadings: tuple[Points, ...]
+    discriminants: tuple[Points, ...]
+
+    def __call__(self, views: Sequence[Points]) -> Points:
+        """Return shares of the votes (b, c), rows summing to one, of b samples given by view."""
+        votes = self._votes(np.hstack(list(views)), self.joint)
+        if not self.discriminants:
+            return votes
+        by_view = [
+            self._votes(view[:, : len(loadings)] @ loadings, voters)
+            for view, loadings, voters in zip(views, self.loadings, self.discriminants, strict=True)
+        ]
+        shares: Points = _JOINT_WEIGHT * votes + (1.0 - _JOINT_WEIGHT) * np.mean(by_view, axis=0)
+        return shares
+
+    def _votes(self, points: Points, voters: Points) -> Points:
+        votes = np.zeros((len(points), self.n_clusters))
+        step = max(1, _BLOCK_BYTES // (8 * len(voters)))
+        for start in range(0, len(points), step):
+            distances = squared_distances(points[start : start + step], voters)
+            nearest = top_k_columns(distances, self.n_neighbors)
+            rows = np.arange(start, start + len(nearest))[:, None]
+            np.add.at(votes, (rows, self.labels[nearest]), 1.0 / self.n_neighbors)
+        return votes
+
+
+def n_voting_neighbors(n_voters: int, n_clusters: int) -> int:
+    """Return the number of neighbors that vote: a quarter of the mean cluster, from 5 to 40."""
+    wanted = int(_CLUSTER_SHARE * n_voters / n_clusters)
+    return min(max(_MIN_NEIGHBORS, min(wanted, _MAX_NEIGHBORS)), n_voters)
+
+
+def folds_of(n_samples: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return the fold (n,) of each sample, 0 … 4, drawn at random and equally large up to one."""
+    return np.random.default_rng((seed, n_samples)).permutation(n_samples) % N_FOLDS
+
+
+def fit_votes(
+    views: Sequence[Points], labels: NDArray[np.int64], n_clusters: int, n_neighbors: int
+) -> NeighborVotes:
+    """Fit discriminants of each view to the clusters of the voters.
+
+    Parameters
+    ----------
+    views : sequence of (m, r_v)
+        Ridge coordinates of the voters, leading directions first.
+    labels : (m,) int64
+        Their clusters 0 … c−1, some of which may be empty.
+    n_clusters : int
+        c.
+    n_neighbors : int
+        Neighbors that vote; at most m are used.
+
+    Returns
+    -------
+    NeighborVotes
+
+    Notes
+    -----
+    O(m Σ min(r_v, 64)²) flops.
+    """
+    present, positions = np.unique(labels, return_inverse=True)
+    loadings = (
+        tuple(_loadings(view[:, :_MAX_DIRECTIONS], positions) for view in views)
+        if len(present) > 1
+        else ()
+    )
+    points = tuple(
+        view[:, : len(one)] @ one for view, one in zip(views, loadings, strict=bool(loadings))
+    )
+    k = min(n_neighbors, len(labels))
+    return NeighborVotes(labels, n_clusters, k, np.hstack(list(views)), loadings, points)
+
+
+def as_membership(votes: Points, n_neighbors: int) -> Points:
+    """Return memberships (m, c): the shares of the votes with one more vote spread over all clusters.
+
+    No membership is exactly 0 or 1 (Laplace's rule of succession, one pseudo-vote).
+    """
+    n_clusters = votes.shape[1]
+    return np.asarray((n_neighbors * votes + 1.0 / n_clusters) / (n_neighbors + 1.0))
+
+
+def _loadings(points: Points, labels: NDArray[np.int64]) -> Points:
+    """Return Fisher's directions (r, q), each weighted by the root of its share between clusters."""
+    n, rank = points.shape
+    sizes = np.bincount(labels).astype(np.float64)
+    means = np.zeros((len(sizes), rank))
+    np.add.at(means, labels, points)
+    means /= sizes[:, None]
+    offsets, centers = points - means[labels], means - points.mean(axis=0)
+    within = offsets.T @ offsets / n
+    between = (centers.T * sizes) @ centers / n
+    floor = _MIN_SPREAD * np.trace(between + within) / rank
+    spread = max(_SHRINKAGE * np.trace(within) / rank, floor, np.finfo(np.float64).tiny)
+    shrunk = (1.0 - _SHRINKAGE) * within + np.eye(rank) * spread
+    kept = min(len(sizes) - 1, rank)
+    ratios, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
+    ratios = np.maximum(ratios, 0.0)
+    return np.asarray(directions * np.sqrt(ratios / (1.0 + ratios)))

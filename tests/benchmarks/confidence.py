@@ -1,0 +1,116 @@
+"""Confidence of samples on the benchmark sets: ``python -m tests.benchmarks.confidence [NAME ...]``.
+
+Prints a Markdown table: accuracy; the AUC with which 1 − confidence tells wrongly assigned samples
+(after the best matching of clusters and classes); the mean confidence; and the reliability curve,
+the share of right samples among those of a confidence. Labels are used for the evaluation only.
+`measure` is what the tests call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import sys
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import roc_auc_score
+
+from tests.benchmark_fits import default_fit
+from tests.benchmark_sets import NAMES, read_set
+
+__all__ = ["BARS", "Measured", "is_wrong", "measure"]
+
+BARS = {
+    "handwritten": 0.95,
+    "msrcv1": 0.85,
+    "bbc": 0.70,
+    "reuters1200": 0.65,
+    "prokaryotic": 0.58,
+}
+"""Least AUC that was asked for."""
+
+_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Confidence of one fit beside the ground truth.
+
+    Attributes
+    ----------
+    accuracy, auc, confidence : float
+        Share of right samples; AUC of 1 − confidence for the wrong ones; mean confidence.
+    reliability : tuple of (float, float)
+        Mean confidence and share of right samples, by fifth of the confidence; NaN where it has none.
+    seconds : float
+        CPU time of `membership_`.
+    """
+
+    accuracy: float
+    auc: float
+    confidence: float
+    reliability: tuple[tuple[float, float], ...]
+    seconds: float
+
+
+def is_wrong(truth: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which samples (n,) are in a cluster that is not matched with their class."""
+    classes = np.unique(truth, return_inverse=True)[1]
+    table = np.zeros((labels.max() + 1, classes.max() + 1))
+    np.add.at(table, (labels, classes), 1)
+    matched = np.full(len(table), -1)
+    rows, columns = linear_sum_assignment(-table)
+    matched[rows] = columns
+    return np.asarray(matched[labels] != classes)
+
+
+def measure(name: str) -> Measured:
+    """Fit a set with the defaults and compare confidence and ground truth."""
+    data = read_set(name)
+    model = default_fit(name, data)
+    started = time.process_time()
+    confidence = model.confidence_
+    seconds = time.process_time() - started
+    wrong = is_wrong(data.labels, model.labels_)
+    fifth = np.minimum(np.digitize(confidence, _EDGES) - 1, len(_EDGES) - 2)
+    curve = []
+    for index in range(len(_EDGES) - 1):
+        here = fifth == index
+        nothing = (float("nan"), float("nan"))
+        curve.append(
+            (float(confidence[here].mean()), float(1.0 - wrong[here].mean()))
+            if here.any()
+            else nothing
+        )
+    return Measured(
+        float(1.0 - wrong.mean()),
+        float(roc_auc_score(wrong, 1.0 - confidence)),
+        float(confidence.mean()),
+        tuple(curve),
+        seconds,
+    )
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=NAMES)
+    heads = [f"{low:.1f} to {high:.1f}" for low, high in itertools.pairwise(_EDGES)]
+    columns = ["set", "accuracy", "AUC", "asked", "mean confidence", *heads, "seconds"]
+    write = sys.stdout.write
+    write(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n")
+    for name in parser.parse_args(arguments).names:
+        found = measure(name)
+        right = ["-" if np.isnan(mean) else f"{share:.2f}" for mean, share in found.reliability]
+        asked = f"{BARS[name]:.2f}" if name in BARS else "-"
+        scores = [f"{found.accuracy:.3f}", f"{found.auc:.3f}", asked, f"{found.confidence:.2f}"]
+        write(f"| {' | '.join([name, *scores, *right, f'{found.seconds:.2f}'])} |\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
