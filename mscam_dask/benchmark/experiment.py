@@ -40,8 +40,8 @@ from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 from mscam_dask.pipeline.config.file_names import check_name
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.config.validate import check_execution
-from mscam_dask.pipeline.run.directories import hold_directory, write_whole
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
+from mscam_dask.pipeline.run.run_directory import lock_directory, write_whole
 from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 
 __all__ = ["Experiment", "ExperimentDirectory", "Observer", "Progress", "default_output"]
@@ -124,7 +124,7 @@ class ExperimentDirectory:
             If another process has locked it, or the disk is full.
         """
         directory = cls(Path(path).absolute())
-        with hold_directory(directory.path, record=_RECORD, kind="an experiment"):
+        with lock_directory(directory.path, record=_RECORD, kind="an experiment"):
             yield directory
 
     def write(self, file: Path, content: bytes) -> None:

@@ -25,7 +25,7 @@ from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.settings import DataTable
 from mscam_dask.pipeline.run.fingerprints import data_fingerprint
-from mscam_dask.pipeline.run.open_data import open_data, settled, view_entries
+from mscam_dask.pipeline.run.open_data import open_data, retry_if_replaced, view_entries
 
 __all__ = ["Dataset", "mixture_datasets", "open_datasets"]
 
@@ -109,7 +109,7 @@ def open_datasets(
 
 def _origin(table: DatasetTable) -> bytes:
     """JSON text of the table and the digest of its sources and labels, stored beside the store."""
-    content = settled(lambda: data_fingerprint(table))
+    content = retry_if_replaced(lambda: data_fingerprint(table))
     return msgspec.json.encode(
         {"table": msgspec.to_builtins(table), "content": content}, order="sorted"
     )

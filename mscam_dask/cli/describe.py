@@ -30,7 +30,7 @@ from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.messages import duration
 from mscam_dask.pipeline.run.lock import is_locked
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 from mscam_dask.pipeline.run.run_record import RunRecord
 
 __all__ = ["describe_path"]
@@ -46,7 +46,7 @@ def describe_path(place: str) -> int:
     if isinstance(path, ObjectPath):
         _describe_store(console, path)
         return 0
-    directory = RunDirectory(path.absolute())
+    directory = RunDirectory(resolved(path))
     if directory.record.is_file():
         _describe_run(console, directory)
     elif is_store(path):
@@ -183,9 +183,16 @@ def _describe_run(console: Console, directory: RunDirectory) -> None:
 def _state(directory: RunDirectory, record: RunRecord) -> str:
     """State of a run; a killed run could not record that it was interrupted."""
     if record.state == "running" and not is_locked(directory.path):
-        resume = f"mscam-dask resume {shlex.quote(relative(directory.path))}"
+        resume = f"mscam-dask resume {shlex.quote(relative(directory.place))}"
         return f"interrupted (no process is running it); resume with: {resume}"
     return record.state + ("" if record.exit_code is None else f", exit code {record.exit_code}")
+
+
+def _replacement(following: RunDirectory) -> str:
+    """State of a run that is to replace the described one when it has finished."""
+    record = following.read_record()
+    error = "" if record.error is None else f": {record.error.message}"
+    return f"{_state(following, record)}, in {relative(following.path)}{error}"
 
 
 def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]]:
@@ -201,6 +208,9 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
         pairs.append(("Executor", record.executor))
     if record.error is not None:
         pairs.append(("Error", f"{record.error.type}: {record.error.message}"))
+    following = directory.next()
+    if following is not None:
+        pairs.append(("Next run", _replacement(following)))
     if record.data is not None:
         pairs.append(("Data", f"{record.data.n_samples} samples, digest {record.data.digest}"))
     if record.fit is not None:

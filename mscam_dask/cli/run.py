@@ -34,10 +34,9 @@ from mscam_dask.pipeline.config.toml_document import (
     read_document,
 )
 from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
-from mscam_dask.pipeline.run.resume import resume_run
+from mscam_dask.pipeline.run.resume import resume_run, run_or_resume
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_or_resume import run_or_resume
 
 __all__ = ["execution_overrides", "option_overrides", "resume_directory", "run_file"]
 

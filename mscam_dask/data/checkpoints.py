@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -87,7 +88,7 @@ class FileCheckpointStore:
     """
 
     def __init__(self, directory: str | Path, *, files: Files = LOCAL) -> None:
-        self.directory = Path(directory).absolute()
+        self.directory = Path(os.path.realpath(directory))
         self.damage: tuple[str, ...] = ()
         self._files = files
 

@@ -69,7 +69,7 @@ Event = StepStarted | StepFinished | FitResumed | FitEvent
 
 def event_name(kind: type) -> str:
     """Return the name of an event in files and messages: ``FitStarted`` is "fit_started"."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind.__name__).lower()
 
 
 class JsonLines:

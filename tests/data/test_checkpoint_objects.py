@@ -23,7 +23,7 @@ from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import OutputTable, Settings
 from mscam_dask.pipeline.config.toml_document import parse_override
-from mscam_dask.pipeline.run.run_or_resume import run_or_resume
+from mscam_dask.pipeline.run.resume import run_or_resume
 from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.events import IterationFinished
 from tests.data.conftest import keys

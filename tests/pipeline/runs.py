@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.run.resume import run_or_resume
 from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_or_resume import run_or_resume
 
 __all__ = ["HERE", "again", "labels_of"]
 

@@ -1,4 +1,4 @@
-"""What a computer offers to a run, and what is missing, each with a remedy."""
+"""Checks of a computer for runs, each with a remedy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["CHECKS", "Check"]
 Level = Literal["ok", "warn", "fail"]
 
 _GIB = 2.0**30
-_FEW_BYTES = 2 * 2**30
-_OLDEST_PYTHON = (3, 11)
+_MIN_BYTES = 2 * 2**30
+_MIN_PYTHON = (3, 11)
 _MODULES = ("numpy", "scipy", "sklearn", "dask", "distributed", "zarr", "xarray")
 _EXTRAS = {
     "h5py": ("mat", "MATLAB v7.3 files"),
@@ -34,17 +34,17 @@ _EXTRAS = {
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """Outcome of one check.
 
     Attributes
     ----------
     name
     level
-        "ok"; "warn": runs work, something does not; "fail": runs do not work.
+        "ok"; "warn": runs work with limitations; "fail": runs do not work.
     found
-        What is there.
+        Finding.
     remedy
-        What to do, empty when all is well.
+        Remedy; empty for "ok".
     """
 
     name: str
@@ -55,9 +55,9 @@ class Check:
 
 def _python() -> Check:
     version = software_versions()["python"]
-    if sys.version_info[:2] >= _OLDEST_PYTHON:
+    if sys.version_info[:2] >= _MIN_PYTHON:
         return Check("Python", "ok", version)
-    oldest = ".".join(map(str, _OLDEST_PYTHON))
+    oldest = ".".join(map(str, _MIN_PYTHON))
     return Check("Python", "fail", version, f"Install Python {oldest} or later.")
 
 
@@ -84,13 +84,13 @@ def _packages() -> Check:
 def _cores() -> Check:
     from dask.system import CPU_COUNT
 
-    return Check("Cores", "ok", f"{CPU_COUNT}, so that many worker processes by default")
+    return Check("Cores", "ok", f"{CPU_COUNT} (default number of worker processes)")
 
 
 def _memory() -> Check:
     limit = smallest_memory_bytes()
     found = f"{limit / _GIB:.1f} GiB for this process and its workers"
-    if limit < _FEW_BYTES:
+    if limit < _MIN_BYTES:
         return Check(
             "Memory", "warn", found, "Small data only; use --workers 1, or a larger computer."
         )
@@ -105,7 +105,7 @@ def _blas() -> Check:
         return Check(
             "BLAS",
             "warn",
-            "none whose threads can be set",
+            "none with a number of threads that can be set",
             "Set OMP_NUM_THREADS=1 (and VECLIB_MAXIMUM_THREADS=1 on macOS) before a run, or "
             "workers compete for cores.",
         )
@@ -146,7 +146,7 @@ def _disk() -> Check:
             f"{here} cannot be written",
             "Runs go to ./runs by default: work somewhere else, or give run --output DIR.",
         )
-    if free < _FEW_BYTES:
+    if free < _MIN_BYTES:
         return Check("Disk", "warn", found, "Results and a copy of the data need room.")
     return Check("Disk", "ok", found)
 
@@ -193,4 +193,4 @@ CHECKS: tuple[tuple[str, Callable[[], Check]], ...] = (
     ("Extras", _extras),
     ("Dask cluster", _cluster),
 )
-"""In order; each is called once and takes well under a second, but for the cluster."""
+"""Checks in order; each takes well under a second, except for the cluster."""

@@ -1,4 +1,4 @@
-"""What a run would do, worked out without doing it: bytes, memory of a worker, time."""
+"""Dry run: estimated bytes, memory of a worker and time of a run."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint, data_fi
 from mscam_dask.pipeline.run.open_data import open_again, open_data
 from mscam_dask.pipeline.run.previous_runs import (
     PreviousRun,
+    WarmStart,
     previous_runs,
     reusable_clustering,
     reusable_store,
+    warm_start_from,
 )
+from mscam_dask.pipeline.run.resume import RunTarget, resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_or_resume import RunTarget, resolve_target
 from mscam_dask.pipeline.run.steps import validate_data
-from mscam_dask.pipeline.run.warm_start import WarmStart, warm_start_from
 from mscam_dask.types.parameters import Parameters
 
 __all__ = [
@@ -42,53 +43,53 @@ __all__ = [
     "workers_of",
 ]
 
-# Of fits of eleven data sets of 60 to 70 000 samples, whose times the model meets within a factor of three.
-_SHARE_OF_PEAK = 0.25  # of a matrix product's speed that a fit reaches, all its steps together
-_SEARCHES = 10  # for neighbours, by each view: comparing preparations, the graph, learned distances
-_OF_CUTS = 1.6e6  # operations a sample and cluster: cutting graphs and judging the cuts
+# Fitted to eleven data sets of 60 to 70 000 samples; the model is within a factor of three of their times.
+_SHARE_OF_PEAK = 0.25  # speed of a fit relative to a matrix product
+_N_SEARCHES = 10  # neighbor searches of a view: selection of settings, graph, refinement
+_CUT_OPERATIONS = 1.6e6  # of each sample and cluster: spectral cuts and their scores
 _TASK_SECONDS = 0.003
 
 
 @dataclass(frozen=True)
 class Work:
-    """Floating-point operations of a fit, as a rough model: set-up, each setting, each iteration."""
+    """Rough number of floating-point operations of a fit: setup, each setting, each iteration."""
 
     setup: float
     setting: float
     iteration: float
 
     def total(self, n_settings: int, n_iterations: int) -> float:
-        """All of a fit."""
+        """Return the operations of a whole fit."""
         return self.setup + n_settings * self.setting + n_iterations * self.iteration
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run would do.
+    """Plan of a run.
 
     Attributes
     ----------
     place
-        Run directory and whether there is anything to do.
+        Run directory and action.
     same_as
-        Earlier run whose clusters would be taken; None when there is a fit.
+        Previous run whose clusters would be reused; None for a fit.
     start
-        Earlier run that the fit would start from; None for a start afresh.
+        Start from a previous run; None for a cold start without one.
     data
         Samples and views.
     settings
-        What the fit would try.
+        Candidate settings of the fit.
     selected
-        Names of the other things that the fit would select without labels.
+        Names of what the fit would select without labels.
     read_bytes, held_bytes, worker_bytes
-        Of the views as float64; of results on all workers together; of one worker at its peak.
+        Bytes of the views as float64, of results on all workers together, and of one worker at peak.
     limit_bytes
         Memory of a worker; None where the cluster decides.
     n_workers
     seconds
-        Rough time of the step cluster.
+        Estimated time of the step cluster.
     basis
-        What the time was worked out from.
+        Basis of that estimate.
     """
 
     place: RunTarget
@@ -107,12 +108,12 @@ class RunPlan:
 
 
 def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool = False) -> RunPlan:
-    """Plan a run; nothing is started or left behind, sources are read to know their shapes.
+    """Plan a run. Nothing is started or left behind; sources are read for their shapes.
 
     Raises
     ------
     MscamError
-        What the run itself would say of its settings, sources or data.
+        As the run itself would, on its settings, sources or data.
     """
     check_execution(settings.execution, insecure=insecure)
     place = resolve_target(settings, output)
@@ -150,7 +151,7 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
 def _data(
     settings: Settings, directory: RunDirectory, runs: list[PreviousRun]
 ) -> Iterator[MultiViewData]:
-    """The data of a run: where they are, or of a run with the same sources, or read aside."""
+    """Open the data of a run: in place, of a run with the same sources, or in a temporary store."""
     earlier = reusable_store(runs, data_fingerprint(settings.data))
     if earlier is not None:
         yield open_again(settings.data, earlier.directory.data, earlier.data).data
@@ -171,7 +172,7 @@ def _estimator(settings: Settings, start: WarmStart | None) -> MSCAM | MSCAN:
 
 
 def _selected(estimator: MSCAM | MSCAN, data: MultiViewData) -> tuple[str, ...]:
-    """Names of what the fit selects for all views together or view by view, in the order it does."""
+    """Return the names of what the fit selects, in that order."""
     if not estimator.chooses_graph or estimator.solver == "reference" or len(data.views) < 2:
         return ()
     open_parameters = (name for name in ("scale", "alpha") if getattr(estimator, name) is None)
@@ -179,7 +180,7 @@ def _selected(estimator: MSCAM | MSCAN, data: MultiViewData) -> tuple[str, ...]:
 
 
 def workers_of(execution: ExecutionTable) -> int:
-    """Return how many worker processes would run the tasks, as far as this process can know."""
+    """Return the number of worker processes, as far as this process knows it."""
     if execution.in_process:
         return 1
     if execution.workers is not None:
@@ -201,17 +202,19 @@ def limit_of(execution: ExecutionTable, n_workers: int) -> int | None:
 
 
 def work_of(data: MultiViewData, parameters: Parameters) -> Work:
-    """Model of the work: factoring, neighbour searches, spectra, cuts and their judge, sub-solves."""
+    """Estimate the work: SVDs, neighbor searches, spectra, cuts and their scores, ADMM."""
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     ranks = [min(view.shape) for view in data.views]
-    searched = math.sqrt(n) if parameters.is_large(n) else n  # a few cells of the others, or all
+    searched = (
+        math.sqrt(n) if parameters.is_large(n) else n
+    )  # searched samples: those of a few index cells, or all
     setup = sum(
-        2.0 * n * view.shape[1] * rank + 10.0 * rank**3 + _SEARCHES * 2.0 * n * searched * rank
+        2.0 * n * view.shape[1] * rank + 10.0 * rank**3 + _N_SEARCHES * 2.0 * n * searched * rank
         for view, rank in zip(data.views, ranks, strict=True)
     )
     spectrum = 300 * 2.0 * n * 2 * k * 2 * c + 20 * 2.0 * n * (2 * c) ** 2
     solve = sum(20 * 2.0 * n * rank * 2 * c + 100.0 * (rank + 2 * c) ** 2 * c for rank in ranks)
-    return Work(setup, spectrum + _OF_CUTS * n * c, spectrum / 3 + solve)
+    return Work(setup, spectrum + _CUT_OPERATIONS * n * c, spectrum / 3 + solve)
 
 
 def _time(
@@ -222,15 +225,15 @@ def _time(
     *,
     is_warm: bool,
 ) -> tuple[float, str]:
-    """Seconds of the fit, from the last fit's where there is one."""
+    """Estimate the seconds of the fit, from those of the last fit where there is one."""
     work = work_of(data, tried[0])
     iterations = min(2 if is_warm else tried[0].patience + 1, tried[0].max_iter)
     for run in runs:
         fit, seconds = run.record.fit, run.record.seconds.get("cluster", 0.0)
-        was_taken_over = run.record.started_from is None
-        if fit is None or was_taken_over or seconds <= 0 or fit.n_outer_iterations == 0:
+        was_reused = run.record.started_from is None
+        if fit is None or was_reused or seconds <= 0 or fit.n_outer_iterations == 0:
             continue
-        n_before = len(fit.candidate_settings)  # those that the fit compared on its way among them
+        n_before = len(fit.candidate_settings)
         n_now = len(tried) if is_warm else max(len(tried), n_before)
         share = work.total(n_now, iterations) / work.total(n_before, fit.n_outer_iterations)
         grown = (data.n_samples / run.data.n_samples) ** 2
@@ -239,11 +242,14 @@ def _time(
     speed = _SHARE_OF_PEAK * _measured_speed()
     tasks = len(data.views) * (20 * len(tried) + 4 * iterations)
     total = work.total(len(tried), iterations) / speed + _TASK_SECONDS * tasks
-    return total / at_once, "a matrix product timed just now; a third of it to three times as much"
+    return (
+        total / at_once,
+        "rough estimate from this machine's matrix-multiply speed; within a factor of 3",
+    )
 
 
 def _measured_speed() -> float:
-    """Floating-point operations a second of a matrix product, best of three."""
+    """Measure the floating-point operations per second of a matrix product, best of three."""
     size = 384
     matrix = np.ones((size, size))
     best = math.inf

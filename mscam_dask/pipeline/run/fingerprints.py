@@ -1,7 +1,8 @@
-"""What makes two runs the same: digests of the data, the settings and this package's version.
+"""Fingerprints of runs: digests of the data, the settings and this package's version.
 
-Three digests, each of all that its step depends on and of nothing else: a run whose digest is that of
-an earlier one has nothing to compute; one that shares only some takes over what these stand for.
+Each fingerprint covers everything that its step depends on, and nothing else. A run with the
+fingerprint of a previous one has nothing to compute; one that shares the fingerprint of the data or
+of the clustering reuses the previous store or clusters.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NAME_DIGITS = 12
 
 
 def data_fingerprint(table: DataTable) -> str:
-    """Digest of what [data] names and how it is read, labels included.
+    """Return the fingerprint of the sources, their reading options and the ground truth.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def data_fingerprint(table: DataTable) -> str:
     """
     options = msgspec.to_builtins(table)
     for place in ("source", "path", "cache", "labels"):
-        options.pop(place)  # where the data are is not what they are
+        options.pop(place)  # the path of the data is not part of them
     if table.source in BUILT_IN_SOURCES:
         names = [str(table.source)]
         content = [] if table.path is None else [_content(Path(table.path))]
@@ -54,29 +55,29 @@ def data_fingerprint(table: DataTable) -> str:
 
 
 def clustering_fingerprint(settings: Settings, data: str) -> str:
-    """Digest of what the clusters depend on.
+    """Return the fingerprint of everything that the clusters depend on.
 
     Parameters
     ----------
     settings
     data
-        `MultiViewData.digest` of the views; labels never enter a fit.
+        `MultiViewData.digest` of the views; ground truth never enters a fit.
     """
     return _digest("clustering", __version__, data, settings.cluster, settings.incremental)
 
 
 def fit_fingerprint(clustering: str, start: str | None) -> str:
-    """Digest of a clustering and of the run that it starts from, if any."""
+    """Return the fingerprint of a clustering and of the run that it starts from, if any."""
     return _digest("fit", clustering, start)
 
 
-def run_fingerprint(settings: Settings, ingest: str | None = None) -> str:
-    """Digest of a whole run: everything but where and by what it is computed.
+def run_fingerprint(settings: Settings, data: str | None = None) -> str:
+    """Return the fingerprint of a run: everything except its place and its executor.
 
     Parameters
     ----------
     settings
-    ingest
+    data
         `data_fingerprint`, where it is known.
 
     Raises
@@ -87,13 +88,13 @@ def run_fingerprint(settings: Settings, ingest: str | None = None) -> str:
     parts = msgspec.to_builtins(settings)
     for elsewhere in ("data", "execution", "output"):
         parts.pop(elsewhere)
-    if ingest is None:
-        ingest = data_fingerprint(settings.data)
-    return _digest("run", __version__, ingest, parts)
+    if data is None:
+        data = data_fingerprint(settings.data)
+    return _digest("run", __version__, data, parts)
 
 
 def _content(path: Location) -> str:
-    """Digest of a store, a file or a directory of files."""
+    """Return the digest of a store, a file or a directory of files."""
     if isinstance(path, ObjectPath) or is_store(path):
         data = open_store(path)
         labels = None if data.labels is None else data.labels.tolist()
@@ -116,5 +117,5 @@ def _file(path: Path) -> str:
 
 
 def _digest(*parts: Any) -> str:
-    """SHA-256 of values, by their JSON with sorted keys."""
+    """Return the SHA-256 of values, from their JSON with sorted keys."""
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()

@@ -1,8 +1,8 @@
-"""One driver at a time in a run directory, also when the last one was killed.
+"""Lock of a run directory: one driver at a time, also after the last one was killed.
 
-The lock is the operating system's, on a file that the driver holds open: it is gone the moment
-the process is, however it ended, so there is no stale lock to judge or to remove. What the file
-says is for people.
+The operating system's lock is taken on the file .lock and, where the file system allows it, on the
+directory itself, so that removing or replacing .lock lets nobody else in. Both end with the process.
+The content of .lock is for people.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _REMEDY = "Put the run directory on one that has."
 
 
 class LockHolder(Struct, frozen=True, kw_only=True):
-    """Who took a lock last.
+    """Process that took a lock last.
 
     Attributes
     ----------
     host
         Name of the computer.
     pid
-        Process there.
+        Process id there.
     since
         Time (UTC).
     """
@@ -54,12 +54,12 @@ class RunLock:
     Parameters
     ----------
     directory
-        Of the run; it exists.
+        Existing run directory.
 
     Raises
     ------
     TemporaryFailure
-        On entering, at once, when another process holds the lock; says which.
+        On entering, at once, when another process holds the lock; names the process.
     ConfigurationError
         On entering, when the file system has no locks.
 
@@ -70,19 +70,26 @@ class RunLock:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._descriptor: int | None = None
+        self._file: int | None = None
+        self._root: int | None = None
+        self._locks_root = False
 
     def __enter__(self) -> Self:
-        file = self._directory / LOCK_NAME
-        descriptor = _opened(file)
         try:
-            if not take_lock(descriptor, file, remedy=_REMEDY):
-                raise TemporaryFailure(_held(self._directory))
-            _write(descriptor)
+            self._root = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+            is_free = _lock_directory(self._root, self._directory, is_shared=False)
+            if is_free is False:
+                raise TemporaryFailure(_locked_message(self._directory))
+            self._locks_root = is_free is True
+            file = self._directory / LOCK_NAME
+            self._file = _opened(file)
+            if not take_lock(self._file, file, remedy=_REMEDY):
+                raise TemporaryFailure(_locked_message(self._directory))
+            self.check(self._directory)
+            _write_holder(self._file)
         except BaseException:
-            os.close(descriptor)
+            self._close()
             raise
-        self._descriptor = descriptor
         return self
 
     def __exit__(
@@ -91,21 +98,40 @@ class RunLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        self._close()
 
+    def check(self, directory: Path) -> None:
+        """Refuse to write in a directory that is no longer the locked one.
 
-def _opened(file: Path) -> int:
-    """Descriptor to lock; for reading alone where no more is allowed: the run may be finished."""
-    try:
-        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise
-        with contextlib.suppress(OSError):
-            return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        raise
+        Parameters
+        ----------
+        directory
+            Path of the locked directory; it changes when a run takes the place of another.
+
+        Raises
+        ------
+        TemporaryFailure
+            When the directory was moved or deleted, or its lock file was while nothing else
+            keeps other drivers out.
+        """
+        if self._root is None or self._file is None:
+            return
+        if not _is_at(self._root, directory):
+            raise TemporaryFailure(
+                f"{directory} was moved or deleted while a run wrote in it. Move it back and "
+                "resume the run, or run the same command again."
+            )
+        if not self._locks_root and not _is_at(self._file, directory / LOCK_NAME):
+            raise TemporaryFailure(
+                f"{directory / LOCK_NAME} was removed or replaced while a run held it, so another "
+                "process may write there. Run the same command again when none does."
+            )
+
+    def _close(self) -> None:
+        for descriptor in (self._file, self._root):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._file = self._root = None
 
 
 def raise_if_locked(directory: Path) -> None:
@@ -119,28 +145,60 @@ def raise_if_locked(directory: Path) -> None:
     Raises
     ------
     TemporaryFailure
-        Saying who holds it.
+        Naming the process that holds it.
     """
     if is_locked(directory):
-        raise TemporaryFailure(_held(directory))
+        raise TemporaryFailure(_locked_message(directory))
 
 
 def is_locked(directory: Path) -> bool:
-    """Tell whether another driver holds a run directory; nothing in it is changed."""
-    file = directory / LOCK_NAME
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        with contextlib.suppress(OSError, ConfigurationError):  # taking it to write says why
-            return not take_lock(descriptor, file, remedy=_REMEDY, is_shared=True)
-    finally:
-        os.close(descriptor)
+    """Return whether another driver holds a run directory; nothing in it is changed."""
+    for path in (directory / LOCK_NAME, directory):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            with contextlib.suppress(OSError, ConfigurationError):  # taking it says why
+                if path == directory:
+                    if _lock_directory(descriptor, path, is_shared=True) is False:
+                        return True
+                elif not take_lock(descriptor, path, remedy=_REMEDY, is_shared=True):
+                    return True
+        finally:
+            os.close(descriptor)
     return False
 
 
-def _write(descriptor: int) -> None:
+def _lock_directory(descriptor: int, path: Path, *, is_shared: bool) -> bool | None:
+    """Lock a directory itself; None where the file system cannot (NFS)."""
+    try:
+        return take_lock(descriptor, path, remedy=_REMEDY, is_shared=is_shared)
+    except (OSError, ConfigurationError):
+        return None
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Return whether a path leads to the open file or directory."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _opened(file: Path) -> int:
+    """Return a descriptor to lock; read-only where writing is not allowed, as for a finished run."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        with contextlib.suppress(OSError):
+            return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        raise
+
+
+def _write_holder(descriptor: int) -> None:
     holder = LockHolder(
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -151,14 +209,14 @@ def _write(descriptor: int) -> None:
         os.pwrite(descriptor, msgspec.json.encode(holder), 0)
 
 
-def _held(directory: Path) -> str:
+def _locked_message(directory: Path) -> str:
     try:
         holder = msgspec.json.decode((directory / LOCK_NAME).read_bytes(), type=LockHolder)
-    except (OSError, msgspec.DecodeError):  # between the lock and what is written in it
+    except (OSError, ValueError, msgspec.DecodeError):  # damaged, or not written yet
         by = "another process"
     else:
         by = f"process {holder.pid} on {holder.host}, since {holder.since}"
     return (
-        f"What runs in {directory} is still going on: it is held by {by}. Wait for it, or end that "
-        "process; the command that began it then goes on from there."
+        f"{directory} is locked by {by}. Wait for it to finish or stop it; running the command "
+        "again then resumes."
     )

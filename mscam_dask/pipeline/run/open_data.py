@@ -1,32 +1,39 @@
-"""The data of a pipeline: whatever [data] names becomes one store."""
+"""Data of a pipeline: one store, opened or made from the sources that [data] names.
+
+Input files that change during a run are detected, and the caller is asked to retry.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
-from mscam_dask.data.store.read import is_store, open_store
+from mscam_dask.data.store.read import ZarrRows, is_store, open_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import recorded_digest
-from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable
 from mscam_dask.pipeline.run.run_record import DataRecord, SourceRecord, ViewEntry
 
 __all__ = [
     "OpenData",
+    "changed_data",
+    "changes_are_temporary",
     "check_sources_outside",
     "open_again",
     "open_data",
-    "settled",
+    "retry_if_replaced",
     "source_records",
+    "stamps_of",
     "view_entries",
 ]
 
@@ -39,17 +46,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class OpenData:
-    """A store, open, and how it came to be.
+    """Open store and its origin.
 
     Attributes
     ----------
     data
     store
-        Its directory or URL.
+        Directory or URL.
     is_new
-        Whether this run wrote it.
+        True if this run wrote it.
     notes
-        What reading the sources took for what.
+        Interpretation of the sources by their readers.
     """
 
     data: MultiViewData
@@ -58,7 +65,7 @@ class OpenData:
     notes: tuple[str, ...] = ()
 
     def record(self, notes: tuple[str, ...] = ()) -> DataRecord:
-        """Return what run.json says of the data."""
+        """Return the entry of the data in run.json."""
         labels = self.data.labels
         return DataRecord(
             store=self.store.name if self.is_new else str(self.store),
@@ -72,7 +79,7 @@ class OpenData:
 
 
 def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
-    """Return what a record says of the views."""
+    """Return the entries of the views in a record."""
     return tuple(
         ViewEntry(
             name=view.name,
@@ -86,7 +93,7 @@ def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
 
 
 def check_sources_outside(table: DataTable, output: Path) -> None:
-    """Refuse a run directory that holds what the run is to read: a run replaces its files.
+    """Refuse a run directory that holds a source of the run, since a run replaces its files.
 
     Raises
     ------
@@ -99,7 +106,7 @@ def check_sources_outside(table: DataTable, output: Path) -> None:
     ]
     if inside:
         raise ConfigurationError(
-            f"the source {inside[0]} lies inside the run directory {output}, whose files a run "
+            f"The source {inside[0]} lies inside the run directory {output}, whose files a run "
             "replaces. Choose another output directory."
         )
 
@@ -122,7 +129,7 @@ def open_data(table: DataTable, output: Path) -> OpenData:
     view_type: ViewTypeSpec | None = table.view_type
     if _is_ready(table):
         store = as_location(table.sources[0])
-        data = settled(lambda: open_store(store))
+        data = retry_if_replaced(lambda: open_store(store))
         return OpenData(
             data if view_type is None else with_view_types(data, view_type), store, is_new=False
         )
@@ -137,13 +144,13 @@ def open_data(table: DataTable, output: Path) -> OpenData:
     return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
 
 
-def settled(read: Callable[[], _T]) -> _T:
-    """Read something of a store, again when it may have been replaced in the middle of it.
+def retry_if_replaced(read: Callable[[], _T]) -> _T:
+    """Read from a store; retry where it may have been replaced meanwhile.
 
     Raises
     ------
     StoreCorruptError
-        When it is damaged every time.
+        When it is damaged at every attempt.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -154,12 +161,12 @@ def settled(read: Callable[[], _T]) -> _T:
 
 
 def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
-    """Open what `open_data` opened or wrote when the run began.
+    """Open the store that `open_data` opened or wrote at the start of the run.
 
     Raises
     ------
     DataError
-        When it is not there any more, or damaged.
+        When it is missing or damaged.
     """
     if as_location(earlier.store).is_absolute():
         return open_data(table, output)
@@ -167,9 +174,9 @@ def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
 
 
 def _is_ready(table: DataTable) -> bool:
-    """Whether the source is a store that can be read where it is."""
-    as_it_is = table.views is None and table.labels is None and table.chunk_size is None
-    return as_it_is and len(table.sources) == 1 and is_store(table.sources[0])
+    """Return whether the source is a store that can be read in place."""
+    is_unchanged = table.views is None and table.labels is None and table.chunk_size is None
+    return is_unchanged and len(table.sources) == 1 and is_store(table.sources[0])
 
 
 def _files(table: DataTable) -> list[Source]:
@@ -201,7 +208,7 @@ def _default_cache() -> Path:
 
 
 def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
-    """Digest the files that [data] names; what was read is what they held then.
+    """Return the SHA-256 of each file that [data] names.
 
     Raises
     ------
@@ -224,3 +231,64 @@ def _source_record(path: Location) -> SourceRecord:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
     return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=digest)
+
+
+Stamps = tuple[tuple[str, int, int, int], ...]
+"""Path, size, modification time and inode of each file."""
+
+
+def stamps_of(table: DataTable) -> Stamps:
+    """Return sizes and times of the files that [data] names; they show whether a file was written."""
+    if table.source in BUILT_IN_SOURCES:
+        named = [] if table.path is None else [Path(table.path)]
+    else:
+        named = [place for place in map(as_location, table.sources) if isinstance(place, Path)]
+    files = [file for path in named for file in ([path] if path.is_file() else path.rglob("*"))]
+    stats = [(str(file), file.stat()) for file in sorted(files) if file.is_file()]
+    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats)
+
+
+def changed_data(source: str) -> TemporaryFailure:
+    """Return the error for data that changed during a run."""
+    return TemporaryFailure(
+        f"{source} changed while the run read it. Run the same command again to use the new data."
+    )
+
+
+@contextmanager
+def changes_are_temporary(
+    table: DataTable, opened: Callable[[], OpenData | None]
+) -> Iterator[None]:
+    """Translate errors of a store that was replaced while it was read into a temporary failure.
+
+    Parameters
+    ----------
+    table
+        [data].
+    opened
+        Returns the opened data; None before that.
+
+    Raises
+    ------
+    TemporaryFailure
+        When another intact store is in the place of the opened one.
+    """
+    try:
+        yield
+    except (DataError, OSError) as error:
+        before = opened()
+        if before is not None and not before.is_new and _is_other(table, before):
+            raise changed_data(f"The store {before.store}") from error
+        raise
+
+
+def _is_other(table: DataTable, before: OpenData) -> bool:
+    try:
+        now = open_data(table, Path())  # a store: nothing is written
+        return _identity(now.data) != _identity(before.data)
+    except (DataError, OSError):
+        return False  # damaged, not replaced
+
+
+def _identity(data: MultiViewData) -> tuple[str, list[str]]:
+    return data.digest(), [view.path for view in data.views if isinstance(view, ZarrRows)]

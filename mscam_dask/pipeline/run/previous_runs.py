@@ -1,42 +1,106 @@
-"""What a run takes over whole from earlier runs beside it: the store, or the clusters.
+"""Previous runs of a pipeline in the same root: reuse, warm start and drift.
 
-Runs of a pipeline lie in one directory, each named after a digest of its settings and data. Files
-of a finished run never change, so what is taken over is linked where the file system can.
+Runs of a pipeline lie in one root, each named after its fingerprint. A run reuses the store or the
+clusters of a previous one whole, linked where the file system can, since files of a finished run
+never change; or it starts from the previous settings and clusters, sample by sample, and its
+clusters are named after those that they share most samples with (`mscam_dask.engine.warm_start`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
+import datetime as dt
+import hashlib
 import io
 import os
+import re
 import shutil
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.results import read_result
+from mscam_dask.data.results import StoredResult, read_result
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import ViewDigest, row_ranges
+from mscam_dask.engine.warm_start import UNKNOWN
 from mscam_dask.errors import DataError
+from mscam_dask.metrics import matched_labels
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.drift import DriftRecord, drift_between, moved_text
-from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_record import DataRecord, FitRecord, RunRecord
+from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory
+from mscam_dask.pipeline.run.run_record import DataRecord, DriftRecord, FitRecord, RunRecord
+from mscam_dask.types.result import Solution
+from mscam_dask.types.status import Status
 
 __all__ = [
     "ClusteringOutput",
     "PreviousRun",
+    "WarmStart",
+    "decoded_id",
+    "drift_between",
+    "drift_of",
+    "encoded_id",
+    "future_dates",
     "glob_escaped",
+    "last_comparable",
     "link_tree",
+    "moved_text",
+    "named_as_before",
+    "next_number",
     "previous_runs",
+    "renamed_clusters",
     "reusable_clustering",
     "reusable_store",
+    "warm_start_from",
 ]
+
+_CLOCK_SKEW = dt.timedelta(days=1)
+_FORMULA = tuple("=+-@\t\r")
+_NUMBER = re.compile(r"[+-]?[0-9]+([.][0-9]+)?")
+
+
+def encoded_id(sample: str) -> str:
+    r"""Return a sample id as CSV files have it, harmless to spreadsheets and terminals.
+
+    An id that starts like a formula (= + - @, unless it is a number) or with an apostrophe, or that
+    holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
+    control characters are written as \xNN. Other ids are unchanged.
+
+    Examples
+    --------
+    >>> encoded_id("=1+1"), encoded_id("-7"), encoded_id("a b")
+    ("'=1+1", '-7', 'a b')
+    """
+    is_formula = sample.startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
+    has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
+    if not (is_formula or has_control or sample.startswith("'")):
+        return sample
+    return "'" + "".join(
+        f"\\x{ord(letter):02x}"
+        if unicodedata.category(letter) == "Cc"
+        else letter.replace("\\", "\\\\")
+        for letter in sample
+    )
+
+
+def decoded_id(text: str) -> str:
+    """Return the sample id that `encoded_id` wrote."""
+    if not text.startswith("'"):
+        return text
+    return re.sub(
+        r"\\(\\|x([0-9a-f]{2}))",
+        lambda match: chr(int(match[2], 16)) if match[2] else "\\",
+        text[1:],
+    )
 
 
 @dataclass(frozen=True)
@@ -53,34 +117,41 @@ class PreviousRun:
 
     @property
     def data(self) -> DataRecord:
-        """What was clustered: a finished run has some."""
+        """Record of the clustered data, which a finished run has."""
         assert self.record.data is not None
         return self.record.data
 
     @property
     def name(self) -> str:
-        """Of its directory."""
+        """Name of its directory."""
         return self.directory.path.name
 
     def labels(self) -> tuple[list[str], NDArray[np.int64]]:
-        """Samples and their clusters, as labels.csv has them.
+        """Return the samples and their clusters from labels.csv.
 
         Raises
         ------
         DataError
-            When the file is missing or cut short.
+            When the file is missing, damaged, or not as the run wrote it.
         """
         file = self.directory.labels
         try:
-            rows = list(csv.reader(io.StringIO(file.read_text(encoding="utf-8"), newline="")))
-            names = [name for name, _ in rows[1:]]
+            content = file.read_bytes()
+            rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
+            names = [decoded_id(name) for name, _ in rows[1:]]
             labels = np.array([int(cluster) for _, cluster in rows[1:]], dtype=np.int64)
         except (OSError, ValueError, csv.Error) as error:
             raise DataError(f"{file} is no list of samples and clusters: {error}.") from error
+        digest = self.record.labels_sha256
+        if digest is not None and hashlib.sha256(content).hexdigest() != digest:
+            raise DataError(
+                f"{file} is not as the run wrote it (another SHA-256). Resume the run, which writes "
+                "it again."
+            )
         return names, labels
 
-    def damage(self) -> str:
-        """Say what is wrong with its results; nothing when they are whole."""
+    def integrity_problem(self) -> str:
+        """Return how its results are damaged; empty when they are intact."""
         files = (self.directory.labels, self.directory.result)
         missing = [file.name for file in files if not file.exists()]
         if missing:
@@ -96,32 +167,59 @@ class PreviousRun:
 
 
 def previous_runs(settings: Settings, directory: RunDirectory) -> list[PreviousRun]:
-    """Finished runs of the same pipeline beside a run directory, last ended first.
+    """Return finished runs of the same pipeline beside a run directory, the last one first.
 
-    Directories that hold no readable run are passed over: they are somebody else's.
+    Directories without a readable run record are skipped. The order is that of `RunRecord.number`,
+    which does not depend on the clock.
     """
+    runs = [run for run in _siblings(settings, directory) if run.record.state == "finished"]
+    runs = [run for run in runs if run.record.data is not None]
+    return sorted(
+        runs, key=lambda run: (run.record.number, run.record.ended or "", run.name), reverse=True
+    )
+
+
+def next_number(settings: Settings, directory: RunDirectory) -> int:
+    """Return the number of a run that finishes now: one more than that of any run beside it."""
+    numbers = [run.record.number for run in _siblings(settings, directory)]
+    with contextlib.suppress(DataError):
+        numbers.append(RunDirectory(directory.place).read_record().number)
+    return max(numbers, default=0) + 1
+
+
+def future_dates(runs: Sequence[PreviousRun]) -> tuple[str, ...]:
+    """Return a warning for each run whose date is in the future."""
+    limit = (dt.datetime.now(dt.UTC) + _CLOCK_SKEW).isoformat(timespec="seconds")
+    return tuple(
+        f"{run.name} ended at {run.record.ended}, which is in the future: the clock was or is "
+        "wrong. Runs are ordered by their number, so nothing depends on it."
+        for run in runs
+        if (run.record.ended or "") > limit
+    )
+
+
+def _siblings(settings: Settings, directory: RunDirectory) -> Iterator[PreviousRun]:
+    """Yield runs of the same pipeline beside a run directory that have a readable record."""
     if settings.output.root is None:
-        return []
-    found = []
-    for path in Path(settings.output.root).glob(f"{glob_escaped(settings.name)}-*"):
-        if path == directory.path:
+        return
+    root = Path(os.path.realpath(settings.output.root))  # as the paths of run directories are
+    for path in root.glob(f"{glob_escaped(settings.name)}-*"):
+        if path in (directory.path, directory.place) or path.name.endswith(NEXT_SUFFIX):
             continue
-        other = RunDirectory(path)
+        sibling = RunDirectory(path)
         with contextlib.suppress(DataError, OSError):
-            record = other.read_record()
-            written = other.record.stat().st_mtime_ns  # runs may end within the same second
-            if record.state == "finished" and record.data and record.pipeline == settings.name:
-                found.append((record.ended or "", written, path.name, PreviousRun(other, record)))
-    return [run for *_, run in sorted(found, key=lambda item: item[:3], reverse=True)]
+            record = sibling.read_record()
+            if record.pipeline == settings.name:
+                yield PreviousRun(sibling, record)
 
 
 def glob_escaped(name: str) -> str:
-    """A name in which nothing stands for anything else in a glob pattern."""
+    """Return a name with the special characters of glob patterns escaped."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """Give a tree of files that never change a second name; copied where links are not possible."""
+    """Link a tree of files that never change under a second name; copy where links are impossible."""
 
     def link(file: str, name: str) -> str:
         try:
@@ -135,7 +233,7 @@ def link_tree(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ClusteringOutput:
-    """What the step cluster gives to those after it.
+    """Output of the step cluster.
 
     Attributes
     ----------
@@ -157,17 +255,17 @@ class ClusteringOutput:
     moved: bytes | None = None
 
 
-def reusable_store(runs: list[PreviousRun], ingest: str | None) -> PreviousRun | None:
-    """A run whose own store was made of the same sources in the same way.
+def reusable_store(runs: Sequence[PreviousRun], fingerprint: str | None) -> PreviousRun | None:
+    """Return a run whose own store was made from the same sources in the same way.
 
     Parameters
     ----------
     runs
-    ingest
+    fingerprint
         `mscam_dask.pipeline.run.fingerprints.data_fingerprint`.
     """
     for run in runs:
-        if run.record.data_fingerprint != ingest or as_location(run.data.store).is_absolute():
+        if run.record.data_fingerprint != fingerprint or as_location(run.data.store).is_absolute():
             continue
         with contextlib.suppress(DataError):  # gone, damaged, or of another version
             open_store(run.directory.data)
@@ -176,24 +274,26 @@ def reusable_store(runs: list[PreviousRun], ingest: str | None) -> PreviousRun |
 
 
 def reusable_clustering(
-    runs: list[PreviousRun], clustering: str, samples: Sequence[str] | None = None
+    runs: list[PreviousRun], fingerprint: str, samples: Sequence[str] | None = None
 ) -> tuple[PreviousRun, ClusteringOutput] | None:
-    """The clusters of a run with the same views and settings, if one is whole.
+    """Return the clusters of an intact run with the same views and settings, if there is one.
 
     Parameters
     ----------
     runs
-    clustering
+    fingerprint
         `mscam_dask.pipeline.run.fingerprints.clustering_fingerprint`.
     samples
         Their names in labels.csv, to be compared with the run's; None for no drift.
     """
     for run in runs:
-        if run.record.clustering_fingerprint != clustering or run.record.fit is None:
+        if run.record.clustering_fingerprint != fingerprint or run.record.fit is None:
             continue
         with contextlib.suppress(DataError):
             result = read_result(run.directory.result)
-            drift, moved = (None, None) if samples is None else _since(run, result.labels, samples)
+            drift, moved = (
+                (None, None) if samples is None else _drift_since(run, result.labels, samples)
+            )
             clusters = ClusteringOutput(
                 labels=result.labels,
                 fit=run.record.fit,
@@ -205,10 +305,10 @@ def reusable_clustering(
     return None
 
 
-def _since(
+def _drift_since(
     run: PreviousRun, labels: NDArray[np.int64], samples: Sequence[str]
 ) -> tuple[DriftRecord | None, bytes | None]:
-    """The drift of clusters that are those of another run, row by row: none unless rows are renamed."""
+    """Return the drift of reused clusters: none unless samples have other ids."""
     fit, before = run.record.fit, run.record.drift
     assert fit is not None
     names, _ = run.labels()
@@ -229,3 +329,264 @@ def _since(
         **drift_between(known, labels, fit.sizes),
     )
     return drift, moved_text(samples, known, labels) if renamed else None
+
+
+@dataclass(frozen=True, eq=False)
+class WarmStart:
+    """Start from a previous run.
+
+    Attributes
+    ----------
+    earlier
+    known : (n,) int64
+        Previous label of each sample; −1 for new samples.
+    arguments : dict
+        Arguments of the estimator: previous settings, and labels renumbered from 0. Empty for a
+        cold start.
+    reason : str
+        Reason of a cold start although there is a previous run; empty otherwise.
+    """
+
+    earlier: PreviousRun
+    known: NDArray[np.int64]
+    arguments: dict[str, Any]
+    reason: str = ""
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether the fit starts from the previous settings and clusters."""
+        return not self.reason
+
+
+def warm_start_from(
+    runs: list[PreviousRun], settings: Settings, data: MultiViewData
+) -> WarmStart | None:
+    """Return how the last run with the same method and number of clusters starts this one.
+
+    Returns
+    -------
+    WarmStart or None
+        None when [incremental] is off or there is no such run. After a cold start (too few common
+        samples, too many warm runs in a row) clusters are still named after the previous ones.
+    """
+    if not settings.incremental.enabled:
+        return None
+    earlier = last_comparable(runs, settings)
+    if earlier is None:
+        return None
+    try:
+        names, labels = earlier.labels()
+        result = read_result(earlier.directory.result)
+    except DataError as error:
+        known = np.full(data.n_samples, UNKNOWN, dtype=np.int64)
+        return WarmStart(earlier, known, {}, f"the last run cannot be read: {error}")
+    known, reason = _known(data, names, labels, earlier.data)
+    common = np.count_nonzero(known != UNKNOWN) / data.n_samples
+    drift = earlier.record.drift
+    in_a_row = 0 if drift is None else drift.warm_runs
+    if not reason and common < settings.incremental.min_overlap:
+        reason = f"{common:.0%} of the samples were in the last run"
+    if not reason and in_a_row >= settings.incremental.max_warm_runs:
+        reason = f"{in_a_row} runs in a row started from the one before"
+    return WarmStart(
+        earlier,
+        known,
+        {}
+        if reason
+        else {
+            **_previous_arguments(earlier.record, result, settings),
+            "init_labels": _numbered(known, np.unique(labels)),
+        },
+        reason,
+    )
+
+
+def last_comparable(runs: list[PreviousRun], settings: Settings) -> PreviousRun | None:
+    """Return the run that the next run with these settings starts from; `runs` has the last first."""
+    if not settings.incremental.enabled:
+        return None
+    return next((run for run in runs if _is_comparable(run.record, settings)), None)
+
+
+def _is_comparable(record: RunRecord, settings: Settings) -> bool:
+    fit = record.fit
+    return (
+        fit is not None
+        and fit.has_requested_components
+        and record.method == settings.cluster.method
+        and _requested_n_clusters(record) == settings.cluster.n_clusters
+    )
+
+
+def _requested_n_clusters(record: RunRecord) -> int | None:
+    """Return the number of clusters that a run requested; None where it was selected."""
+    assert record.fit is not None
+    requested = ((record.settings or {}).get("cluster") or {}).get("parameters") or {}
+    return None if requested.get("n_clusters") == "auto" else record.fit.n_clusters
+
+
+def _known(
+    data: MultiViewData, names: list[str], labels: NDArray[np.int64], then: DataRecord
+) -> tuple[NDArray[np.int64], str]:
+    """Return the previous labels of the samples, or a reason why there are none."""
+    known = np.full(data.n_samples, UNKNOWN, dtype=np.int64)
+    if tuple(view.name for view in then.views) != data.view_names:
+        return known, "the views are not those of the last run"
+    if data.sample_ids is not None and then.has_sample_ids:
+        place = {name: index for index, name in enumerate(names)}
+        for index, sample in enumerate(data.sample_ids):
+            if sample in place:
+                known[index] = labels[place[sample]]
+        return known, ""
+    if data.sample_ids is not None or then.has_sample_ids:
+        return known, "only one of the two runs has sample ids"
+    n_before = len(labels)
+    digests = {view.name: view.digest for view in then.views}
+    if n_before > data.n_samples or any(
+        digest != digests[name] for name, digest in _first_rows(data, n_before)
+    ):
+        return known, "samples have no ids, and the first rows are not those of the last run"
+    known[:n_before] = labels
+    return known, ""
+
+
+def _numbered(known: NDArray[np.int64], names: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return labels renumbered from 0 to c − 1, since names of clusters may have gaps."""
+    return np.where(known == UNKNOWN, UNKNOWN, np.searchsorted(names, known)).astype(np.int64)
+
+
+def _first_rows(data: MultiViewData, n_rows: int) -> Iterator[tuple[str, str]]:
+    """Yield the name of each view and the digest of its first rows."""
+    for view in data.views:
+        digest = ViewDigest((n_rows, view.shape[1]))
+        for start, stop in row_ranges(view):
+            if start < n_rows:
+                digest.update(view.read(start, min(stop, n_rows)))
+        yield view.name, digest.hexdigest()
+
+
+def _previous_arguments(
+    record: RunRecord, result: StoredResult, settings: Settings
+) -> dict[str, Any]:
+    """Return the settings of a run and the graph weight to start from."""
+    assert record.fit is not None
+    setting = record.fit.setting
+    arguments: dict[str, Any] = {
+        "scale": setting.scale,
+        "alpha": setting.alpha,
+        "n_neighbors": setting.n_neighbors,
+        "exclude_views": setting.exclude_views,
+        "graph_weight": settings.cluster.parameters["graph_weight"],
+    }
+    if setting.views is not None:
+        arguments["scale"] = {name: view.scale for name, view in setting.views.items()}
+        arguments["alpha"] = {name: view.alpha for name, view in setting.views.items()}
+    if len(result.history["graph_weight"]):
+        by_score = int(np.argmax(result.history["score"].values))
+        index = -1 if result.status == Status.CONVERGED.name else by_score
+        arguments["graph_weight"] = float(result.history["graph_weight"].values[index])
+    requested = settings.cluster.parameters
+    if settings.cluster.n_clusters is None:
+        arguments |= {"n_clusters": record.fit.n_clusters, "max_clusters": None}
+    for name in ("scale", "alpha", "n_neighbors", "exclude_views"):
+        if requested.get(name) is not None:
+            arguments[name] = requested[name]
+    return arguments
+
+
+def named_as_before(start: WarmStart | None, solution: Solution) -> Solution:
+    """Return the solution with its clusters named after those of the previous run.
+
+    A cluster keeps its name also when there are fewer now, so that names may have gaps.
+    """
+    if start is None or not (start.known != UNKNOWN).any():
+        return solution
+    n_clusters = int(max(solution.labels.max(), start.known.max())) + 1
+    labels = renamed_clusters(start.known, solution.labels, n_clusters)
+    return dataclasses.replace(solution, labels=labels)
+
+
+def drift_of(
+    start: WarmStart | None, solution: Solution, fit: FitRecord, data: MultiViewData
+) -> tuple[DriftRecord | None, bytes | None]:
+    """Return the drift since the previous run and the content of moved.csv."""
+    if start is None:
+        return None, None
+    before = start.earlier.record
+    assert before.fit is not None
+    counts = drift_between(start.known, solution.labels, before.fit.sizes)
+    warm_runs = 0 if before.drift is None else before.drift.warm_runs
+    names = data.sample_ids or [str(index) for index in range(data.n_samples)]
+    drift = DriftRecord(
+        earlier=start.earlier.name,
+        start="warm" if start.is_warm else "cold",
+        reason=start.reason,
+        warm_runs=warm_runs + 1 if start.is_warm else 0,
+        score_before=before.fit.score,
+        score_after=fit.score,
+        **counts,
+    )
+    return drift, moved_text(names, start.known, solution.labels)
+
+
+def renamed_clusters(
+    known: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Return the same clusters, named after the previous ones they match best.
+
+    Parameters
+    ----------
+    known : (n,) int64
+        Earlier cluster of each sample, −1 for new ones.
+    labels : (n,) int64
+        Clusters 0..c-1.
+    n_clusters : int
+        c; more where more names may be given.
+
+    Returns
+    -------
+    (n,) int64
+        Labels in 0..c-1: clusters without a counterpart take the remaining names, in order.
+    """
+    common = known >= 0
+    names = np.full(n_clusters, -1, dtype=np.int64)
+    if common.any():
+        matched = matched_labels(known[common], labels[common])
+        names[labels[common]] = np.where(matched < n_clusters, matched, -1)
+        counts = np.bincount(names[names >= 0], minlength=n_clusters)
+        assert counts.max(initial=0) <= 1, "one cluster, one name"
+    free = np.setdiff1d(np.arange(n_clusters), names[names >= 0])
+    names[names < 0] = free[: np.count_nonzero(names < 0)]
+    return np.asarray(names[labels], dtype=np.int64)
+
+
+def drift_between(
+    known: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    sizes_before: Mapping[int, int],
+) -> dict[str, Any]:
+    """Return the counts of a `DriftRecord`; `labels` have their final names, as those of `sizes_before`."""
+    present, sizes = np.unique(labels, return_counts=True)
+    sizes_after = dict(zip(present.tolist(), sizes.tolist(), strict=True))
+    names = tuple(sorted(sizes_before.keys() | sizes_after.keys()))
+    common = known >= 0
+    n_common = int(np.count_nonzero(common))
+    return {
+        "n_common": n_common,
+        "n_new": len(labels) - n_common,
+        "n_gone": sum(sizes_before.values()) - n_common,
+        "n_moved": int(np.count_nonzero(known[common] != labels[common])),
+        "cluster_names": names,
+        "sizes_before": tuple(sizes_before.get(name, 0) for name in names),
+        "sizes_after": tuple(sizes_after.get(name, 0) for name in names),
+    }
+
+
+def moved_text(names: Sequence[str], known: NDArray[np.int64], labels: NDArray[np.int64]) -> bytes:
+    """Return moved.csv: the samples that changed cluster, with both labels."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("sample", "before", "after"))
+    for index in np.flatnonzero((known >= 0) & (known != labels)).tolist():
+        writer.writerow((encoded_id(names[index]), int(known[index]), int(labels[index])))
+    return stream.getvalue().encode()

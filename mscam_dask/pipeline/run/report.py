@@ -1,4 +1,4 @@
-"""The report of a run directory: reads what the run wrote, and writes one HTML file."""
+"""HTML report of a run directory, from the files that the run wrote."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError, MscamError
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
+from mscam_dask.pipeline.run.previous_runs import PreviousRun, decoded_id
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.run_record import RunRecord
 
@@ -26,12 +27,12 @@ __all__ = ["report_html", "report_step", "write_report"]
 
 _FILES = (
     ("labels.csv", "each sample and its cluster"),
-    ("moved.csv", "samples that changed cluster since the run before"),
+    ("moved.csv", "samples that changed cluster since the previous run"),
     ("result.zarr", "labels, consensus graph, view embeddings, history"),
     ("run.json", "this record, for programs"),
     ("pipeline.toml", "the settings, defaults included; runs again"),
-    ("events.jsonl", "what happened when, one JSON record a line"),
-    ("data.zarr", "what was clustered"),
+    ("events.jsonl", "events with their times, one JSON record a line"),
+    ("data.zarr", "clustered data"),
 )
 
 
@@ -68,7 +69,7 @@ def write_report(directory: RunDirectory, output: Path | None = None) -> Path:
     Raises
     ------
     DataError
-        When there is no run, it has no results, or a file of it is damaged.
+        When there is no run, it has no results, or one of its files is damaged.
     """
     target = directory.report if output is None else output.absolute()
     if target.is_dir():
@@ -80,21 +81,21 @@ def write_report(directory: RunDirectory, output: Path | None = None) -> Path:
 
 
 def report_html(directory: RunDirectory, base: Path) -> str:
-    """Return the page; its links start from `base`."""
+    """Return the page; its links are relative to `base`."""
     record = directory.read_record()
     if record.fit is None or record.data is None or not directory.result.is_dir():
         reason = "is still running" if record.state == "running" else f"{record.state}"
         cause = f": {record.error.message}" if record.error is not None else "."
         raise DataError(
-            f"{directory.path} holds a run without results, there is nothing to report; it {reason}"
-            f"{cause} mscam-dask describe shows what there is."
+            f"{directory.path} holds a run without results: it {reason}{cause} mscam-dask describe "
+            "shows its state."
         )
     labels_true, label_names, notes = _truth(directory, record)
     return run_page(
         RunContent(
             record=msgspec.to_builtins(record),
             result=read_result(directory.result),
-            settings_text=directory.pipeline.read_text(encoding="utf-8"),
+            settings_text=_settings_text(directory),
             sample_ids=_sample_ids(directory, record),
             labels_true=labels_true,
             label_names=label_names,
@@ -103,6 +104,16 @@ def report_html(directory: RunDirectory, base: Path) -> str:
             notes=notes,
         )
     )
+
+
+def _settings_text(directory: RunDirectory) -> str:
+    try:
+        return directory.pipeline.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{directory.pipeline} cannot be read: {error}. Delete it; mscam-dask resume writes it "
+            "again."
+        ) from error
 
 
 def _links(directory: RunDirectory, base: Path) -> tuple[FileLink, ...]:
@@ -116,27 +127,23 @@ def _links(directory: RunDirectory, base: Path) -> tuple[FileLink, ...]:
 
 
 def _sample_ids(directory: RunDirectory, record: RunRecord) -> list[str] | None:
-    """Ids from labels.csv, which is always there; None where samples are known by row."""
+    """Return the sample ids from labels.csv; None where samples have no ids."""
     assert record.data is not None
     if not record.data.has_sample_ids:
         return None
-    with directory.labels.open(encoding="utf-8", newline="") as stream:
-        names = [line[0] for line in csv.reader(stream)][1:]
-    if len(names) != record.data.n_samples:
-        raise DataError(
-            f"{directory.labels} has {len(names)} samples, the run {record.data.n_samples}: it was "
-            "changed since. Run the pipeline again."
-        )
-    return names
+    return PreviousRun(directory, record).labels()[0]
 
 
 def _moved(directory: RunDirectory) -> list[tuple[str, int, int]]:
-    """Lines of moved.csv; none where the run had none before it."""
+    """Return the lines of moved.csv; none without a previous run."""
     if not directory.moved.is_file():
         return []
     try:
         with directory.moved.open(encoding="utf-8", newline="") as stream:
-            return [(name, int(old), int(new)) for name, old, new in list(csv.reader(stream))[1:]]
+            return [
+                (decoded_id(name), int(old), int(new))
+                for name, old, new in list(csv.reader(stream))[1:]
+            ]
     except ValueError as error:
         raise DataError(
             f"{directory.moved} is damaged ({error}). Delete it, and the report is made without."
@@ -146,7 +153,7 @@ def _moved(directory: RunDirectory) -> list[tuple[str, int, int]]:
 def _truth(
     directory: RunDirectory, record: RunRecord
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None, tuple[str, ...]]:
-    """Labels that the run was compared with, from the store it read, if that is still there."""
+    """Return the ground truth from the store of the run, if it is still there and unchanged."""
     assert record.data is not None
     if record.metrics is None:
         return None, None, ()

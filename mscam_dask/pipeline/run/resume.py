@@ -1,30 +1,195 @@
-"""Going on with a run that was interrupted, failed or killed, from what its directory says."""
+"""Runs that can be repeated: a finished run is returned, an interrupted or damaged one is resumed.
+
+A run directory is named after the fingerprint of settings and data. An intact finished run with the
+same fingerprint is returned; an interrupted or damaged one is resumed; otherwise a new run starts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.monitor.events import Event, JsonLines
 from mscam_dask.pipeline.config.file_names import check_name
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
 from mscam_dask.pipeline.config.toml_document import Override
 from mscam_dask.pipeline.config.validate import check_execution
-from mscam_dask.pipeline.run.open_data import OpenData, open_again, source_records
+from mscam_dask.pipeline.run.fingerprints import NAME_DIGITS, run_fingerprint
+from mscam_dask.pipeline.run.open_data import (
+    OpenData,
+    open_again,
+    retry_if_replaced,
+    source_records,
+)
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
-from mscam_dask.pipeline.run.run import RunOutcome, execute
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.report import report_step
+from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, now, run_pipeline
+from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
 from mscam_dask.pipeline.run.run_record import ResumeEntry, RunRecord, SourceRecord
-from mscam_dask.pipeline.run.running import Observer, now
 from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 
-__all__ = ["resume_run"]
+__all__ = ["RunTarget", "resolve_target", "resume_run", "run_or_resume"]
+
+Action = Literal["run", "resume", "nothing"]
+
+
+@dataclass(frozen=True)
+class RunTarget:
+    """Directory of a run, and what is to be done there.
+
+    Attributes
+    ----------
+    directory
+        Run directory.
+    run_fingerprint
+        `mscam_dask.pipeline.run.fingerprints.run_fingerprint`.
+    settings
+        With the directory filled in.
+    action
+        "run": nothing of this run is there; "resume": it was started, or its results are missing
+        or damaged; "nothing": it has finished.
+    """
+
+    directory: Path
+    run_fingerprint: str
+    settings: Settings
+    action: Action
+
+
+def resolve_target(
+    settings: Settings, output: Path | None = None, *, verify: bool = True
+) -> RunTarget:
+    """Return the directory of a run and whether the run was done before.
+
+    Parameters
+    ----------
+    settings
+    output
+        Run directory from the command line; it overrides [output].
+    verify
+        Whether the results of a finished run are checked; `resume_run` does so by itself.
+
+    Raises
+    ------
+    ConfigurationError
+        When a single directory is named and [incremental] is on.
+    DataError
+        When a source is missing or cannot be read.
+    """
+    table = settings.output
+    named = output or (None if table.directory is None else Path(table.directory))
+    if named is not None and settings.incremental.enabled:
+        raise ConfigurationError(
+            f"{'[output] directory' if output is None else '-o'} names a single run directory, "
+            f"{named}, but with [incremental] a run starts from the previous one beside it. Leave it "
+            "out and give a root for named runs (--set output.root=DIR), or switch warm starts off "
+            "(--set incremental.enabled=false)."
+        )
+    fingerprint = retry_if_replaced(lambda: run_fingerprint(settings))
+    if named is not None:
+        directory = resolved(named)
+        table = msgspec.structs.replace(table, directory=str(directory), root=None)
+    else:
+        root = Path.cwd() / "runs" if table.root is None else Path(table.root)
+        root = resolved(root)
+        directory = root / f"{settings.name}-{fingerprint[:NAME_DIGITS]}"
+        table = msgspec.structs.replace(table, root=str(root))
+    placed = msgspec.structs.replace(settings, output=table)
+    action = _action(RunDirectory(directory), fingerprint, verify=verify)
+    return RunTarget(directory, fingerprint, placed, action)
+
+
+def _action(directory: RunDirectory, fingerprint: str, *, verify: bool) -> Action:
+    if _next_of(directory, fingerprint) is not None:
+        return "resume"
+    try:
+        record = directory.read_record()
+    except DataError:
+        return "run"  # nothing there, or nothing readable, which run_pipeline reports
+    if record.run_fingerprint != fingerprint:
+        return "run"
+    if record.state != "finished" or (
+        verify and PreviousRun(directory, record).integrity_problem()
+    ):
+        return "resume"
+    return "nothing"
+
+
+def run_or_resume(
+    settings: Settings,
+    output: Path | None = None,
+    *,
+    overwrite: bool = False,
+    insecure: bool = False,
+    observers: Sequence[Observer] = (),
+) -> RunOutcome:
+    """Run a pipeline, resume its interrupted run, or return its finished one.
+
+    Parameters
+    ----------
+    settings
+        From `mscam_dask.pipeline.config.read_config.read_config`.
+    output
+        Run directory; by default named after the run's fingerprint in [output] root.
+    overwrite
+        Run in any case; an earlier run is replaced when the new one has finished.
+    insecure, observers
+        See `mscam_dask.pipeline.run.run.run_pipeline`.
+
+    Returns
+    -------
+    RunOutcome
+        With ``resumed=False`` when there was nothing to do.
+
+    Raises
+    ------
+    MscamError
+        As `run_pipeline` and `resume_run`.
+    """
+    target = resolve_target(settings, output, verify=False)
+    if target.action == "run" or overwrite:
+        return run_pipeline(
+            target.settings,
+            target.directory,
+            run_fingerprint=target.run_fingerprint,
+            overwrite=overwrite,
+            insecure=insecure,
+            observers=observers,
+        )
+    return resume_run(
+        target.directory,
+        execution=settings.execution,
+        output=target.settings.output,
+        insecure=insecure,
+        observers=observers,
+        fingerprint=target.run_fingerprint,
+    )
+
+
+def _next_of(directory: RunDirectory, fingerprint: str | None) -> RunDirectory | None:
+    """Return the directory of an unfinished run that is to replace the one in a directory.
+
+    Only of the run with the fingerprint, where one is given.
+    """
+    following = directory.next()
+    if following is None:
+        return None
+    with contextlib.suppress(DataError):
+        record = following.read_record()
+        if record.state != "finished" and fingerprint in (None, record.run_fingerprint):
+            return following
+    return None
 
 
 def resume_run(
@@ -34,47 +199,55 @@ def resume_run(
     output: OutputTable | None = None,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
+    fingerprint: str | None = None,
 ) -> RunOutcome:
-    """Continue a run to the results that it would have had undisturbed.
+    """Resume a run; it ends with the results of an undisturbed one.
 
     Parameters
     ----------
     path
         Its run directory.
     execution
-        Changes of [execution], or all of it: what runs the tasks changes nothing in the result.
+        Changes of [execution], or all of it; they do not change the result.
     output
-        In place of the recorded [output]: where checkpoints go on, what is kept; None for no change.
+        Replaces the recorded [output] (checkpoints, retention); None for no change.
     insecure
         Allow a scheduler on another computer without encryption.
     observers
-        Called with each event, those of iterations done earlier included.
+        Called with each event, including those of iterations done earlier.
+    fingerprint
+        Fingerprint of the run to resume; by default the last one that was started at the path,
+        which may be one that is to replace a finished run.
 
     Returns
     -------
     RunOutcome
-        At once, as it was, for a run that has finished and whose results are whole.
+        Unchanged for a finished run with intact results; a missing report is written again.
 
     Raises
     ------
     ConfigurationError
-        When there is no run at the path.
+        When there is no run at the path, or its pipeline.toml has other settings.
     DataError
-        When the data are not those the run began with; the message says what changed.
+        When the data changed since the run was started, or run.json is damaged.
     TemporaryFailure
         When another driver holds the directory.
     """
-    root = Path(path).absolute()
-    if not root.is_dir():
+    root = _place_of(resolved(path))
+    if not root.is_dir() and RunDirectory(root).next() is None:
         raise ConfigurationError(
             f"There is no run directory {root}. Give one that mscam-dask run wrote."
         )
-    with RunDirectory.hold(root) as directory:
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(RunDirectory.lock(root))
+        if _next_of(directory, fingerprint) is not None:
+            directory = stack.enter_context(directory.lock_next())
         record, settings = _read(directory)
-        lost = ""
+        problem = ""
         if record.state == "finished":
-            lost = PreviousRun(directory, record).damage()
-            if not lost:
+            problem = PreviousRun(directory, record).integrity_problem()
+            if not problem:
+                _write_missing_report(directory, settings, observers)
                 return RunOutcome(directory, record, resumed=False)
         if output is not None and output != settings.output:
             settings = msgspec.structs.replace(settings, output=output)
@@ -86,11 +259,9 @@ def resume_run(
             changed = read_config(directory.pipeline, execution)
             settings = msgspec.structs.replace(settings, execution=changed.execution)
         check_execution(settings.execution, insecure=insecure)
-        directory.sweep()
-        if not directory.pipeline.exists():
-            directory.write(directory.pipeline, settings_text(settings).encode())
-        said = (f"The results of {record.ended} are made again: {lost}.",) if lost else ()
-        entry = ResumeEntry(time=now(), state=record.state, warnings=said + _differences(record))
+        directory.remove_partial_files()
+        reasons = (f"The results of {record.ended} are made again: {problem}.",) if problem else ()
+        entry = ResumeEntry(time=now(), state=record.state, warnings=reasons + _differences(record))
         record = msgspec.structs.replace(
             record,
             state="running",
@@ -100,49 +271,111 @@ def resume_run(
             fit=None,
             metrics=None,
             drift=None,
+            labels_sha256=None,
             resumed=(*record.resumed, entry),
             versions=software_versions(),
             blas=blas_libraries(),
         )
-        opened, notes = _data(directory, settings, record, anew=bool(lost))
+        opened, notes = _data(directory, settings, record, remake=bool(problem))
         entry = msgspec.structs.replace(entry, warnings=entry.warnings + notes)
         record = msgspec.structs.replace(record, resumed=(*record.resumed[:-1], entry))
         directory.write_record(record)
-        return execute(settings, directory, record, observers=observers, opened=opened)
+        return Run(settings, directory, record, observers).execute(opened)
+
+
+def _place_of(path: Path) -> Path:
+    """Return the final path of a run directory that is to take the place of another."""
+    with contextlib.suppress(DataError):
+        replaced = RunDirectory(path).read_record().replaces
+        if replaced is not None and path.name == f"{replaced}{NEXT_SUFFIX}":
+            return path.with_name(replaced)
+    return path
+
+
+def _write_missing_report(
+    directory: RunDirectory, settings: Settings, observers: Sequence[Observer]
+) -> None:
+    """Write the report of a finished run that was killed before its report was complete."""
+    if not settings.report.enabled or directory.report.exists():
+        return
+    with directory.append_events() as stream:
+        every: list[Observer] = [*observers, JsonLines(stream)]
+
+        def emit(event: Event) -> None:
+            for observer in every:
+                observer(event)
+
+        report_step(directory, emit)
 
 
 def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:
     if not directory.record.exists():
         raise ConfigurationError(
-            f"{directory.path} holds no run: it was killed before it began, or never was one. "
-            "Run the pipeline again with this directory as its output."
+            f"{directory.path} holds no run: it has no run.json. Run the pipeline again with this "
+            "directory as its output."
         )
     record = directory.read_record()
-    if record.settings is None:
-        raise ConfigurationError(
-            f"The run in {directory.path} did not record its settings: it was written by a version "
-            "that could not resume. Run the pipeline again."
-        )
     try:
         settings = msgspec.convert(record.settings, Settings)
+        known = (MSCAM if settings.cluster.method == "mscam" else MSCAN)._get_param_names()
+        unknown = sorted(settings.cluster.parameters.keys() - set(known))
+        if unknown:
+            raise msgspec.ValidationError(f"[cluster] {unknown[0]} is no parameter")
     except msgspec.ValidationError as error:
         raise DataError(
             f"{directory.record} holds no settings of this version ({error}). Run the pipeline "
-            "again with --overwrite, or continue with the version that began it."
+            "again with --overwrite, or resume with the version that started it."
         ) from error
     check_name(settings.name, f"{directory.record}: the pipeline's name", "Run the pipeline again.")
+    _check_pipeline(directory, settings)
     return record, settings
 
 
-def _data(
-    directory: RunDirectory, settings: Settings, record: RunRecord, *, anew: bool
-) -> tuple[OpenData | None, tuple[str, ...]]:
-    """The data as the run began with them, read once and compared; None when there are none yet.
+def _check_pipeline(directory: RunDirectory, settings: Settings) -> None:
+    """Refuse a pipeline.toml with other settings than run.json, and write a missing one again.
 
-    Where `anew`, a store of the run's own that is not whole is one that is made again.
+    [execution] may differ: it does not change the result.
+    """
+    text = settings_text(settings)
+    try:
+        present = tomllib.loads(directory.pipeline.read_bytes().decode())
+    except FileNotFoundError:
+        directory.write(directory.pipeline, text.encode())
+        return
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{directory.pipeline} cannot be read: {error}. Delete it; resuming writes it again from "
+            "run.json."
+        ) from error
+    recorded = _keys(tomllib.loads(text))
+    found = _keys(present)
+    for key in sorted(recorded.keys() | found.keys()):
+        if key.startswith("execution.") or recorded.get(key) == found.get(key):
+            continue
+        raise ConfigurationError(
+            f"{directory.pipeline} has {key} = {found.get(key)!r}, but the run was started with "
+            f"{recorded.get(key)!r}. Delete the file to resume with the recorded settings, or start "
+            "a new run with the changed ones."
+        )
+
+
+def _keys(tables: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        f"{name}.{key}": value
+        for name, table in tables.items()
+        for key, value in (table.items() if isinstance(table, dict) else [("", table)])
+    }
+
+
+def _data(
+    directory: RunDirectory, settings: Settings, record: RunRecord, *, remake: bool
+) -> tuple[OpenData | None, tuple[str, ...]]:
+    """Return the data that the run was started with, verified; None before they were ingested.
+
+    With `remake`, a damaged store inside the run directory is made again.
     """
     earlier = record.data
-    if earlier is None:  # killed while they were ingested: that step begins again
+    if earlier is None:  # killed during the step ingest, which is repeated
         directory.remove(directory.data)
         return None, ()
     notes = _check_sources(record.sources, settings)
@@ -150,7 +383,7 @@ def _data(
         opened = open_again(settings.data, directory.data, earlier)
         verify_store(opened.store)
     except DataError:
-        if not anew or as_location(earlier.store).is_absolute():
+        if not remake or as_location(earlier.store).is_absolute():
             raise
         directory.remove(directory.data)
         return None, notes
@@ -164,14 +397,14 @@ def _data(
         if len(found.views) != len(earlier.views):
             changes.append(f"{len(found.views)} views instead of {len(earlier.views)}")
         raise DataError(
-            f"The data in {opened.store} are not those the run began with: {', '.join(changes)} "
-            "changed. Put them back, or start a new run with the data there are now."
+            f"The data in {opened.store} changed since the run was started: {', '.join(changes)}. "
+            "Restore them, or start a new run with the present data."
         )
     return opened, notes
 
 
 def _check_sources(earlier: tuple[SourceRecord, ...], settings: Settings) -> tuple[str, ...]:
-    """Refuse sources with other content than at the start; note those that are gone."""
+    """Refuse sources that changed since the start; return notes on those that are missing."""
     notes = []
     current: dict[str, Any] = {item.source: item for item in source_records(settings.data)}
     for then in earlier:
@@ -179,18 +412,18 @@ def _check_sources(earlier: tuple[SourceRecord, ...], settings: Settings) -> tup
             continue
         present = current.get(then.source)
         if present is None or present.sha256 is None:
-            notes.append(f"{then.source} is gone; the run's own copy of its data is used.")
+            notes.append(f"{then.source} is missing; the run uses its own copy of the data.")
         elif present.sha256 != then.sha256:
             raise DataError(
-                f"{then.source} changed since the run began ({then.n_bytes} bytes, SHA-256 "
+                f"{then.source} changed since the run was started ({then.n_bytes} bytes, SHA-256 "
                 f"{then.sha256[:16]}... then; {present.n_bytes} bytes, {present.sha256[:16]}... "
-                "now). Put the old file back, or start a new run."
+                "now). Restore the old file, or start a new run."
             )
     return tuple(notes)
 
 
 def _differences(record: RunRecord) -> tuple[str, ...]:
-    """What may change the last bits of the result, compared with the start of the run."""
+    """Return warnings on software that differs from that at the start of the run."""
     warnings = []
     versions = software_versions()
     changed = [

@@ -1,4 +1,4 @@
-"""Removing old run directories: those beyond the last few, and never one that is still needed."""
+"""Retention: removal of old run directories that no run needs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.fingerprints import NAME_DIGITS
 from mscam_dask.pipeline.run.lock import RunLock
-from mscam_dask.pipeline.run.previous_runs import PreviousRun, glob_escaped, previous_runs
+from mscam_dask.pipeline.run.previous_runs import (
+    PreviousRun,
+    glob_escaped,
+    last_comparable,
+    previous_runs,
+)
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.warm_start import last_comparable
 
 __all__ = ["remove_old_runs", "retain_step"]
 
 
 def retain_step(settings: Settings, directory: RunDirectory, tell: Callable[[Event], None]) -> None:
-    """Remove old runs as the last step of a run, which has its results whether or not it works."""
+    """Remove old runs as the last step of a run; a failure is only noted."""
     started = time.perf_counter()
     tell(StepStarted(step="retain"))
     notes: tuple[str, ...] = ()
@@ -31,38 +35,37 @@ def retain_step(settings: Settings, directory: RunDirectory, tell: Callable[[Eve
         removed = remove_old_runs(settings, directory)
         summary = f"removed {', '.join(removed)}" if removed else "nothing to remove"
     except (MscamError, OSError) as error:
-        summary = "not all old runs could be removed"
+        summary = "could not remove all old runs"
         notes = (f"The results are complete, but old runs could not be removed: {error}",)
     seconds = time.perf_counter() - started
     tell(StepFinished(step="retain", summary=summary, notes=notes, seconds=seconds))
 
 
 def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:
-    """Remove finished runs of the same pipeline but the last [output] keep.
+    """Remove finished runs of the same pipeline except the last [output] keep.
 
     Parameters
     ----------
     settings
         With [output] root and keep.
     directory
-        Of the run that has just finished; it is one of those that stay.
+        Directory of the run that has just finished, which stays.
 
     Returns
     -------
     tuple of str
-        Names of those removed.
+        Names of the removed runs.
 
     Notes
     -----
-    What stays beside the last few: the run that the next one would start from, those that a run which
-    has not finished started from, those that another driver holds, and those in which somebody put
-    files of their own.
+    These stay too: the run that the next one would start from, those that an unfinished run started
+    from, those that another driver holds, and directories with other files.
     """
     table = settings.output
     if table.keep is None or table.root is None:
         return ()
     root = Path(table.root)
-    for aside in root.glob(f".{glob_escaped(settings.name)}-*.old"):  # of one killed in the middle
+    for aside in root.glob(f".{glob_escaped(settings.name)}-*.old"):  # after a kill
         if _is_aside(aside, settings.name):
             shutil.rmtree(aside)
     found = previous_runs(settings, directory)
@@ -77,7 +80,7 @@ def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, .
 
 
 def _started_from(root: Path) -> set[str]:
-    """Names of the runs that runs which have not finished started from."""
+    """Return the names of the runs that unfinished runs started from."""
     names = set()
     for path in root.iterdir():
         with contextlib.suppress(DataError, OSError):
@@ -88,7 +91,7 @@ def _started_from(root: Path) -> set[str]:
 
 
 def _is_aside(path: Path, name: str) -> bool:
-    """Whether `_removed` gave it that name, and nobody put anything in."""
+    """Return whether `_removed` gave it that name and it holds no other files."""
     made = rf"\.{re.escape(name)}-[0-9a-f]{{{NAME_DIGITS}}}\.[0-9a-f]{{8}}\.old"
     if not re.fullmatch(made, path.name) or path.is_symlink():
         return False
@@ -101,7 +104,7 @@ def _removed(directory: RunDirectory) -> bool:
         return False
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
     with contextlib.suppress(MscamError), RunLock(path):
-        path.rename(aside)  # from here on it is no run any more, whatever happens
+        path.rename(aside)  # no longer a run, even after a kill
         shutil.rmtree(aside)
         return True
     return False

@@ -1,24 +1,70 @@
-"""Run a pipeline in a directory of its own."""
+"""One run of a pipeline in a run directory: ingest, validate, start, cluster, evaluate, write, report."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import datetime as dt
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
-from mscam_dask.monitor.events import JsonLines
+from mscam_dask.data.results import write_result
+from mscam_dask.data.store.filesystem import failures_are_typed
+from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
+from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
+from mscam_dask.monitor.messages import plural
 from mscam_dask.pipeline.config.settings import Settings, settings_text
 from mscam_dask.pipeline.config.validate import check_execution
+from mscam_dask.pipeline.run import steps
+from mscam_dask.pipeline.run.cluster import check_workers, observers_of, open_cluster, page_of
+from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
-from mscam_dask.pipeline.run.open_data import OpenData, check_sources_outside
-from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_record import RunRecord
-from mscam_dask.pipeline.run.running import Observer, Run, now
+from mscam_dask.pipeline.run.open_data import (
+    OpenData,
+    changes_are_temporary,
+    check_sources_outside,
+)
+from mscam_dask.pipeline.run.previous_runs import (
+    ClusteringOutput,
+    WarmStart,
+    drift_of,
+    future_dates,
+    named_as_before,
+    next_number,
+    previous_runs,
+    reusable_clustering,
+    warm_start_from,
+)
+from mscam_dask.pipeline.run.report import report_step
+from mscam_dask.pipeline.run.retention import retain_step
+from mscam_dask.pipeline.run.run_checkpoints import RunCheckpoints, check_reach, place_of
+from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.run_record import ErrorRecord, ResumeEntry, RunRecord
 from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 
-__all__ = ["RunOutcome", "execute", "run_pipeline"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["EXIT_NOT_CONVERGED", "Observer", "Run", "RunOutcome", "now", "run_pipeline"]
+
+EXIT_NOT_CONVERGED = 5
+"""Exit code of a run whose results are written, but whose graph lacks the requested components."""
+
+Observer = Callable[[Event], None]
+"""Function that gets each event of a run, in order."""
+
+
+def now() -> str:
+    """Return the time (UTC) in the format of records."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
@@ -29,9 +75,9 @@ class RunOutcome:
     ----------
     directory
     record
-        As in its run.json.
+        Content of its run.json.
     resumed
-        False when there was nothing to resume, the run having finished before.
+        False when there was nothing to resume, because the run had finished before.
     """
 
     directory: RunDirectory
@@ -48,7 +94,9 @@ def run_pipeline(
     insecure: bool = False,
     observers: Sequence[Observer] = (),
 ) -> RunOutcome:
-    """Do what a pipeline says, in a run directory.
+    """Run a pipeline in a run directory.
+
+    A finished run that is overwritten keeps its files until the new one has finished.
 
     Parameters
     ----------
@@ -65,20 +113,16 @@ def run_pipeline(
     observers
         Called with each event, in order.
 
-    Returns
-    -------
-    RunOutcome
-
     Raises
     ------
     MscamError
-        Of any kind; run.json then says so too, unless the directory could not be claimed.
+        Also recorded in run.json, unless the directory could not be claimed.
         `TemporaryFailure` after SIGTERM: `mscam_dask.pipeline.run.resume.resume_run` continues.
     KeyboardInterrupt
         After Ctrl-C; the run can be resumed too.
     """
     check_execution(settings.execution, insecure=insecure)
-    check_sources_outside(settings.data, Path(output).absolute())
+    check_sources_outside(settings.data, resolved(output))
     seed = settings.cluster.parameters.get("random_state")
     record = RunRecord(
         state="running",
@@ -91,44 +135,314 @@ def run_pipeline(
         settings=msgspec.to_builtins(settings),
         run_fingerprint=run_fingerprint,
     )
-    with RunDirectory.hold(output) as directory:
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(RunDirectory.lock(output))
+        if overwrite and directory.holds_results():
+            record = msgspec.structs.replace(record, replaces=directory.path.name)
+            directory = stack.enter_context(directory.lock_next())
         directory.claim(record, overwrite=overwrite)
         directory.write(directory.pipeline, settings_text(settings).encode())
-        return execute(settings, directory, record, observers=observers, fresh=overwrite)
+        return Run(settings, directory, record, observers).execute(fresh=overwrite)
 
 
-def execute(
-    settings: Settings,
-    directory: RunDirectory,
-    record: RunRecord,
-    *,
-    observers: Sequence[Observer],
-    opened: OpenData | None = None,
-    fresh: bool = False,
-) -> RunOutcome:
-    """Take every step that is still to be taken, in a directory that the caller holds.
+class Run:
+    """Steps of one run, and the record that grows with them.
 
     Parameters
     ----------
-    settings, directory, record
-        The record was just written there.
+    settings
+    directory
+        Locked by the caller.
+    record
+        As just written there.
     observers
         Called with each event, in order.
-    opened
-        Data of an earlier start, verified; they are ingested without.
-    fresh
-        Remove checkpoints of the same fit that another run directory left.
     """
-    with directory.append_events() as stream:
-        run = Run(settings, directory, record, (*observers, JsonLines(stream)))
-        run.fresh = fresh
-        with GracefulShutdown(run.on_deadline) as interruption:
-            run.interruption = interruption
+
+    def __init__(
+        self,
+        settings: Settings,
+        directory: RunDirectory,
+        record: RunRecord,
+        observers: Sequence[Observer],
+    ) -> None:
+        self.record = record
+        self._settings = settings
+        self.directory = directory
+        self._observers = tuple(observers)
+        self._started = time.perf_counter()
+        self._runs = previous_runs(settings, directory)
+        self._opened: OpenData | None = None
+        self._checkpoints: RunCheckpoints | None = None
+        self._shutdown = GracefulShutdown(self.on_deadline)
+
+    def execute(self, opened: OpenData | None = None, *, fresh: bool = False) -> RunOutcome:
+        """Run every remaining step; the record is written after each.
+
+        Parameters
+        ----------
+        opened
+            Verified data of a run that is resumed; None to ingest them.
+        fresh
+            Remove checkpoints of the same fit that another run directory left.
+        """
+        self._opened = opened
+        with self.directory.append_events() as stream, self._shutdown:
+            self._observers = (*self._observers, JsonLines(stream))
             try:
-                run.all_steps(opened)
+                with changes_are_temporary(self._settings.data, lambda: self._opened):
+                    self._run_steps(fresh=fresh)
+                directory = self._replace()
+                if self._settings.output.keep is not None:
+                    retain_step(self._settings, directory, self._emit)
             except BaseException as error:
-                run.failed(error)
+                self.failed(error)
                 if isinstance(error, KeyboardInterrupt):
-                    raise run.interrupted() from error
+                    raise self._interrupted() from error
                 raise
-    return RunOutcome(directory, run.record)
+        return RunOutcome(directory, directory.read_record())
+
+    def _run_steps(self, *, fresh: bool) -> None:
+        check_reach(self._settings)
+        if self.record.resumed:
+            self._report_resume(self._opened)
+        opened = self._opened or self._ingest()
+        self._validate(opened)
+        clusters = self._reuse_previous(opened) or self._cluster(opened, fresh=fresh)
+        labels = opened.data.labels
+        if labels is not None and self._settings.evaluate.enabled:
+            self._evaluate(labels, clusters.labels)
+        self._write(opened, clusters)
+        self._update(number=next_number(self._settings, self.directory))
+        is_complete = clusters.fit.has_requested_components
+        self._end("finished", 0 if is_complete else EXIT_NOT_CONVERGED)
+        with contextlib.suppress(MscamError, OSError):  # the next run here removes what stays
+            self.directory.remove(self.directory.checkpoints)
+            if self._checkpoints is not None:
+                self._checkpoints.clear()
+        if self._settings.report.enabled:
+            report_step(self.directory, self._emit)
+
+    def _replace(self) -> RunDirectory:
+        """Put this run in the place of the one that it replaces."""
+        directory = self.directory
+        if directory.replaced is None:
+            return directory
+        with failures_are_typed(f"The run in {directory.replaced}", "run the same command again."):
+            return RunDirectory(directory.replaced).replace_with(directory)
+
+    def failed(self, error: BaseException) -> None:
+        """Record in run.json how the run ended, if that can be written."""
+        if self.record.state == "finished":
+            return  # only the report is incomplete
+        interrupted = isinstance(error, KeyboardInterrupt)
+        typed = error if isinstance(error, MscamError) else system_limit(error)
+        exit_code = 1 if typed is None else typed.exit_code
+        message = f"stopped by {self._signal}" if interrupted else str(error)
+        message = without_credentials(message, os.environ)
+        self._update(error=ErrorRecord(type=type(error).__name__, message=message))
+        with contextlib.suppress(MscamError, OSError):
+            self._end(
+                "interrupted" if interrupted else "failed",
+                self._shutdown.exit_code if interrupted else exit_code,
+            )
+
+    def on_deadline(self) -> str:
+        """Record that the run was interrupted; return the message for a process that is about to end."""
+        self.failed(KeyboardInterrupt())
+        return f"Stopped by {self._signal}. {self._remedy}"
+
+    def _interrupted(self) -> BaseException:
+        """Return the exception to raise after a signal."""
+        if self._shutdown.exit_code == TemporaryFailure.exit_code:
+            return TemporaryFailure(f"Stopped by {self._signal}. {self._remedy}")
+        return KeyboardInterrupt(self._remedy)
+
+    def record_resume(self, iteration: int, damage: tuple[str, ...]) -> None:
+        """Record the iteration after which a fit resumes, and damaged checkpoints."""
+        if not self.record.resumed:  # started in another run directory
+            assert self._checkpoints is not None
+            note = f"Resuming from checkpoints of the same fit at {self._checkpoints.place}."
+            entry = ResumeEntry(time=now(), state="running", warnings=(note,))
+            self._update(resumed=(entry,))
+            damage = (note, *damage)
+        entry = msgspec.structs.replace(
+            self.record.resumed[-1],
+            after_iteration=iteration,
+            warnings=tuple(dict.fromkeys(self.record.resumed[-1].warnings + damage)),
+        )
+        self._update(resumed=(*self.record.resumed[:-1], entry))
+        self._emit(FitResumed(after_iteration=iteration, notes=damage))
+
+    @property
+    def _remedy(self) -> str:
+        return f"mscam-dask resume {self.directory.place} continues the run."
+
+    @property
+    def _signal(self) -> str:
+        return self._shutdown.signal_name or "an interrupt"
+
+    def _end(self, state: str, exit_code: int) -> None:
+        seconds = {**self.record.seconds, "total": time.perf_counter() - self._started}
+        self._update(
+            state=state,
+            exit_code=exit_code,
+            ended=now(),
+            seconds=seconds,
+            blas=blas_libraries(),
+        )
+        self.directory.write_record(self.record)
+
+    def _update(self, **changes: Any) -> None:
+        self.record = msgspec.structs.replace(self.record, **changes)
+
+    def _emit(self, event: Event) -> None:
+        for observer in self._observers:
+            observer(event)
+
+    @contextlib.contextmanager
+    def _step(self, name: str) -> Iterator[steps.StepSummary]:
+        started = time.perf_counter()
+        self._emit(StepStarted(step=name))
+        summary = steps.StepSummary()
+        yield summary
+        seconds = time.perf_counter() - started
+        self._update(seconds={**self.record.seconds, name: seconds})
+        self.directory.write_record(self.record)
+        self._emit(
+            StepFinished(step=name, summary=summary.text, notes=summary.notes, seconds=seconds)
+        )
+
+    def _ingest(self) -> OpenData:
+        with self._step("ingest") as summary:
+            ingested = steps.ingest_data(
+                self._settings,
+                self.directory.data,
+                self._runs,
+                run=self.record.run_fingerprint,
+                is_resumed=bool(self.record.resumed),
+            )
+            self._opened = opened = ingested.opened
+            record = opened.record()
+            self._update(
+                sources=ingested.sources, data_fingerprint=ingested.fingerprint, data=record
+            )
+            views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
+            counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
+            summary.text = f"{counted}: {views}"
+            summary.notes = (*record.notes, *future_dates(self._runs))
+        return opened
+
+    def _report_resume(self, opened: OpenData | None) -> None:
+        """Emit the events of a resumed run: the data it starts from, and warnings."""
+        with self._step("resume") as summary:
+            summary.notes = self.record.resumed[-1].warnings
+            summary.text = "from the beginning: no data were ingested yet"
+            if opened is not None:
+                views = plural(len(opened.data.views), "view")
+                summary.text = (
+                    f"{opened.data.n_samples} samples in {views}, unchanged since "
+                    f"{self.record.started}"
+                )
+
+    def _validate(self, opened: OpenData) -> None:
+        with self._step("validate") as summary:
+            report = steps.validate_data(opened.data, self._settings.cluster)
+            summary.notes = tuple(issue.message for issue in report.issues)
+            summary.text = steps.validation_summary(len(summary.notes))
+            self._update(data=opened.record(summary.notes))
+
+    def _reuse_previous(self, opened: OpenData) -> ClusteringOutput | None:
+        """Return the clusters of a previous run with the same views and settings, if there is one."""
+        assert self.record.data is not None
+        fingerprint = clustering_fingerprint(self._settings, self.record.data.digest)
+        self._update(clustering_fingerprint=fingerprint)
+        data, is_incremental = opened.data, self._settings.incremental.enabled
+        samples = data.sample_ids or [str(index) for index in range(data.n_samples)]
+        reused = reusable_clustering(self._runs, fingerprint, samples if is_incremental else None)
+        if reused is None:
+            return None
+        previous, clusters = reused
+        with self._step("cluster") as summary:
+            executor = previous.record.executor
+            self._update(fit=clusters.fit, executor=executor, drift=clusters.drift)
+            summary.text = f"reused from {previous.name}, which had the same views and settings"
+            if clusters.moved is not None:
+                summary.notes = steps.drift_notes(clusters.drift)
+        return clusters
+
+    def _warm_start(self, opened: OpenData) -> WarmStart | None:
+        """Return the run that this one starts from: the same one after an interruption."""
+        runs = [run for run in self._runs if self.record.started_from in (None, run.name)]
+        start = warm_start_from(runs, self._settings, opened.data)
+        self._update(started_from="" if start is None else start.earlier.name)
+        return start
+
+    def _cluster(self, opened: OpenData, *, fresh: bool) -> ClusteringOutput:
+        settings = self._settings
+        start = self._warm_start(opened)
+        assert self.record.clustering_fingerprint is not None
+        self._checkpoints = RunCheckpoints(
+            place_of(
+                settings,
+                self.directory,
+                clustering=self.record.clustering_fingerprint,
+                start=self.record.started_from,
+            ),
+            self.record_resume,
+            self._writing,
+        )
+        if fresh:
+            self._checkpoints.clear()
+        with contextlib.ExitStack() as stack:
+            if settings.execution.in_process:
+                cluster = stack.enter_context(open_cluster(settings.execution))
+            else:
+                with self._step("start") as summary:
+                    cluster = stack.enter_context(open_cluster(settings.execution))
+                    check_workers(cluster, [opened.store])
+                    assert cluster.client is not None
+                    page, summary.notes = page_of(cluster.client)
+                    summary.text = f"{cluster.description}, {page}"
+            self._update(executor=cluster.description)
+            with self._step("cluster") as summary:
+                solution, notes = steps.cluster(
+                    opened.data,
+                    settings.cluster,
+                    client=cluster.client,
+                    n_threads=settings.execution.threads,
+                    observers=(*self._observers, *observers_of(cluster, settings.name)),
+                    checkpoint_store=self._checkpoints,
+                    from_previous_fit=None if start is None else start.arguments,
+                )
+                solution = named_as_before(start, solution)
+                fit = steps.fit_record(solution)
+                drift, moved = drift_of(start, solution, fit, opened.data)
+                self._update(fit=fit, drift=drift)
+                summary.notes = (*notes, *steps.drift_notes(drift))
+                summary.text = steps.fit_summary(fit)
+        return ClusteringOutput(solution.labels, fit, partial(write_result, solution), drift, moved)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Defer signals while a checkpoint is written, into the locked directory only."""
+        self.directory.check_lock()
+        with self._shutdown.deferred():
+            yield
+
+    def _evaluate(self, labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> None:
+        with self._step("evaluate") as summary:
+            self._update(metrics=steps.evaluate(labels_true, labels_pred))
+            summary.text = "scored against ground-truth labels"
+
+    def _write(self, opened: OpenData, clusters: ClusteringOutput) -> None:
+        directory = self.directory
+        with self._step("write") as summary:
+            directory.remove(directory.result)  # of a run that was killed while it wrote
+            content = steps.labels_text(opened.data, clusters.labels)
+            directory.write(directory.labels, content)
+            self._update(labels_sha256=hashlib.sha256(content).hexdigest())
+            if clusters.moved is not None:
+                directory.write(directory.moved, clusters.moved)
+            clusters.write(directory.result)
+            summary.text = str(directory.place)

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: where they lie, no signal cuts one short, what they say is recorded."""
+"""Checkpoints of a run: their place, and a store that defers signals and records resumption."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["RunCheckpoints", "check_reach", "place_of"]
 def place_of(
     settings: Settings, directory: RunDirectory, *, clustering: str, start: str | None
 ) -> Location:
-    """Return where the checkpoints of a fit lie.
+    """Return the place of the checkpoints of a fit.
 
     Parameters
     ----------
     settings, directory
-        Of the run; below [output] checkpoints, a fit has a place of its own, which a run of the
-        same fit in another directory finds again.
+        Of the run. Below [output] checkpoints each fit has its own place, so a run of the same fit
+        in another directory finds it.
     clustering
         `mscam_dask.pipeline.run.fingerprints.clustering_fingerprint`.
     start
-        Name of the run that the fit starts from, which decides on its result too.
+        Name of the run that the fit starts from.
     """
     root = settings.output.checkpoints
     if root is None:
@@ -39,7 +39,7 @@ def place_of(
 
 
 def check_reach(settings: Settings) -> None:
-    """Refuse a place for checkpoints that cannot be reached, before anything is computed.
+    """Refuse an unreachable place for checkpoints before anything is computed.
 
     Raises
     ------
@@ -52,43 +52,43 @@ def check_reach(settings: Settings) -> None:
 
 
 class RunCheckpoints:
-    """See `mscam_dask.engine.checkpoint.CheckpointStore`.
+    """Checkpoint store of a run; see `mscam_dask.engine.checkpoint.CheckpointStore`.
 
     Parameters
     ----------
     place
-        Of the checkpoints.
+        Place of the checkpoints.
     record_resume
-        Told the outer iteration that a loaded checkpoint goes on after, and what was damaged.
-    deferred
-        Gives a context in which signals wait.
+        Called with the last outer iteration of a loaded checkpoint, and with damaged files.
+    writing
+        Returns a context in which signals are deferred.
     """
 
     def __init__(
         self,
         place: Location,
         record_resume: Callable[[int, tuple[str, ...]], None],
-        deferred: Callable[[], AbstractContextManager[None]],
+        writing: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.place = place
         self._store = _store(place)
-        self._goes_on = record_resume
-        self._deferred = deferred
+        self._record_resume = record_resume
+        self._writing = writing
 
     def load(self) -> Checkpoint | None:
-        """The state saved last; None when there is none."""
-        snapshot = self._store.load()
-        if snapshot is not None:
-            self._goes_on(int(snapshot.record["iteration"]), self._store.damage)
-        return snapshot
+        """Return the last saved checkpoint; None without one."""
+        checkpoint = self._store.load()
+        if checkpoint is not None:
+            self._record_resume(int(checkpoint.record["iteration"]), self._store.damage)
+        return checkpoint
 
-    def save(self, snapshot: Checkpoint) -> None:
-        """Keep a state; when this returns it survives the process."""
-        with self._deferred():
-            self._store.save(snapshot)
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Save a checkpoint, which survives the process when this returns."""
+        with self._writing():
+            self._store.save(checkpoint)
 
     def clear(self) -> None:
-        """Remove every state."""
+        """Remove every checkpoint."""
         self._store.clear()
 
 

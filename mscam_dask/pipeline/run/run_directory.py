@@ -1,38 +1,48 @@
-"""The directory of one run: claimed, filled file by file, and only ever emptied of our files.
+"""Directory of one run: locked, claimed, written file by file, and replaced as a whole.
 
     RUN_DIR/
-        pipeline.toml   the settings as they were understood, defaults included; runs again
+        pipeline.toml   settings with all defaults; can be run again
         run.json        see `mscam_dask.pipeline.run.run_record`
-        events.jsonl    one JSON record for each event, appended while the run goes on
+        events.jsonl    one JSON record for each event, appended during the run
         labels.csv      sample, cluster
-        moved.csv       sample, cluster before, cluster now; of a run that had one before it
-        data.zarr/      what was clustered, unless the pipeline named a store
+        moved.csv       sample, cluster before, cluster now; of a run with a previous one
+        data.zarr/      clustered data, unless the pipeline names a store
         checkpoints/    see `mscam_dask.data.checkpoints`; removed when the run has finished
         result.zarr/    see `mscam_dask.data.results`
         report.html     see `mscam_dask.pipeline.run.report`
         .lock           see `mscam_dask.pipeline.run.lock`
+    RUN_DIR.next/       run that takes the place of the one in RUN_DIR when it has finished
 
-Every file but events.jsonl is written aside, synced and renamed, so it is whole or not there.
+Every file but events.jsonl is written under another name, synced and renamed, so it is complete or
+absent. Links in the path of a run directory are followed once, when it is locked.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from mscam_dask.data.store.filesystem import full_disk_is_temporary
-from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.pipeline.run.directories import hold_directory, write_whole
-from mscam_dask.pipeline.run.lock import LOCK_NAME
+import msgspec
+
+from mscam_dask.data.store.filesystem import LOCAL, full_disk_is_temporary, write_durably
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
+from mscam_dask.pipeline.run.lock import LOCK_NAME, RunLock
 from mscam_dask.pipeline.run.run_record import RunRecord, decode_record, encode_record
 
-__all__ = ["RunDirectory"]
+__all__ = ["NEXT_SUFFIX", "RunDirectory", "lock_directory", "resolved", "write_whole"]
 
+NEXT_SUFFIX = ".next"
+"""End of the name of a directory whose run replaces another one's."""
+
+_REPLACED_SUFFIX = ".replaced"
+_NEXT_INSIDE = "next"
 _RECORD = "run.json"
 _PARTIAL = re.compile(r"\.[a-z]+\.[a-z]+\.[0-9a-f]{8}\.(partial|old)")
 _OWN = (
@@ -55,9 +65,20 @@ class RunDirectory:
     ----------
     path
         Absolute.
+    replaced
+        Directory that this one takes the place of at the end; None for itself.
+    held
+        Lock of the directory; None when it is only read.
     """
 
     path: Path
+    replaced: Path | None = None
+    held: RunLock | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def place(self) -> Path:
+        """Path that the directory has when its run has finished."""
+        return self.replaced or self.path
 
     @property
     def pipeline(self) -> Path:
@@ -66,7 +87,7 @@ class RunDirectory:
 
     @property
     def record(self) -> Path:
-        """The record of the run."""
+        """Record of the run."""
         return self.path / _RECORD
 
     @property
@@ -76,12 +97,12 @@ class RunDirectory:
 
     @property
     def labels(self) -> Path:
-        """Clusters as text."""
+        """Cluster of each sample, as text."""
         return self.path / "labels.csv"
 
     @property
     def moved(self) -> Path:
-        """Samples that changed cluster since the run before."""
+        """Samples that changed cluster since the previous run."""
         return self.path / "moved.csv"
 
     @property
@@ -91,7 +112,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
-        """States of the clustering; see `mscam_dask.data.checkpoints`."""
+        """Checkpoints of the fit; see `mscam_dask.data.checkpoints`."""
         return self.path / "checkpoints"
 
     @property
@@ -101,12 +122,12 @@ class RunDirectory:
 
     @property
     def report(self) -> Path:
-        """The report."""
+        """HTML report."""
         return self.path / "report.html"
 
     @classmethod
     @contextmanager
-    def hold(cls, path: str | Path) -> Iterator[RunDirectory]:
+    def lock(cls, path: str | Path) -> Iterator[RunDirectory]:
         """Make a directory, or take one that a run made, and keep other drivers out of it.
 
         Parameters
@@ -121,17 +142,25 @@ class RunDirectory:
         TemporaryFailure
             When another driver holds it, or the disk is full.
         """
-        directory = cls(Path(path).absolute())
-        with hold_directory(directory.path, record=_RECORD, kind="a run"):
+        root = resolved(path)
+        if not root.exists() and cls(root).next() is not None:  # killed between two renames
+            LOCAL.rename(_beside(root, NEXT_SUFFIX), root)
+        with ExitStack() as stack:
+            held = stack.enter_context(lock_directory(root, record=_RECORD, kind="a run"))
+            directory = cls(root, held=held)
+            directory._remove_replaced()
+            following = directory.next()
+            if following is not None and following.read_record().state == "finished":
+                directory = directory.replace_with(stack.enter_context(directory.lock_next()))
             yield directory
 
     def claim(self, record: RunRecord, *, overwrite: bool) -> None:
-        """Start a run here: the files of an earlier one are removed. Held by the caller.
+        """Start a run here: remove the files of an earlier one. The caller holds the lock.
 
         Parameters
         ----------
         record
-            The run's first record, written before anything else is touched.
+            First record of the run, written before anything else is touched.
         overwrite
             Whether files of an earlier run may be removed; files that no run writes stay.
 
@@ -144,14 +173,17 @@ class RunDirectory:
         if occupied:
             self._check_replaceable(overwrite=overwrite)
         self.write_record(record)
-        self.sweep()
+        self.remove_partial_files()
         if occupied:
-            self._remove_own()
+            for name in _OWN:
+                _remove(self.path / name)
 
     def _check_replaceable(self, *, overwrite: bool) -> None:
         try:
             earlier = self.read_record()
         except DataError as error:
+            if overwrite and isinstance(error, StoreCorruptError):
+                return
             raise ConfigurationError(
                 f"{self.path} holds no run that can be replaced: {error} Choose another output "
                 "directory."
@@ -161,47 +193,157 @@ class RunDirectory:
         if earlier.state == "finished":
             raise ConfigurationError(
                 f"{self.path} holds a run that finished at {earlier.ended}. Choose another "
-                "output directory, or say --overwrite to replace it."
+                "output directory, or give --overwrite to replace it."
             )
         how = "was killed" if earlier.state == "running" else f"{earlier.state} at {earlier.ended}"
         raise ConfigurationError(
             f"{self.path} holds a run that {how}. Continue it with mscam-dask resume, choose "
-            "another output directory, or say --overwrite to replace it."
+            "another output directory, or give --overwrite to replace it."
         )
 
-    def sweep(self) -> None:
-        """Remove what a killed run was still writing; its names are in no finished run."""
+    def holds_results(self) -> bool:
+        """Return whether a run has finished here, or may have: its record is damaged."""
+        try:
+            return self.read_record().state == "finished"
+        except StoreCorruptError:
+            return True
+        except DataError:
+            return False
+
+    def _next_path(self) -> Path:
+        """Return where the next run is written: inside a directory that cannot be renamed."""
+        if os.path.ismount(self.path) or not os.access(self.path.parent, os.W_OK):
+            return self.path / _NEXT_INSIDE
+        return _beside(self.path, NEXT_SUFFIX)
+
+    def next(self) -> RunDirectory | None:
+        """Return the directory of the run that is to take this one's place; None without one."""
+        path = self._next_path()
+        directory = RunDirectory(path, replaced=self.path)
+        with suppress(DataError, OSError):
+            if directory.read_record().replaces == self.path.name and not path.is_symlink():
+                return directory
+        return None
+
+    @contextmanager
+    def lock_next(self) -> Iterator[RunDirectory]:
+        """Make or take the directory of the run that is to take this one's place.
+
+        Raises
+        ------
+        ConfigurationError
+            When something else has its name; nothing in it is touched.
+        """
+        path = self._next_path()
+        is_free = not path.exists() or not any(path.glob("run.json"))
+        if path.is_symlink() or not (is_free or self.next() is not None):
+            raise ConfigurationError(
+                f"{path} is not the directory of a run that replaces {self.path}, which keeps its "
+                "results until then. Move it away, or choose another output directory."
+            )
+        with lock_directory(path, record=_RECORD, kind="a run") as held:
+            yield RunDirectory(path, replaced=self.path, held=held)
+
+    def replace_with(self, following: RunDirectory) -> RunDirectory:
+        """Give the directory of a finished run the name of this one, whose run is removed.
+
+        Files that no run writes are kept. Where the file system cannot swap two names in one step,
+        this directory is missing for a moment; a mount point gets file after file, run.json last.
+
+        Parameters
+        ----------
+        following
+            Locked by `lock_next`.
+
+        Returns
+        -------
+        RunDirectory
+            The finished run under its final path.
+        """
+        if following.path.parent == self.path:
+            return self._move_from(following)
+        shutil.copymode(self.path, following.path)
+        if not LOCAL.exchange(self.path, following.path):
+            LOCAL.rename(self.path, _beside(self.path, _REPLACED_SUFFIX))
+            LOCAL.rename(following.path, self.path)
+        LOCAL.sync(self.path.parent)
+        directory = RunDirectory(self.path, held=following.held)
+        directory._remove_replaced()
+        return directory
+
+    def _move_from(self, following: RunDirectory) -> RunDirectory:
+        record = msgspec.structs.replace(following.read_record(), replaces=None)
+        if following.labels.exists():  # moved first, so that nothing moved is removed after a kill
+            for name in _OWN:
+                if not (following.path / name).exists():
+                    _remove(self.path / name)
+        for source in (following.labels, *(following.path / name for name in _OWN)):
+            if source.exists():
+                _remove(self.path / source.name)
+                LOCAL.rename(source, self.path / source.name)
+        self.write_record(record)
+        _remove(following.path)
+        return self
+
+    def _remove_replaced(self) -> None:
+        """Remove the run that this one took the place of, also after a kill in the middle."""
+        with suppress(DataError, OSError):
+            record = self.read_record()
+            if record.replaces != self.path.name:
+                return
+            for suffix in (NEXT_SUFFIX, _REPLACED_SUFFIX):
+                old = RunDirectory(_beside(self.path, suffix))
+                if not old.path.is_dir() or old.path.is_symlink():
+                    continue
+                for item in sorted(old.path.iterdir()):
+                    if _is_own(item.name):
+                        _remove(item)
+                    elif not (self.path / item.name).exists():
+                        item.rename(self.path / item.name)
+                with suppress(OSError):  # a file of the same name is in the way
+                    old.path.rmdir()
+            self.write_record(msgspec.structs.replace(record, replaces=None))
+
+    def remove_partial_files(self) -> None:
+        """Remove files that a killed run was writing; no finished run has their names."""
         for item in self.path.iterdir():
             if _PARTIAL.fullmatch(item.name):
                 _remove(item)
 
-    def _remove_own(self) -> None:
-        for name in _OWN:
-            _remove(self.path / name)
-
     def holds_only_own(self) -> bool:
-        """Whether everything in it was written by runs."""
-        own = (*_OWN, _RECORD, LOCK_NAME)
-        return all(
-            item.name in own or _PARTIAL.fullmatch(item.name) for item in self.path.iterdir()
-        )
+        """Return whether everything in it was written by runs."""
+        return all(_is_own(item.name) for item in self.path.iterdir())
+
+    def check_lock(self) -> None:
+        """Raise when the directory is no longer the one that was locked.
+
+        Raises
+        ------
+        TemporaryFailure
+            See `mscam_dask.pipeline.run.lock.RunLock.check`.
+        """
+        if self.held is not None:
+            self.held.check(self.path)
 
     def remove(self, item: Path) -> None:
         """Remove one file or tree of the directory, if it is there."""
         assert item.parent == self.path
+        self.check_lock()
         _remove(item)
 
     @contextmanager
     def append_events(self) -> Iterator[IO[bytes]]:
-        """Open events.jsonl to go on with; a line that a kill cut short is taken out."""
+        """Open events.jsonl to append to; a line that a kill cut short is removed."""
+        self.check_lock()
         with full_disk_is_temporary(self.events), self.events.open("a+b") as stream:
             stream.seek(0)
-            whole = stream.read().rfind(b"\n") + 1
-            stream.truncate(whole)
+            complete = stream.read().rfind(b"\n") + 1
+            stream.truncate(complete)
             yield stream
 
     def write(self, file: Path, content: bytes) -> None:
-        """Write one file of the directory aside, sync it and give it its name."""
+        """Write one file of the directory under another name, sync it and rename it."""
+        self.check_lock()
         write_whole(file, content)
 
     def write_record(self, record: RunRecord) -> None:
@@ -213,8 +355,10 @@ class RunDirectory:
 
         Raises
         ------
+        StoreCorruptError
+            When it is damaged.
         DataError
-            When it is missing, or no record of a run.
+            When it is missing, or not the record of a run.
         """
         try:
             content = self.record.read_bytes()
@@ -226,8 +370,102 @@ class RunDirectory:
         return decode_record(content, str(self.record))
 
 
+def resolved(path: str | Path) -> Path:
+    """Return the directory that a path leads to, links followed.
+
+    Raises
+    ------
+    ConfigurationError
+        When a link leads nowhere or in a circle.
+    """
+    absolute = Path(path).absolute()
+    target = Path(os.path.realpath(absolute))
+    if absolute.is_symlink() and not target.exists():
+        raise ConfigurationError(
+            f"{absolute} is a link to {target}, which does not exist. Make that directory (or mount "
+            "its disk), or choose another output directory."
+        )
+    return target
+
+
+@contextmanager
+def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
+    """Make a directory, or take one that has a record, and keep other drivers out of it.
+
+    Parameters
+    ----------
+    root
+        Missing, empty, or with a record.
+    record
+        Name of the file that marks a directory as ours.
+    kind
+        Owner of the directory, for messages: "a run".
+
+    Raises
+    ------
+    ConfigurationError
+        When something else is there; nothing in it is touched.
+    TemporaryFailure
+        When another driver holds it, or the disk is full.
+    """
+    if root.exists() and not root.is_dir():
+        raise ConfigurationError(
+            f"{root} is a file; the output of {kind} is a directory. Choose another (-o)."
+        )
+    if root.is_dir() and not (root / record).exists() and _holds_others(root, record):
+        raise ConfigurationError(
+            f"{root} is not empty and no directory of {kind} (it has no {record}), so it is not "
+            "touched. Choose another output directory (-o)."
+        )
+    with full_disk_is_temporary(root):
+        _make_directory(root)
+    with RunLock(root) as held:
+        yield held
+
+
+def _holds_others(root: Path, record: str) -> bool:
+    """Return whether there is more than a driver leaves that was killed before its first record."""
+    partial = re.compile(rf"\.{re.escape(record)}\.[0-9a-f]{{8}}\.partial")
+    return any(
+        item.name != LOCK_NAME and not partial.fullmatch(item.name) for item in root.iterdir()
+    )
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file under another name, sync it and rename it: it is complete or absent.
+
+    Raises
+    ------
+    TemporaryFailure
+        When the disk is full; no partial file is left.
+    """
+    partial = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with full_disk_is_temporary(file):
+            _make_directory(file.parent)
+            write_durably(LOCAL, file, content, partial=partial)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _make_directory(path: Path) -> None:
+    """Make a directory and its parents, and sync their names."""
+    missing = [part for part in (path, *path.parents) if not part.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for part in reversed(missing):
+        LOCAL.sync(part.parent)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _is_own(name: str) -> bool:
+    return name in (*_OWN, _RECORD, LOCK_NAME, _NEXT_INSIDE) or bool(_PARTIAL.fullmatch(name))
+
+
 def _remove(item: Path) -> None:
-    """Remove a file, a tree, or a link and not what it points to."""
+    """Remove a file, a tree, or a link (not its target)."""
     if item.is_dir() and not item.is_symlink():
         shutil.rmtree(item)
     else:

@@ -1,19 +1,20 @@
-"""What run.json says: everything about a run but its arrays."""
+"""Record of a run (run.json): everything about a run except its arrays."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from mscam_dask.errors import DataError
-from mscam_dask.pipeline.run.drift import DriftRecord
+from mscam_dask.errors import DataError, StoreCorruptError
 
 __all__ = [
     "RUN_FORMAT",
     "RUN_FORMAT_VERSION",
     "DataRecord",
+    "DriftRecord",
     "ErrorRecord",
     "FitRecord",
     "RefinementEntry",
@@ -28,6 +29,7 @@ __all__ = [
 
 RUN_FORMAT = "mscam_dask.run"
 RUN_FORMAT_VERSION = 1
+_CHECKSUM = "sha256"
 
 
 class ViewEntry(Struct, frozen=True, kw_only=True):
@@ -41,18 +43,18 @@ class ViewEntry(Struct, frozen=True, kw_only=True):
 
 
 class DataRecord(Struct, frozen=True, kw_only=True):
-    """What was clustered.
+    """Clustered data of a run.
 
     Attributes
     ----------
     store
-        Directory that was read: inside the run directory, or a store that was there before.
+        Name inside the run directory, or path or URL of a store that existed before.
     digest
-        `MultiViewData.digest`: names, metrics, shapes and values.
+        `MultiViewData.digest`: names, view types, shapes and values.
     n_classes
         Distinct labels; None without labels.
     notes
-        What reading the sources took for what, and what validation found odd.
+        Interpretation of the sources by their readers, and data warnings.
     """
 
     store: str
@@ -91,7 +93,7 @@ class ViewSettingsEntry(Struct, frozen=True, kw_only=True):
 
 
 class SettingEntry(Struct, frozen=True, kw_only=True):
-    """What was asked for or, where nothing was, chosen without labels.
+    """Settings of a fit, set by the user or selected without labels.
 
     Attributes
     ----------
@@ -101,11 +103,11 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
         None where views differ.
     n_neighbors
     views
-        Of each view, its scale and alpha, where views differ; else None.
+        Scale and alpha of each view where views differ; else None.
     initial_graph
         "distances" or "distances and views", see `mscam_dask.types.events.CandidateSettings`.
     exclude_views
-        Views that did not count.
+        Names of the excluded views.
     """
 
     scale: str
@@ -132,7 +134,7 @@ class RefinementEntry(Struct, frozen=True, kw_only=True):
 
 
 class FitRecord(Struct, frozen=True, kw_only=True):
-    """What the clustering gave.
+    """Outcome of the fit.
 
     Attributes
     ----------
@@ -143,19 +145,18 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     score
         Label-free score of the clusters; None when it is not finite.
     setting
-        The setting of the fit.
+        Settings of the fit.
     candidate_settings
-        Every setting it was chosen from, with its score.
+        Every candidate, with its score.
     selected_setting
         Index of the setting in `candidate_settings`; -1 where nothing was compared.
     cluster_sizes
-        Samples of each cluster.
+        Number of samples of each cluster.
     cluster_names
         Label of each cluster in labels.csv, ascending. A cluster keeps its label from the previous
         run, so labels have gaps where the selected number of clusters has fallen.
     n_clusters_curves
-        The `mscam_dask.types.events.NClustersSelected` of a number of clusters that was chosen;
-        None when it was given.
+        `mscam_dask.types.events.NClustersSelected` where the number of clusters was selected.
     refinement
         Result of the refinement; None without one.
     """
@@ -182,6 +183,53 @@ class FitRecord(Struct, frozen=True, kw_only=True):
         return dict(zip(self.cluster_names, self.cluster_sizes, strict=True))
 
 
+class DriftRecord(Struct, frozen=True, kw_only=True):
+    """How the clusters of a run differ from those of the run before.
+
+    Attributes
+    ----------
+    earlier
+        Name of the earlier run directory.
+    start
+        "warm": from the earlier clusters; "cold": afresh, with the reason in `reason`;
+        "unchanged": the earlier clusters as they are, for the same views and settings; samples
+        that have other ids by now are new, or moved.
+    reason
+        Why a run started afresh; empty otherwise.
+    warm_runs
+        Runs in a row that started from the one before, this one included.
+    n_common, n_new, n_gone
+        Samples in both runs, in the later only, in the earlier only.
+    n_moved
+        Common samples in another cluster than before, after matching.
+    sizes_before, sizes_after
+        Samples of each cluster of either run; 0 where it is not there.
+    score_before, score_after
+        Label-free scores; None when not finite.
+    cluster_names
+        Labels of the clusters that the sizes are of.
+    """
+
+    earlier: str
+    start: str
+    reason: str
+    warm_runs: int
+    cluster_names: tuple[int, ...]
+    n_common: int
+    n_new: int
+    n_gone: int
+    n_moved: int
+    sizes_before: tuple[int, ...]
+    sizes_after: tuple[int, ...]
+    score_before: float | None
+    score_after: float | None
+
+    @property
+    def share_moved(self) -> float:
+        """Moved samples over common ones; 0 without common ones."""
+        return self.n_moved / self.n_common if self.n_common else 0.0
+
+
 class ErrorRecord(Struct, frozen=True, kw_only=True):
     """Why a run ended early."""
 
@@ -190,18 +238,18 @@ class ErrorRecord(Struct, frozen=True, kw_only=True):
 
 
 class ResumeEntry(Struct, frozen=True, kw_only=True):
-    """One continuation of a run.
+    """One resumption of a run.
 
     Attributes
     ----------
     time
-        When it began (UTC).
+        Start (UTC).
     state
-        In which the run was found; "running" means killed.
+        State of the run before; "running" means killed.
     after_iteration
-        Outer iterations that were done and not repeated; None when the clustering began again.
+        Number of outer iterations that were not repeated; None when the fit started again.
     warnings
-        Why the result may differ from an undisturbed one, and what was found damaged.
+        Reasons why the result may differ from an undisturbed one, and damaged files.
     """
 
     time: str
@@ -216,31 +264,39 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     state
-        "running" until the last file is written; a run that was killed stays so. All but
-        "finished" can be resumed.
+        "running" until the last file is written, and after a kill. All but "finished" can be
+        resumed.
     exit_code
-        What the command returned; None while it runs.
+        Exit code of the command; None during the run.
     seed
         The estimator's random_state.
     executor
-        What ran the tasks.
+        Description of the executor.
     seconds
         Wall time of each step.
     metrics
-        Scores against the labels; None where there were none, or evaluation was off.
+        Scores against the ground truth; None without ground truth, or with evaluation off.
     settings
-        The pipeline as it was understood: what a continuation goes by.
+        Settings with all defaults, from which the run is resumed.
     resumed
-        Continuations, oldest first.
+        Resumptions, oldest first.
     run_fingerprint, data_fingerprint, clustering_fingerprint
         See `mscam_dask.pipeline.run.fingerprints`.
     started_from
-        Name of the run beside this one that the clustering started from or was compared with; empty
-        for none, None before that was decided.
+        Name of the previous run that the fit started from or was compared with; empty for none,
+        None before that is known.
     drift
-        What changed since that run.
+        Changes since that run.
     versions, blas
-        Of this process, or of the last that continued the run.
+        Software of this process, or of the last that resumed the run.
+    number
+        Position among the runs of the same pipeline in the same root, by the order in which they
+        finished; 0 until the run has finished.
+    labels_sha256
+        Digest of labels.csv; None before it is written.
+    replaces
+        Name of the directory whose run this one takes the place of when it has finished; None
+        otherwise, and from then on.
     """
 
     format: str = RUN_FORMAT
@@ -268,11 +324,21 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     started_from: str | None = None
     drift: DriftRecord | None = None
     resumed: tuple[ResumeEntry, ...] = ()
+    number: int = 0
+    labels_sha256: str | None = None
+    replaces: str | None = None
 
 
 def encode_record(record: RunRecord) -> bytes:
-    """Return the record as indented JSON; what is not finite becomes null."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+    """Return the record as indented JSON with a checksum of its content; NaN becomes null."""
+    content = msgspec.json.decode(msgspec.json.encode(record))
+    with_checksum = {**content, _CHECKSUM: _checksum(content)}
+    return msgspec.json.format(msgspec.json.encode(with_checksum), indent=2) + b"\n"
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    """Return the SHA-256 of a record's values, whatever their order and spacing."""
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
 
 def decode_record(content: bytes, where: str) -> RunRecord:
@@ -280,18 +346,37 @@ def decode_record(content: bytes, where: str) -> RunRecord:
 
     Raises
     ------
+    StoreCorruptError
+        When it is a damaged run record.
     DataError
         When it is no run record, or of a newer version.
     """
     try:
-        record = msgspec.json.decode(content, type=RunRecord)
-    except msgspec.DecodeError as error:
-        raise DataError(f"{where} is no record of a run: {error}.") from error
-    if record.format != RUN_FORMAT:
-        raise DataError(f"{where} is no record of a run (format={record.format!r}).")
-    if record.format_version != RUN_FORMAT_VERSION:
-        raise DataError(
-            f"{where} has format version {record.format_version}; this version reads "
-            f"{RUN_FORMAT_VERSION}. Upgrade mscam_dask."
-        )
-    return record
+        values = msgspec.json.decode(content)
+        if not isinstance(values, dict) or values.get("format") != RUN_FORMAT:
+            raise DataError(
+                f"{where} is not the record of a run: its format is not {RUN_FORMAT!r}."
+            )
+        version = values.get("format_version")
+        if isinstance(version, int) and version > RUN_FORMAT_VERSION:
+            raise DataError(
+                f"{where} has format version {version}; this version reads {RUN_FORMAT_VERSION}. "
+                "Upgrade mscam_dask."
+            )
+        checksum = values.pop(_CHECKSUM, None)
+        if checksum != _checksum(values):
+            raise _damaged(where, "its content does not have the recorded checksum")
+        return msgspec.convert(values, RunRecord)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        if isinstance(error, DataError):
+            raise
+        if f'"{RUN_FORMAT}"'.encode() in content:
+            raise _damaged(where, str(error)) from error
+        raise DataError(f"{where} is not the record of a run: {error}.") from error
+
+
+def _damaged(where: str, reason: str) -> StoreCorruptError:
+    return StoreCorruptError(
+        f"{where} is damaged: {reason}. Restore the file from a copy, or run the pipeline again "
+        "with --overwrite."
+    )

@@ -1,4 +1,4 @@
-"""What each step of a pipeline does; the order is `mscam_dask.pipeline.run.running`'s."""
+"""Steps of a run: ingest, validate, cluster, evaluate, write; `mscam_dask.pipeline.run.run` orders them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,16 +19,33 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import Observer
-from mscam_dask.errors import ConvergenceWarning, DataWarning
+from mscam_dask.errors import ConvergenceWarning, DataError, DataWarning, MscamError
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
-from mscam_dask.pipeline.config.settings import ClusterTable
-from mscam_dask.pipeline.run.drift import DriftRecord
+from mscam_dask.pipeline.config.settings import ClusterTable, Settings
+from mscam_dask.pipeline.run.fingerprints import data_fingerprint, run_fingerprint
+from mscam_dask.pipeline.run.open_data import (
+    OpenData,
+    changed_data,
+    open_again,
+    open_data,
+    retry_if_replaced,
+    source_records,
+    stamps_of,
+)
+from mscam_dask.pipeline.run.previous_runs import (
+    PreviousRun,
+    encoded_id,
+    link_tree,
+    reusable_store,
+)
 from mscam_dask.pipeline.run.run_record import (
+    DriftRecord,
     FitRecord,
     RefinementEntry,
     SettingEntry,
+    SourceRecord,
     ViewSettingsEntry,
 )
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
@@ -36,15 +54,17 @@ from mscam_dask.types.result import Solution
 from mscam_dask.types.search_space import Fixed, most_clusters
 
 __all__ = [
+    "Ingested",
     "StepSummary",
     "cluster",
     "drift_notes",
     "evaluate",
-    "findings_summary",
     "fit_record",
     "fit_summary",
+    "ingest_data",
     "labels_text",
     "validate_data",
+    "validation_summary",
 ]
 
 _NOTED = (ConvergenceWarning, DataWarning)
@@ -60,31 +80,102 @@ _SCORES = (
 
 @dataclass
 class StepSummary:
-    """What a step says when it ends."""
+    """Text and notes of a step, shown when it ends."""
 
-    summary: str = ""
+    text: str = ""
     notes: tuple[str, ...] = ()
 
 
-def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
-    """Refuse data that cannot be clustered as asked, before a cluster is started for them."""
-    Fixed(exclude_views=table.parameters.get("exclude_views")).excluded_positions(data.view_names)
-    given = table.n_clusters
-    n_clusters = (
-        most_clusters(table.parameters["max_clusters"], data.n_samples) if given is None else given
+@dataclass(frozen=True, eq=False)
+class Ingested:
+    """Open data and their sources.
+
+    Attributes
+    ----------
+    sources
+    fingerprint
+        `mscam_dask.pipeline.run.fingerprints.data_fingerprint`.
+    opened
+    """
+
+    sources: tuple[SourceRecord, ...]
+    fingerprint: str
+    opened: OpenData
+
+
+def ingest_data(
+    settings: Settings,
+    output: Path,
+    runs: Sequence[PreviousRun],
+    *,
+    run: str | None,
+    is_resumed: bool,
+) -> Ingested:
+    """Open the store that a run reads, make one of its sources, or reuse one of a previous run.
+
+    Parameters
+    ----------
+    settings
+    output
+        Where a store is written, when one is.
+    runs
+        Previous runs.
+    run
+        Fingerprint that the run directory is named after; None for none.
+    is_resumed
+        Whether the run is resumed, so that its data must not have changed.
+
+    Raises
+    ------
+    TemporaryFailure
+        When the data changed since the run was named, or while they were read.
+    DataError
+        When they changed and the run is resumed.
+    """
+    table = settings.data
+    stamps = stamps_of(table)
+    sources = source_records(table)
+    fingerprint = retry_if_replaced(lambda: data_fingerprint(table))
+    if run is not None and run != run_fingerprint(settings, fingerprint):
+        raise _changed(sources, is_resumed=is_resumed)
+    earlier = reusable_store(list(runs), fingerprint)
+    if earlier is not None:
+        link_tree(earlier.directory.data, output)
+        return Ingested(sources, fingerprint, open_again(table, output, earlier.data))
+    opened = open_data(table, output)
+    is_same = (
+        stamps_of(table) == stamps if opened.is_new else data_fingerprint(table) == fingerprint
     )
+    if not is_same:
+        raise _changed(sources, is_resumed=is_resumed)
+    return Ingested(sources, fingerprint, opened)
+
+
+def _changed(sources: Sequence[SourceRecord], *, is_resumed: bool) -> MscamError:
+    names = ", ".join(item.source for item in sources)
+    if not is_resumed:
+        return changed_data(names)
+    return DataError(
+        f"{names} changed since the run was started. Restore the old data, or start a new run."
+    )
+
+
+def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
+    """Refuse data that cannot be clustered with the settings, before a cluster is started."""
+    Fixed(exclude_views=table.parameters.get("exclude_views")).excluded_positions(data.view_names)
+    n_clusters = table.n_clusters
+    if n_clusters is None:
+        n_clusters = most_clusters(table.parameters["max_clusters"], data.n_samples)
     return validate(data, n_clusters=n_clusters, n_neighbors=table.n_neighbors or 1)
 
 
-def findings_summary(n_findings: int) -> str:
-    """Say how validation went."""
-    if not n_findings:
-        return "finite, consistent, nothing odd"
-    return f"usable, {n_findings} finding{'s' if n_findings > 1 else ''}"
+def validation_summary(n_issues: int) -> str:
+    """Return the summary of the step validate."""
+    return f"usable, {plural(n_issues, 'data warning')}" if n_issues else "OK"
 
 
 def fit_summary(fit: FitRecord) -> str:
-    """Say how clustering went."""
+    """Return the summary of the step cluster."""
     return (
         f"{plural(fit.n_connected_components, 'connected component')} for "
         f"{plural(fit.n_clusters, 'cluster')}, {plural(fit.n_outer_iterations, 'outer iteration')}"
@@ -106,24 +197,24 @@ def cluster(
     Parameters
     ----------
     data
-        Labels among them are not looked at.
+        Their ground truth is ignored.
     table
     client
-        `distributed.Client` of the cluster that runs the tasks; None for this process.
+        `distributed.Client` of the cluster; None to run the tasks in this process.
     n_threads
-        Of a fit in this process; None for all cores.
+        Threads of a fit in this process; None for all cores.
     observers
         Called with each event of the fit.
-    checkpointer
-        Keeps the state after each outer iteration, and may have one to go on from.
+    checkpoint_store
+        Keeps a checkpoint of each outer iteration, and may have one to resume from.
     from_previous_fit
-        Arguments of the estimator that an earlier run gives, in place of the table's.
+        Arguments of the estimator from a previous run, in place of the table's.
 
     Returns
     -------
     solution : Solution
     notes : tuple of str
-        What the fit warned of.
+        Warnings of the fit.
     """
     estimator_class = MSCAM if table.method == "mscam" else MSCAN
     estimator = estimator_class(
@@ -140,7 +231,7 @@ def cluster(
 
 @contextmanager
 def _warnings_noted() -> Iterator[list[str]]:
-    """Take our own warnings as notes; others stay warnings."""
+    """Collect our own warnings as notes; others stay warnings."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         for category in _NOTED:
@@ -156,12 +247,12 @@ def _warnings_noted() -> Iterator[list[str]]:
 
 
 def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
-    """Say in sentences what changed since the run before."""
+    """Return what changed since the previous run, as notes."""
     if drift is None:
         return ()
     how = {
         "warm": f"started from {drift.earlier}",
-        "cold": f"started afresh ({drift.reason}); clusters are named as in {drift.earlier}",
+        "cold": f"cold start ({drift.reason}); clusters are named as in {drift.earlier}",
         "unchanged": f"clusters of {drift.earlier}",
     }[drift.start]
     sentence = (
@@ -172,7 +263,7 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
 
 
 def fit_record(solution: Solution) -> FitRecord:
-    """Return what run.json says of a fit."""
+    """Return the entry of a fit in run.json."""
     by_view = solution.parameters.view_settings is not None
     names, sizes = np.unique(solution.labels, return_counts=True)
     agreed = {record.view: record for record in solution.agreed}
@@ -188,9 +279,9 @@ def fit_record(solution: Solution) -> FitRecord:
             scale="by view" if by_view else solution.parameters.scale,
             alpha=None if by_view else float(solution.parameters.alpha),
             n_neighbors=int(solution.n_neighbors),
-            initial_graph=_first_graph(solution),
+            initial_graph=_initial_graph(solution),
             views={
-                record.view: _preparation_entry(chosen, agreed.get(record.view))
+                record.view: _view_settings_entry(chosen, agreed.get(record.view))
                 for record, chosen in zip(
                     solution.prepared, solution.parameters.view_settings or (), strict=False
                 )
@@ -202,7 +293,7 @@ def fit_record(solution: Solution) -> FitRecord:
         if solution.counted is None
         else msgspec.to_builtins(solution.counted),
         refinement=_refinement_entry(solution.learned),
-        candidate_settings=tuple(_tried(setting) for setting in solution.settings),
+        candidate_settings=tuple(_candidate_entry(setting) for setting in solution.settings),
         selected_setting=solution.chosen,
         view_contributions={
             name: float(share) for name, share in solution.view_contributions.items()
@@ -212,17 +303,17 @@ def fit_record(solution: Solution) -> FitRecord:
     )
 
 
-def _tried(setting: CandidateSettings) -> dict[str, Any]:
-    """A setting as run.json has it, which knows lists alone."""
+def _candidate_entry(setting: CandidateSettings) -> dict[str, Any]:
+    """Return a candidate with lists in place of tuples, as JSON has it."""
     lists = {
-        "view_settings": [list(one) for one in setting.view_settings],
+        "view_settings": [list(view) for view in setting.view_settings],
         "exclude_views": list(setting.exclude_views),
     }
     return {**msgspec.to_builtins(setting), **lists}
 
 
-def _first_graph(solution: Solution) -> str:
-    """What the path began with; the distances where there was none."""
+def _initial_graph(solution: Solution) -> str:
+    """Return the kind of the initial graph."""
     return solution.settings[solution.chosen].initial_graph if solution.chosen >= 0 else "distances"
 
 
@@ -232,7 +323,7 @@ def _refinement_entry(learned: RefinementFinished | None) -> RefinementEntry | N
     return RefinementEntry(scores=learned.scores, n_accepted=learned.taken)
 
 
-def _preparation_entry(
+def _view_settings_entry(
     chosen: ViewSettings, record: ViewSettingsSelected | None
 ) -> ViewSettingsEntry:
     return ViewSettingsEntry(
@@ -244,14 +335,14 @@ def _preparation_entry(
 
 
 def evaluate(labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> dict[str, float]:
-    """Score the clusters against the labels."""
+    """Score the clusters against the ground truth."""
     scores = score_partition(labels_true, labels_pred)
     return {name: float(getattr(scores, name)) for name in _SCORES}
 
 
 def labels_text(data: MultiViewData, labels: NDArray[np.int64]) -> bytes:
-    """Return labels.csv: a sample's id (its row without ids) and its cluster, in UTF-8."""
-    names = data.sample_ids or range(data.n_samples)
+    """Return labels.csv in UTF-8: the id of each sample (its row without ids) and its cluster."""
+    names = map(encoded_id, data.sample_ids) if data.sample_ids else range(data.n_samples)
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(("sample", "cluster"))

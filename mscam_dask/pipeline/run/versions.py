@@ -1,4 +1,4 @@
-"""The software that the numbers of a run depend on."""
+"""Versions of the software that the numbers of a run depend on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "x
 
 
 def software_versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
+    """Return the versions of Python, this package and its numerical dependencies."""
     versions = {
         "mscam_dask": __version__,
         "python": platform.python_version(),
@@ -29,9 +29,9 @@ def software_versions() -> dict[str, str]:
 
 
 def blas_libraries() -> tuple[dict[str, Any], ...]:
-    """Linear algebra libraries loaded in this process, without their paths.
+    """Return the linear algebra libraries of this process, without their paths.
 
-    A fit limits each to one thread, whatever this says.
+    A fit limits each to one thread, whatever `num_threads` is.
     """
     from threadpoolctl import threadpool_info
 

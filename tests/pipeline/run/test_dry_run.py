@@ -12,7 +12,7 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.dry_run import plan_run
 from mscam_dask.pipeline.run.open_data import open_data
-from mscam_dask.pipeline.run.run_or_resume import run_or_resume
+from mscam_dask.pipeline.run.resume import run_or_resume
 from tests.synthetic import save_npz, three_subspaces
 
 Write = Callable[[str], Path]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run import run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.run_record import RunRecord
 from tests.messages import quotes
 
 Write = Callable[[str], Path]
@@ -61,9 +63,9 @@ def test_labels_that_are_gone_are_missed_aloud(directory: RunDirectory) -> None:
 def test_a_run_without_results_is_told_so(directory: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=quotes(tmp_path / "absent", "run.json")):
         write_report(RunDirectory(tmp_path / "absent"))
-    record = json.loads(directory.record.read_text())
+    record = msgspec.to_builtins(directory.read_record())
     record.update(state="failed", fit=None, error={"type": "DataError", "message": "view a is odd"})
-    directory.record.write_text(json.dumps(record))
+    rewrite(directory, record)
     with pytest.raises(DataError, match=quotes(directory.path, "view a is odd")):
         write_report(directory)
 
@@ -96,8 +98,12 @@ def test_a_report_that_fails_does_not_fail_the_run(
     assert any(re.search(said, note) for note in notes)
 
 
+def rewrite(directory: RunDirectory, record: dict[str, Any]) -> None:
+    directory.write_record(msgspec.convert(record, RunRecord))
+
+
 def test_samples_that_moved_are_read_from_the_run(directory: RunDirectory) -> None:
-    record = json.loads(directory.record.read_text())
+    record = msgspec.to_builtins(directory.read_record())
     sizes = record["fit"]["cluster_sizes"]
     record["drift"] = {
         **dict.fromkeys(("n_new", "n_gone", "warm_runs"), 0),
@@ -112,7 +118,7 @@ def test_samples_that_moved_are_read_from_the_run(directory: RunDirectory) -> No
         "score_before": None,
         "score_after": None,
     }
-    directory.record.write_text(json.dumps(record))
+    rewrite(directory, record)
     directory.moved.write_text("sample,before,after\nleaf-17,0,2\n")
     page = write_report(directory).read_text(encoding="utf-8")
     assert "leaf-17" in page

@@ -12,6 +12,12 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.lock import RunLock
+from mscam_dask.pipeline.run.previous_runs import (
+    future_dates,
+    last_comparable,
+    next_number,
+    previous_runs,
+)
 from mscam_dask.pipeline.run.retention import remove_old_runs
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.run_record import FitRecord, RunRecord
@@ -60,6 +66,7 @@ def run_of(
         "seed": 0,
         "started": f"2026-01-0{number}",
         "ended": f"2026-01-0{number}",
+        "number": number,
         "versions": {},
         "blas": (),
         "exit_code": 0,
@@ -89,6 +96,24 @@ def test_what_the_next_run_starts_from_stays(keep_two: Settings) -> None:
     runs = [run_of(keep_two, number, reached=number == 2) for number in range(1, 6)]
     assert remove_old_runs(keep_two, runs[-1]) == ("tiny-3", "tiny-1")
     assert names(keep_two) == ["tiny-2", "tiny-4", "tiny-5"]
+
+
+def test_a_date_in_the_future_changes_no_order_and_is_warned_of(keep_two: Settings) -> None:
+    runs = [
+        run_of(keep_two, number, ended="2131-01-01" if number == 2 else "2026-01-09")
+        for number in range(1, 5)
+    ]
+    new = RunDirectory(runs[0].path.with_name("tiny-5"))
+    before = previous_runs(keep_two, new)
+    assert [run.name for run in before] == ["tiny-4", "tiny-3", "tiny-2", "tiny-1"]
+    first = last_comparable(before, keep_two)
+    assert first is not None
+    assert first.name == "tiny-4"
+    (warning,) = future_dates(before)
+    assert "tiny-2" in warning
+    assert next_number(keep_two, new) == 5
+    assert remove_old_runs(keep_two, run_of(keep_two, 5)) == ("tiny-3", "tiny-2", "tiny-1")
+    assert names(keep_two) == ["tiny-4", "tiny-5"]
 
 
 def test_what_somebody_needs_stays(keep_two: Settings) -> None:

@@ -24,9 +24,8 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.report import write_report
-from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
+from mscam_dask.pipeline.run.run import EXIT_NOT_CONVERGED, RunOutcome, run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.running import EXIT_NOT_CONVERGED
 from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.status import Status
 from tests.messages import quotes
@@ -293,7 +292,7 @@ def test_an_unencrypted_scheduler_elsewhere_is_refused_before_anything_is_made(
         run(file, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(
-        "mscam_dask.pipeline.run.ingestion.open_data", lambda *args: pytest.fail("reached")
+        "mscam_dask.pipeline.run.steps.open_data", lambda *args: pytest.fail("reached")
     )
     with pytest.raises(pytest.fail.Exception, match="reached"):
         run(file, tmp_path / "out", insecure=True)

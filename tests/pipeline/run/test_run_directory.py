@@ -15,9 +15,8 @@ import pytest
 
 from mscam_dask.data.store.filesystem import LocalFilesystem, full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
-from mscam_dask.pipeline.run.directories import write_whole
 from mscam_dask.pipeline.run.lock import raise_if_locked
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
 from mscam_dask.pipeline.run.run_record import RunRecord, decode_record, encode_record
 from tests.messages import quotes
 
@@ -34,7 +33,7 @@ def record(state: Literal["running", "finished", "failed"] = "finished") -> RunR
 
 
 def claim(path: Path, *, overwrite: bool = False) -> RunDirectory:
-    with RunDirectory.hold(path) as directory:
+    with RunDirectory.lock(path) as directory:
         directory.claim(record("running"), overwrite=overwrite)
     return directory
 
@@ -115,7 +114,7 @@ def test_what_a_killed_run_was_still_writing_is_swept(tmp_path: Path) -> None:
 def test_a_directory_that_is_held_is_left_alone(tmp_path: Path, overwrite: bool) -> None:
     path = ended_run(tmp_path / "run")
     with (
-        RunDirectory.hold(path),
+        RunDirectory.lock(path),
         pytest.raises(TemporaryFailure, match=quotes(path, os.getpid(), platform.node())),
     ):
         claim(path, overwrite=overwrite)
@@ -138,7 +137,7 @@ except SystemExit as end:
 def test_a_second_command_is_refused_before_anything_large_is_imported(
     tmp_path: Path, command: str
 ) -> None:
-    with RunDirectory.hold(tmp_path):
+    with RunDirectory.lock(tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", SECOND, *command.split(), str(tmp_path)],
             check=False,
@@ -168,7 +167,7 @@ def no_locks(_descriptor: int, _operation: int) -> None:
 def test_the_lock_of_a_killed_driver_is_free(tmp_path: Path) -> None:
     code = (
         "import sys, time; from mscam_dask.pipeline.run.run_directory import RunDirectory\n"
-        "with RunDirectory.hold(sys.argv[1]):\n    print('held', flush=True); time.sleep(60)"
+        "with RunDirectory.lock(sys.argv[1]):\n    print('held', flush=True); time.sleep(60)"
     )
     path = tmp_path / "run"
     with subprocess.Popen(

@@ -17,7 +17,7 @@ from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import StepFinished
-from mscam_dask.pipeline.run.drift import renamed_clusters
+from mscam_dask.pipeline.run.previous_runs import renamed_clusters
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.types.events import IterationFinished
 from tests.messages import quotes

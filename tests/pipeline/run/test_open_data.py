@@ -16,8 +16,8 @@ from mscam_dask.monitor.events import Event, StepStarted
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.open_data import open_data
+from mscam_dask.pipeline.run.resume import run_or_resume
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_or_resume import run_or_resume
 from tests.messages import quotes
 
 Write = Callable[[str], Path]
@@ -89,7 +89,7 @@ def test_a_file_that_is_written_while_it_is_ingested(
         tiny.write_bytes(tiny.read_bytes())
         return opened
 
-    monkeypatch.setattr("mscam_dask.pipeline.run.ingestion.open_data", slowly)
+    monkeypatch.setattr("mscam_dask.pipeline.run.steps.open_data", slowly)
     settings = read_config(pipeline(HERE))
     with pytest.raises(TemporaryFailure, match=quotes(tiny)):
         run_or_resume(settings, tmp_path / "run")

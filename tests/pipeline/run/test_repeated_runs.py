@@ -17,9 +17,8 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.fingerprints import run_fingerprint
 from mscam_dask.pipeline.run.previous_runs import link_tree
-from mscam_dask.pipeline.run.resume import resume_run
+from mscam_dask.pipeline.run.resume import resolve_target, resume_run
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_or_resume import resolve_target
 from mscam_dask.types.events import IterationFinished
 from tests.messages import quotes
 from tests.pipeline.runs import HERE, again, labels_of
@@ -162,7 +161,7 @@ def _with_the_data(directory: RunDirectory) -> None:
     [
         ("run", _missing, ["labels.csv", "result.zarr"]),
         ("resume", _garbage, ["labels.csv"]),
-        ("run", _of_other_clusters, ["labels.csv", "result.zarr"]),
+        ("run", _of_other_clusters, ["labels.csv", "SHA-256"]),
         ("run", _cut_short, ["result.zarr/labels/c"]),
         ("resume", _with_the_data, ["labels.csv", "result.zarr"]),
     ],
