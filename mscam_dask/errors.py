@@ -1,17 +1,19 @@
-"""The package's errors.
+"""Exceptions and warnings of the package.
 
-Every message says what was got, what is allowed, where (which view, which rows,
-which outer iteration), and what to do. `exit_code` is what the command line returns. A message
-may quote an address or a setting; credentials in it are left out.
+A message states the problem (what was got, what is allowed, and where) and the remedy.
+`exit_code` is the exit code of the command line. Credentials are removed from messages.
 """
 
 from __future__ import annotations
 
+import errno
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 
 __all__ = [
     "ClusterError",
+    "ClusterStartError",
     "ConfigurationError",
     "ConvergenceWarning",
     "DataError",
@@ -23,14 +25,22 @@ __all__ = [
     "StoreCorruptError",
     "TemporaryFailure",
     "WorkerLostError",
+    "WorkersPausedError",
     "redacted",
+    "system_limit",
+    "without_credentials",
 ]
 
 _HIDDEN = "***"
 
-# No pattern reads a character twice, so that a long text takes time in proportion to its length.
+_SECRET_NAME = re.compile(
+    r"SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|ACCESS_?KEY|API_?KEY|PRIVATE_?KEY|CONNECTION_STRING"
+)
+_MIN_SECRET = 8  # shorter values occur in any text
+
+# No pattern reads a character twice, so the time is linear in the length of the text.
 _CREDENTIALS = (
-    # scheme://user:password@host, and a token in place of both
+    # scheme://user:password@host and scheme://token@host
     (re.compile(r"(?<=://)[^\s/?#\"'<>@]{1,512}@"), f"{_HIDDEN}@"),
     # ?token=..., &X-Amz-Signature=..., password = ..., "secret_access_key": "..."
     (
@@ -52,8 +62,8 @@ _CREDENTIALS = (
 def redacted(text: str) -> str:
     """Return a text without the credentials that it quotes.
 
-    Left out are what stands before the @ of an address, values of what is called a password,
-    token, secret, signature or key, Authorization headers, and private keys.
+    Removed are the user part of an address (before the @), values of a password, token, secret,
+    signature or key, Authorization headers, and private keys.
 
     Examples
     --------
@@ -65,8 +75,19 @@ def redacted(text: str) -> str:
     return text
 
 
+def without_credentials(text: str, environment: Mapping[str, str]) -> str:
+    """Return a text without credentials and without values of secret environment variables.
+
+    Pass `os.environ`. Use it for texts of other packages; messages of this package are redacted by their class.
+    """
+    for name, value in environment.items():
+        if len(value) >= _MIN_SECRET and _SECRET_NAME.search(name.upper()) and value in text:
+            text = text.replace(value, f"${name}")
+    return redacted(text)
+
+
 class MscamError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Base class of all exceptions of this package."""
 
     exit_code: ClassVar[int] = 1
 
@@ -87,44 +108,89 @@ class DataError(MscamError, ValueError):
 
 
 class DataTypeError(DataError, TypeError):
-    """A table is not of numbers at all; also what scikit-learn calls a TypeError."""
+    """A table does not hold numbers; also a TypeError, as in scikit-learn."""
 
 
 class StoreCorruptError(DataError):
-    """A stored file is truncated, altered or missing; the message names it."""
+    """A stored file is truncated, altered or missing."""
 
 
 class ClusterError(MscamError, RuntimeError):
-    """The Dask cluster cannot carry the work."""
+    """The Dask cluster cannot run the tasks."""
 
     exit_code = 4
 
 
 class MemoryPlanError(ClusterError):
-    """The work needs more memory than a worker has; raised before work starts."""
+    """A fit needs more memory than a worker has; raised before the fit starts."""
 
 
 class NoWorkersError(ClusterError):
-    """No worker (with what the work needs) appeared in time."""
+    """No worker connected in time; a later attempt may find one."""
+
+    exit_code = 75
+
+
+class WorkersPausedError(NoWorkersError):
+    """Dask has paused every worker because its memory is full."""
+
+    exit_code = 4
 
 
 class WorkerLostError(ClusterError):
-    """Workers kept dying while running one task."""
+    """Several workers died while running the same task."""
 
 
 class SchedulerLostError(ClusterError):
-    """The connection to the scheduler is gone; checkpoints are untouched."""
+    """The scheduler is gone or does not answer; checkpoints are intact."""
+
+    exit_code = 75
+
+
+class ClusterStartError(ClusterError):
+    """Worker processes on this computer did not start; a later attempt may succeed."""
+
+    exit_code = 75
 
 
 class TemporaryFailure(MscamError, RuntimeError):
-    """Stopped by a condition that passes by itself: signal, lock, full disk."""
+    """Stopped by a temporary condition: signal, lock, full disk, limit of threads."""
 
     exit_code = 75
 
 
 class DataWarning(UserWarning):
-    """The data were clustered, but not all of them as may be expected; the message says what to check."""
+    """A property of the data is unusual; the message says what to check."""
 
 
 class ConvergenceWarning(UserWarning):
-    """The fit ended without what was asked for; the message says what to try."""
+    """A fit did not converge; the message says what to try."""
+
+
+def system_limit(error: BaseException) -> MscamError | None:
+    """Return the typed error for a limit of the operating system; None for other exceptions.
+
+    Covered are threads and processes, memory, and space on a disk.
+
+    Examples
+    --------
+    >>> str(system_limit(RuntimeError("can't start new thread"))).partition(".")[0]
+    "the operating system refused another thread or process (can't start new thread)"
+    >>> system_limit(RuntimeError("something else")) is None
+    True
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError) or number == errno.ENOMEM:
+        return ClusterError(
+            f"not enough memory ({str(error) or 'MemoryError'}). Use a computer with more memory or "
+            "fewer workers, or raise the limit (ulimit -v)."
+        )
+    no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    if no_thread or number == errno.EAGAIN:
+        return TemporaryFailure(
+            f"the operating system refused another thread or process ({error}). Use fewer workers "
+            "or threads, or raise the limits (ulimit -u, ulimit -v)."
+        )
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return TemporaryFailure(f"no space left on the disk ({error}). Free space and rerun.")
+    return None

@@ -24,11 +24,9 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.schedules import Cron, Interval
 
-from mscam_dask.errors import MscamError
-from mscam_dask.pipeline.config.environment import environment_overrides
+from mscam_dask.errors import MscamError, without_credentials
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.redaction import without_credentials
-from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.pipeline.config.toml_document import environment_overrides, parse_override
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.run_or_resume import resolve_target
 from mscam_dask.pipeline.run.run_record import RunRecord
@@ -36,7 +34,7 @@ from mscam_dask.pipeline.run.run_record import RunRecord
 NOT_CONVERGED = 5
 TRY_AGAIN = 75
 
-_SECONDS_TO_END = 60  # mscam-dask writes where it is when it is told to stop
+_SECONDS_TO_END = 60  # mscam-dask writes a checkpoint when it is stopped
 
 
 class RunFailed(Exception):
@@ -44,11 +42,11 @@ class RunFailed(Exception):
 
 
 class TryAgain(Exception):
-    """mscam-dask ended with 75: the lock is held, the disk is full, it was told to stop."""
+    """mscam-dask ended with 75: the lock is held, the disk is full, workers were lost, it was stopped."""
 
 
 def _passes(_task: Any, _task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether a failure may be gone the next time."""
+    """Return whether a failure may be gone the next time."""
     try:
         state.result()
     except TryAgain:
@@ -94,7 +92,7 @@ def summary(pipeline: str, assignments: list[str], planned: str) -> dict[str, An
     create_markdown_artifact(
         key="mscam-dask-run",
         markdown="\n".join(["| | |", "|---|---|", *lines]),
-        description=f"Run of {record.pipeline}, ended {record.finalize}",
+        description=f"Run of {record.pipeline}, ended {record.ended}",
     )
     return numbers
 

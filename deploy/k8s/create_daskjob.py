@@ -1,10 +1,10 @@
-"""Create a DaskJob and wait for its end; what the nightly CronJob runs in its pod.
+"""Create a DaskJob and wait for its end; the program of the nightly CronJob.
 
     python create_daskjob.py JOB.yaml
 
 The job has a fixed name, which is the lock: one that still runs is left alone (exit code 75), one
 that has ended is deleted first. A run that ends with 75, or whose pod is taken away with its node,
-is tried again, six times, ten minutes apart, and goes on where it was. Talks to the API server as
+is tried again, six times, ten minutes apart, and resumes. Talks to the API server as
 the pod's service account, which may create, get and delete DaskJobs and get the runner's pod
 (rbac.yaml), and nothing else.
 
@@ -113,7 +113,7 @@ def exit_code(runner: Any) -> tuple[int, bool]:
     why = status.get("reason") or why
     say(f"The run's pod: {why or 'no reason given'}, exit code {code}.")
     if status.get("reason") == "DeadlineExceeded":
-        say("Its time is over (activeDeadlineSeconds); the next night goes on where it was.")
+        say("Its time is over (activeDeadlineSeconds); the next night resumes it.")
         return LATER, False
     if status.get("reason"):  # of the pod, not of a container: evicted, or its node was shut down
         return LATER, True

@@ -1,10 +1,10 @@
-"""Wait until a Dask cluster has a worker; what runs in the runner's pod before the run itself.
+"""Wait until a Dask cluster has a worker; runs in the runner's pod before the run itself.
 
     python wait_for_workers.py http://SCHEDULER:8787 [SECONDS]
 
-The operator starts the run, the scheduler and the workers at the same time, and a run gives up at once
+The operator starts the run, the scheduler and the workers at the same time, and a run ends with 75
 when nothing listens at the scheduler's address. Asks the scheduler's HTTP port for its number of
-workers every few seconds, for half an hour unless told otherwise.
+workers every few seconds, for half an hour by default.
 
 Exit codes: 0 there is one, 2 wrong arguments, 75 there was none in time: try again later.
 """

@@ -7,9 +7,12 @@ The scheduler lives in this process, each worker job is one `sbatch`; the run it
 to it. What SLURM itself needs (partition, account, walltime, interface) comes from
 slurm.dask.yaml or from dask's own configuration; README.md.
 
-A SIGTERM (which SLURM sends before the time is over, see nightly.sbatch) is passed on to the run,
-which writes its last checkpoint and ends with 75. While no worker has started yet it ends this program
-itself, with 75 too; in each case the worker jobs are cancelled.
+Worker jobs that end while the run goes on (cancelled, preempted, out of time) are replaced by new
+ones. All connections are encrypted, and the dashboards are on the loopback interface of each node.
+
+A SIGTERM (which nightly.sbatch sends before the time is over) is passed on to the run, which writes
+its last checkpoint and ends with 75. Before the first worker has started it ends this program
+itself, also with 75; in both cases the worker jobs are cancelled.
 """
 
 from __future__ import annotations
@@ -30,30 +33,32 @@ FILES = ("ca.pem", "scheduler.pem", "scheduler-key.pem", "worker.pem", "worker-k
 CLIENT = ("client.pem", "client-key.pem")
 EXIT_LATER = 75
 PROLOGUE = "jobqueue.slurm.job-script-prologue"
+LOOPBACK = "127.0.0.1:0"
+REPLACE_EVERY = "5 s"
 THREADS = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
 
 
 class Termination:
-    """What SIGTERM does: ends this program with 75, or the run once there is one."""
+    """Handler of SIGTERM: it ends this program with 75, or the run once there is one."""
 
     def __init__(self) -> None:
-        self._is_told = False
+        self._has_come = False
         self._is_starting = False
         self._child: subprocess.Popen[bytes] | None = None
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        is_first, self._is_told = not self._is_told, True
+        is_first, self._has_come = not self._has_come, True
         if self._child is not None:
             self._child.send_signal(number)
         elif is_first and not self._is_starting:  # a second one must not disturb the closing
-            sys.stderr.write("Told to stop before a worker joined; worker jobs are cancelled.\n")
+            sys.stderr.write("Stopped before a worker joined; worker jobs are cancelled.\n")
             raise SystemExit(EXIT_LATER)
 
     def run(self, command: list[str]) -> int:
         """Run a command; its exit code, 75 when the signal ended it."""
         self._is_starting = True  # a signal now waits until there is somebody to pass it on to
         with subprocess.Popen(command) as self._child:
-            if self._is_told:
+            if self._has_come:
                 self._child.send_signal(signal.SIGTERM)
             code = self._child.wait()
         return EXIT_LATER if code == -signal.SIGTERM else code
@@ -100,15 +105,19 @@ def security(tls: Path) -> Security:
 
 
 def open_cluster(options: argparse.Namespace) -> SLURMCluster:
-    """Start the scheduler here; workers are asked for afterwards."""
+    """Start the scheduler here; worker jobs are submitted afterwards."""
     return SLURMCluster(
         cores=options.cores,
         processes=options.cores,
         memory=options.memory,
         security=security(options.tls),
         protocol="tls://",
+        scheduler_options={
+            "dashboard_address": LOOPBACK,
+            **(dask.config.get("jobqueue.slurm.scheduler-options", None) or {}),
+        },
         job_script_prologue=[THREADS, *(dask.config.get(PROLOGUE, None) or ())],
-        worker_extra_args=["--death-timeout", "300"],
+        worker_extra_args=["--death-timeout", "300", "--dashboard-address", LOOPBACK],
     )
 
 
@@ -132,6 +141,8 @@ def main(given: list[str]) -> int:
         dask.config.update(dask.config.config, yaml.safe_load(options.config.read_text()))
     with open_cluster(options) as cluster:
         cluster.scale(jobs=options.jobs)
+        # the number stays the same; it is this that replaces jobs that were lost
+        cluster.adapt(minimum_jobs=options.jobs, maximum_jobs=options.jobs, interval=REPLACE_EVERY)
         try:
             with Client(cluster, set_as_default=False) as client:
                 client.wait_for_workers(1, timeout=options.wait)

@@ -1,6 +1,6 @@
-"""Experiments on the command line: `compare`, `sweep`, and their files and directories elsewhere.
+"""Commands `compare` and `sweep`, and experiments in the other commands.
 
-The command line finds `EXPERIMENTS` by its entry point. Imports Click and nothing heavier.
+The command line finds `EXPERIMENTS` by its entry point. Only Click is imported at the start.
 """
 
 from __future__ import annotations
@@ -26,20 +26,18 @@ _with_options = with_options(
         "assignments",
         multiple=True,
         metavar="TABLE.KEY=VALUE",
-        help="Override a setting of the file, for example compare.runs=3; repeat.",
+        help="Override a setting of the file, for example compare.runs=3; repeatable.",
     ),
     click.option(
         "-o",
         "--output",
         type=click.Path(path_type=Path),
         callback=no_url,
-        help="Directory; by default runs/<pipeline>, of a comparison with --dataset "
-        "runs/<pipeline>-<data>. What is finished in it is kept.",
+        help="Directory; by default runs/<pipeline>, with --dataset runs/<pipeline>-<data>. "
+        "Finished fits in it are reused.",
     ),
     click.option("--overwrite", is_flag=True, help="Run every fit again."),
-    click.option(
-        "--dry-run", is_flag=True, help="Show fits, bytes, memory and time; start nothing."
-    ),
+    click.option("--dry-run", is_flag=True, help="Estimate fits, memory and time without running."),
     *execution_options(in_process="one fit at a time"),
 )
 
@@ -53,14 +51,14 @@ _with_options = with_options(
     "datasets",
     multiple=True,
     metavar="NAME|PATH",
-    help="Compare on this data instead of the file's; repeat.",
+    help="Data set instead of those of the file; repeatable.",
 )
 @click.option(
     "--method",
     "methods",
     multiple=True,
     metavar="NAME",
-    help="Compare this method instead of the file's; repeat.",
+    help="Method instead of those of the file; repeatable.",
 )
 @click.option("--runs", type=click.IntRange(min=1), help="Runs of each method.")
 @_with_options
@@ -74,15 +72,15 @@ def compare(
 ) -> int:
     """Compare methods on data sets: scores, seconds and memory over several runs.
 
-    Without a file: pipelines/comparison.toml when it is there, or every method on what --dataset
-    names. Each fit is a task of its own; started again with the same output directory, the
-    command computes what is missing. Results are tables (results.md, results.csv) and one
-    document (experiment.json).
+    Without a file, pipelines/comparison.toml is used if it exists, or every method is run on the
+    data of --dataset. Each fit is one task; a rerun with the same output directory runs only the
+    missing fits. Results are tables (results.md, results.csv), a record (experiment.json) and a
+    page (report.html).
     """
     from mscam_dask.benchmark.run_command import compare_methods, experiment_options
 
-    asked = experiment_options(**options)
-    return compare_methods(pipeline, asked, datasets=datasets, methods=methods, runs=runs)
+    shared = experiment_options(**options)
+    return compare_methods(pipeline, shared, datasets=datasets, methods=methods, runs=runs)
 
 
 @click.command()
@@ -90,10 +88,10 @@ def compare(
 @_with_options
 @handle_errors
 def sweep(pipeline: Path, **options: Any) -> int:
-    """Fit a grid of alpha and graph weight, each view factored once.
+    """Fit a grid of alpha and graph weight.
 
-    Results are heat maps of scores with and without labels, and the best label-free choice.
-    Started again with the same output directory, the command computes what is missing.
+    Results are heat maps of scores with and without labels, and the best label-free point. A rerun
+    with the same output directory runs only the missing fits.
     """
     from mscam_dask.benchmark.run_command import experiment_options, sweep_parameters
 
@@ -101,7 +99,7 @@ def sweep(pipeline: Path, **options: Any) -> int:
 
 
 class _Experiments(Extension):
-    """What the command line does with the files and directories of experiments."""
+    """Experiments as an extension of the command line."""
 
     commands = (compare, sweep)
 
@@ -120,28 +118,28 @@ class _Experiments(Extension):
 
         command = experiment_command(read_document(file).tables)
         assert command is not None
-        return run_experiment(command, file, experiment_options(**options), named="run")
+        return run_experiment(command, file, experiment_options(**options), typed="run")
 
     def resume(self, directory: Path) -> NoReturn:
-        from mscam_dask.benchmark.directory import ExperimentDirectory
+        from mscam_dask.benchmark.experiment import ExperimentDirectory
 
         root = directory.absolute()
         command = ExperimentDirectory(root).read_record().command or "mscam-dask compare or sweep"
         raise ConfigurationError(
-            f"{root} holds an experiment, which the command that began it resumes: {command} "
-            f"-o {shlex.quote(str(root))}. Fits that have ended are kept."
+            f"{root} holds an experiment, not a run. Resume it with: {command} "
+            f"-o {shlex.quote(str(root))}"
         )
 
     def describe(self, directory: Path) -> None:
-        from mscam_dask.benchmark.directory import ExperimentDirectory
-        from mscam_dask.benchmark.printing import show_experiment
+        from mscam_dask.benchmark.experiment import ExperimentDirectory
+        from mscam_dask.benchmark.run_command import show_experiment
 
         show_experiment(ExperimentDirectory(directory).read_record(), directory)
 
     def write_report(self, directory: Path, output: Path | None) -> Path:
         import msgspec
 
-        from mscam_dask.benchmark.directory import ExperimentDirectory
+        from mscam_dask.benchmark.experiment import ExperimentDirectory
         from mscam_dask.benchmark.report import write_experiment_report
 
         record = ExperimentDirectory(directory).read_record()
@@ -149,4 +147,4 @@ class _Experiments(Extension):
 
 
 EXPERIMENTS = _Experiments()
-"""The object that the entry point names."""
+"""Extension that the entry point names."""

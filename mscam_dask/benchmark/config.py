@@ -1,14 +1,15 @@
-"""From an experiment file, or a few options, to checked settings."""
+"""Experiment files: reading, and checks that the methods, parameters and data sets they name exist."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from mscam_dask.benchmark.lookup import dataset_table, method_problems
+from mscam_dask.benchmark.methods import METHODS, grid_points
 from mscam_dask.benchmark.settings import (
     KIND_TABLES,
     CompareTable,
@@ -17,16 +18,24 @@ from mscam_dask.benchmark.settings import (
     RobustnessTable,
     SweepTable,
 )
+from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.errors import shown
 from mscam_dask.pipeline.config.file_names import are_one_name, name_of_pipeline, name_problem
-from mscam_dask.pipeline.config.parse import read_table, sub_tables, unknown_tables
-from mscam_dask.pipeline.config.redaction import credential_problems
-from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable
+from mscam_dask.pipeline.config.parse import nearest, read_table, shown, sub_tables, unknown_tables
+from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, ExecutionTable, OutputTable
 from mscam_dask.pipeline.config.toml_document import Document, Override, document_of, read_document
-from mscam_dask.pipeline.config.validate import execution_problems, text_problems
+from mscam_dask.pipeline.config.validate import (
+    credential_problems,
+    execution_problems,
+    text_problems,
+)
 
-__all__ = ["Command", "experiment_command", "read_experiment"]
+__all__ = [
+    "DATA_VARIABLE",
+    "Command",
+    "experiment_command",
+    "read_experiment",
+]
 
 Command = Literal["compare", "sweep"]
 
@@ -38,8 +47,13 @@ _KINDS: dict[str, type[CompareTable | RobustnessTable | SweepTable]] = {
 _TABLES = (*_KINDS, "dataset", "parameters", "grid", "execution", "output")
 
 
+DATA_VARIABLE = "MSCAM_DATA"
+"""Environment variable with the directory of data sets."""
+_ENDINGS = (".npz", ".zarr", ".mat", ".nc", "")
+
+
 def experiment_command(tables: Collection[str]) -> Command | None:
-    """Return the command that a file with these tables is for; None when it is no experiment."""
+    """Return the command for a file with these tables; None if it is not an experiment."""
     if not _KINDS.keys() & set(tables):
         return None
     return "compare" if {"compare", "robustness"} & set(tables) else "sweep"
@@ -51,16 +65,16 @@ def read_experiment(
     *,
     command: Command = "compare",
 ) -> ExperimentSettings:
-    """Read and check an experiment file, and that data and methods it names exist.
+    """Read and check an experiment file, with the data and methods that it names.
 
     Parameters
     ----------
     path
-        TOML file; None when the overrides say everything.
+        TOML file; None if the overrides hold all settings.
     overrides
-        Values from the command line, which win over the file's.
+        Values from the command line, which override those of the file.
     command
-        "compare" or "sweep": a file for the other one is refused.
+        "compare" or "sweep"; a file for the other one is an error.
 
     Returns
     -------
@@ -70,8 +84,8 @@ def read_experiment(
     Raises
     ------
     ConfigurationError
-        Listing every problem with file, line, table and key: unknown keys, wrong types and
-        values, methods, parameters and data sets that do not exist, with the nearest ones.
+        With every problem, its file, line, table and key: unknown keys, invalid types and values,
+        and unknown methods, parameters and data sets with the nearest names.
     """
     document = document_of(overrides) if path is None else read_document(path, overrides)
     problems: list[str] = [
@@ -86,8 +100,8 @@ def read_experiment(
     if execution is not None:
         problems.extend(execution_problems(document, execution))
     problems.extend(
-        f"{document.where('output', key)}: [output] {key} is of runs; an experiment keeps every fit "
-        "that has ended in its one directory. Leave it out."
+        f"{document.where('output', key)}: [output] {key} is for runs only; an experiment keeps "
+        "every finished trial in its directory. Remove the key."
         for key in ("checkpoints", "keep")
         if getattr(output, key, None) is not None
     )
@@ -96,7 +110,7 @@ def read_experiment(
     datasets: dict[str, DatasetTable] = {}
     if table is not None and name is not None:
         datasets = _datasets(document, name, table, problems)
-        problems.extend(method_problems(document, name, table, parameters, grids))
+        problems.extend(_method_problems(document, name, table, parameters, grids))
     if problems:
         raise ConfigurationError("\n".join(dict.fromkeys(problems)))
     assert name is not None
@@ -117,29 +131,29 @@ def read_experiment(
 
 
 def _kind_table(document: Document, command: str, problems: list[str]) -> str | None:
-    """Which of [compare], [robustness] and [sweep] the file has."""
-    found = [name for name in _KINDS if name in document.tables]
+    """Name of the one table of [compare], [robustness] and [sweep] in the file."""
+    names = [name for name in _KINDS if name in document.tables]
     allowed = ["sweep"] if command == "sweep" else ["compare", "robustness"]
     words = " or ".join(f"[{name}]" for name in allowed)
-    if len(found) > 1:
+    if len(names) > 1:
         problems.append(
-            f"{document.where(found[1])}: an experiment is one of [{found[0]}] and [{found[1]}]; "
+            f"{document.where(names[1])}: the file has both [{names[0]}] and [{names[1]}]; "
             "keep one of them."
         )
         return None
-    if not found:
+    if not names:
         problems.append(
-            f"{document.path}: there is no table {words}, which says what to do with which data."
+            f"{document.path}: the file has no table {words}. Add one, with the data sets to use."
         )
         return None
-    if found[0] not in allowed:
-        other = "sweep" if found[0] == "sweep" else "compare"
+    if names[0] not in allowed:
+        right_command = "sweep" if names[0] == "sweep" else "compare"
         problems.append(
-            f"{document.where(found[0])}: [{found[0]}] is for mscam-dask {other}; mscam-dask "
-            f"{command} takes {words}."
+            f"{document.where(names[0])}: [{names[0]}] is for mscam-dask {right_command}; "
+            f"mscam-dask {command} takes {words}."
         )
         return None
-    return found[0]
+    return names[0]
 
 
 def _datasets(
@@ -149,60 +163,58 @@ def _datasets(
     problems: list[str],
 ) -> dict[str, DatasetTable]:
     declared = sub_tables(document, "dataset", problems)
-    read: dict[str, DatasetTable] = {}
+    tables: dict[str, DatasetTable] = {}
     for key in declared:
         if (problem := name_problem(key)) is not None:
             problems.append(
-                f"{document.where('dataset', key)}: the name {shown(key)} of a data set {problem}; "
-                "its store is called by it. Choose another NAME for [dataset.NAME]."
+                f"{document.where('dataset', key)}: the name {shown(key)} of a data set {problem}, "
+                "so it cannot name its store. Choose another NAME for [dataset.NAME]."
             )
-        given = read_table(document, ("dataset", key), DatasetTable, problems)
-        if given is not None:
-            read[key] = _source_paths(document, key, given)
+        dataset = read_table(document, ("dataset", key), DatasetTable, problems)
+        if dataset is not None:
+            tables[key] = _source_paths(document, key, dataset)
     if isinstance(table, RobustnessTable):
         if declared:
             problems.append(
-                f"{document.where('dataset')}: [robustness] makes its own data; leave "
-                f"[dataset.{next(iter(declared))}] out."
+                f"{document.where('dataset')}: [robustness] draws its own data. Remove "
+                f"[dataset.{next(iter(declared))}]."
             )
         return {}
     directory = table.directory
     if directory is not None:
         directory = document.absolute(directory, name, "directory")
-    found: dict[str, DatasetTable] = {}
-    for asked in table.datasets:
+    datasets: dict[str, DatasetTable] = {}
+    for requested in table.datasets:
         where = document.where(name, "datasets")
-        key, one = dataset_table(
-            asked,
-            read,
+        key, resolved = _dataset_table(
+            requested,
+            tables,
             absolute=lambda written: document.absolute(written, name, "datasets"),
             directory=directory,
             declared=tuple(declared),
         )
-        if isinstance(one, str):
-            problems.append(f"{where}: [{name}] datasets has {asked!r}: {one}")
-        elif key in found:
+        if isinstance(resolved, str):
+            problems.append(f"{where}: [{name}] datasets has {requested!r}: {resolved}")
+        elif key in datasets:
             problems.append(f"{where}: [{name}] datasets has {key!r} twice; keep one of them.")
         elif key not in declared and (problem := name_problem(key)) is not None:
             problems.append(
-                f"{where}: [{name}] datasets has {asked!r}, and the name {shown(key)} {problem}; the "
-                "data set's store is called by it. Choose a name for it in a table [dataset.NAME]."
+                f"{where}: [{name}] datasets has {requested!r}, and the name {shown(key)} {problem}, so it "
+                "cannot name its store. Give the data set another name in a table [dataset.NAME]."
             )
-        elif one is not None:
+        elif resolved is not None:
             problems.extend(
-                f"{where}: [{name}] datasets has {shown(other)} and {shown(key)}; their stores are called "
-                "by these names, which not every file system tells apart. Choose another name for one "
-                "of them in a table [dataset.NAME]."
-                for other in found
-                if are_one_name(other, key)
+                f"{where}: [{name}] datasets has {shown(previous)} and {shown(key)}, names of stores "
+                "that some file systems do not distinguish. Give one of them another name in a table "
+                "[dataset.NAME]."
+                for previous in datasets
+                if are_one_name(previous, key)
             )
-            found[key] = one
-    return found
+            datasets[key] = resolved
+    return datasets
 
 
 def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetTable:
-    from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES
-
     changes: dict[str, Any] = {}
     if table.source not in BUILT_IN_SOURCES:
         paths = [document.absolute(item, "dataset", key, "source") for item in table.sources]
@@ -224,3 +236,160 @@ def _absolute(document: Document, name: str, table: Any, keys: Sequence[str]) ->
         if (value := getattr(table, key)) is not None
     }
     return msgspec.structs.replace(table, **changes)
+
+
+def _dataset_table(
+    requested: str,
+    declared_tables: Mapping[str, DatasetTable],
+    *,
+    absolute: Callable[[str], str],
+    directory: str | None,
+    declared: tuple[str, ...],
+) -> tuple[str, DatasetTable | str | None]:
+    """Find a data set by name or path.
+
+    Parameters
+    ----------
+    requested
+        Entry of `datasets`: a name, a path, or the URL of a store.
+    declared_tables
+        Valid tables [dataset.NAME].
+    absolute
+        Makes a path absolute.
+    directory
+        Directory of data sets; None for $MSCAM_DATA.
+    declared
+        Names of all tables [dataset.NAME], valid or not.
+
+    Returns
+    -------
+    name : str
+        Name of the data set in the results.
+    dataset : DatasetTable, str or None
+        The table, or a problem, or None if its problem is listed already.
+    """
+    if requested in declared:
+        table = declared_tables.get(requested)
+        return requested, None if table is None else _checked(table)
+    if requested in BUILT_IN_SOURCES:
+        return requested, DatasetTable(source=requested)
+    if "://" in requested:
+        return Path(requested).stem, _checked(DatasetTable(source=requested))
+    path = Path(absolute(requested))
+    if path.exists():
+        return path.stem, DatasetTable(source=str(path))
+    directory = directory or os.environ.get(DATA_VARIABLE)
+    return Path(requested).name, _find_in_directory(requested, path, directory, declared)
+
+
+def _find_in_directory(
+    requested: str, path: Path, directory: str | None, declared: tuple[str, ...]
+) -> DatasetTable | str:
+    """Find a data set in the directory of data sets, or return the problem."""
+    if directory is None:
+        return (
+            f"there is no {path} and no table [dataset.{requested}], and neither `directory` nor "
+            f"${DATA_VARIABLE} names a directory of data sets. Set one of them."
+        )
+    if not Path(directory).is_dir():
+        return f"the directory of data sets, {directory}, does not exist. Correct it."
+    for ending in _ENDINGS:
+        file = Path(directory) / f"{requested}{ending}"
+        if file.exists():
+            return DatasetTable(source=str(file))
+    names = sorted(
+        {item.stem for item in Path(directory).iterdir() if item.suffix in _ENDINGS[:-1]}
+        | {*declared, *BUILT_IN_SOURCES}
+    )
+    return (
+        f"there is no such data set in {directory} or beside the pipeline.{nearest(requested, names)} "
+        f"Allowed are {', '.join(names)}."
+    )
+
+
+def _checked(table: DatasetTable) -> DatasetTable | str:
+    """Return the table, or its missing files; a URL is checked when it is opened."""
+    sources = [] if table.source in BUILT_IN_SOURCES else list(table.sources)
+    sources += [table.path] if table.path is not None else []
+    try:
+        paths = [path for path in map(as_location, sources) if isinstance(path, Path)]
+    except ConfigurationError as error:
+        return str(error)
+    missing = [str(path) for path in paths if not path.exists()]
+    return f"there is no {', '.join(missing)}." if missing else table
+
+
+def _method_problems(
+    document: Document,
+    name: str,
+    table: CompareTable | RobustnessTable | SweepTable,
+    parameters: Mapping[str, Mapping[str, Any]],
+    grids: Mapping[str, Mapping[str, Any]],
+) -> Iterable[str]:
+    """Yield the problems of methods, [parameters.METHOD] and [grid.METHOD]."""
+    if isinstance(table, SweepTable):
+        yield from _sweep_problems(document, table, parameters, grids)
+        return
+    known = list(METHODS)
+    for requested in table.methods or ():
+        if requested not in METHODS:
+            yield (
+                f"{document.where(name, 'methods')}: [{name}] methods has {requested!r}, which is not a "
+                f"method.{nearest(requested, known)} Allowed are {', '.join(known)}."
+            )
+    for kind, tables in (("parameters", parameters), ("grid", grids)):
+        for requested, values in tables.items():
+            if requested not in METHODS:
+                yield (
+                    f"{document.where(kind, requested)}: [{kind}.{requested}] is not for a method."
+                    f"{nearest(requested, known)} Allowed are {', '.join(known)}."
+                )
+            elif kind == "parameters":
+                yield from _parameter_problems(document, (kind, requested), values)
+            else:
+                yield from _grid_problems(document, requested, values)
+
+
+def _grid_problems(document: Document, name: str, values: Mapping[str, Any]) -> Iterable[str]:
+    """Yield the problems of [grid.NAME]."""
+    invalid = [key for key, value in values.items() if not isinstance(value, list) or not value]
+    for key in invalid:
+        yield (
+            f"{document.where('grid', name, key)}: [grid.{name}] {key} = {shown(values[key])}; "
+            "allowed is a list of values to try."
+        )
+    if not invalid:
+        yield from _parameter_problems(document, ("grid", name), grid_points(values)[0])
+
+
+def _sweep_problems(
+    document: Document,
+    table: SweepTable,
+    parameters: Mapping[str, Mapping[str, Any]],
+    grids: Mapping[str, Mapping[str, Any]],
+) -> Iterable[str]:
+    for kind, tables in (("parameters", parameters), ("grid", grids)):
+        if tables:
+            yield (
+                f"{document.where(kind)}: [{kind}] is not for a sweep, whose parameters are in "
+                "[sweep]. Remove the table."
+            )
+    for key in ("alpha", "graph_weight"):
+        values = getattr(table, key)
+        if len(set(values)) < len(values):
+            yield f"{document.where('sweep', key)}: [sweep] {key} has a value twice: {values}. Keep one of them."
+
+
+def _parameter_problems(
+    document: Document, path: tuple[str, str], values: Mapping[str, Any]
+) -> Iterable[str]:
+    """Yield the problem of the names of a method's parameters."""
+    method = METHODS[path[1]]
+    view: dict[str, Any] = {"view": 0} if method.label_aware_view_choice else {}
+    try:
+        method.make(2, 0, {**view, **values})
+    except ConfigurationError as error:
+        key = next((key for key in values if repr(key) in str(error)), "")
+        where = document.where(*path, key) if key else document.where(*path)
+        hint = nearest(key, sorted(method.make(2, 0, view).get_params())) if key else ""
+        yield f"{where}: [{'.'.join(path)}] {error}{hint}"

@@ -1,9 +1,20 @@
-"""An experiment under way: its directory, its document, and who is told of it."""
+"""An experiment while it runs: its directory, its record and its progress.
+
+    OUTPUT/
+        experiment.json, results.md, results.csv, report.html, pipeline.toml
+        trials/<first 2 digits>/<key>.json
+        data/<name>.zarr
+        .lock             see `mscam_dask.pipeline.run.lock`
+
+Every file is written under a temporary name, synced and renamed, so it is complete or absent. A
+damaged file of a trial counts as absent.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,31 +24,192 @@ from typing import Any
 
 import msgspec
 
-from mscam_dask.benchmark.directory import ExperimentDirectory
 from mscam_dask.benchmark.report import write_experiment_report
-from mscam_dask.benchmark.results import ExperimentRecord, TrialEntry, encode_experiment
-from mscam_dask.benchmark.settings import ExperimentSettings
-from mscam_dask.benchmark.tables import csv_text, markdown_text
+from mscam_dask.benchmark.results import (
+    ExperimentRecord,
+    Outcome,
+    TrialEntry,
+    csv_text,
+    decode_experiment,
+    encode_experiment,
+    markdown_text,
+)
+from mscam_dask.benchmark.settings import KIND_TABLES, ExperimentSettings
+from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
-from mscam_dask.pipeline.config.toml_text import toml_text
+from mscam_dask.pipeline.config.file_names import check_name
+from mscam_dask.pipeline.config.toml_document import toml_text
+from mscam_dask.pipeline.config.validate import check_execution
+from mscam_dask.pipeline.run.directories import hold_directory, write_whole
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 
-__all__ = ["Experiment", "Observer", "Progress", "default_output"]
+__all__ = ["Experiment", "ExperimentDirectory", "Observer", "Progress", "default_output"]
+
+_RECORD = "experiment.json"
+
+# Outcome of a trial that exceeded a limit -> the limit in `TrialEntry.limits`.
+_EXCEEDED: dict[Outcome, str] = {"over time": "time_s", "over memory": "memory_bytes"}
+
+
+_REMEDY = "Finished trials are kept; rerun the same command to resume."
+# Fields that stay those of the run that computed the trials, if a later run computes none.
+_FIELDS_OF_RUN = (
+    *("command", "started", "ended", "seconds"),
+    *("executor", "versions", "blas", "n_reused"),
+)
+
+
+@dataclass(frozen=True)
+class ExperimentDirectory:
+    """Paths inside the directory of an experiment, and access to its files.
+
+    Attributes
+    ----------
+    path
+        Absolute.
+    """
+
+    path: Path
+
+    @property
+    def record(self) -> Path:
+        """The record, see `mscam_dask.benchmark.results`."""
+        return self.path / _RECORD
+
+    @property
+    def markdown(self) -> Path:
+        """Tables as Markdown."""
+        return self.path / "results.md"
+
+    @property
+    def csv(self) -> Path:
+        """Rows or heat maps as CSV."""
+        return self.path / "results.csv"
+
+    @property
+    def report(self) -> Path:
+        """HTML report."""
+        return self.path / "report.html"
+
+    @property
+    def pipeline(self) -> Path:
+        """Copy of the settings."""
+        return self.path / "pipeline.toml"
+
+    def store(self, name: str) -> Path:
+        """Path of the store of a data set.
+
+        Raises
+        ------
+        ConfigurationError
+            If the name cannot be the name of a file.
+        """
+        check_name(name, "the name of a data set", "The store has this name; choose another.")
+        return self.path / "data" / f"{name}.zarr"
+
+    def trial(self, key: str) -> Path:
+        """Path of the file of a trial."""
+        return self.path / "trials" / key[:2] / f"{key}.json"
+
+    @classmethod
+    @contextmanager
+    def hold(cls, path: str | Path) -> Iterator[ExperimentDirectory]:
+        """Create a directory, or take that of an experiment, and lock it.
+
+        Raises
+        ------
+        ConfigurationError
+            If it holds something else, which is not changed.
+        TemporaryFailure
+            If another process has locked it, or the disk is full.
+        """
+        directory = cls(Path(path).absolute())
+        with hold_directory(directory.path, record=_RECORD, kind="an experiment"):
+            yield directory
+
+    def write(self, file: Path, content: bytes) -> None:
+        """Write one file atomically."""
+        write_whole(file, content)
+
+    def write_record(self, record: ExperimentRecord) -> None:
+        """Write experiment.json."""
+        self.write(self.record, encode_experiment(record))
+
+    def read_record(self) -> ExperimentRecord:
+        """Read experiment.json.
+
+        Raises
+        ------
+        DataError
+            If it cannot be read, or is not the record of an experiment.
+        """
+        try:
+            content = self.record.read_bytes()
+        except OSError as error:
+            raise DataError(f"{self.record} cannot be read ({error.strerror}).") from error
+        return decode_experiment(content, str(self.record))
+
+    def write_trial(self, entry: TrialEntry) -> None:
+        """Write the file of a trial that has ended."""
+        content = msgspec.json.format(msgspec.json.encode(entry), indent=2) + b"\n"
+        self.write(self.trial(entry.key), content)
+
+    def clear_cache(self) -> None:
+        """Remove every trial, so that each runs again."""
+        trials = self.path / "trials"
+        if trials.is_dir():
+            shutil.rmtree(trials)
+
+    def cached(self, key: str, limits: Limits) -> TrialEntry | None:
+        """Return the trial of a key; None if it has to run.
+
+        A trial runs again if its worker was lost, if it failed with a `TemporaryFailure`, or if it
+        exceeded a limit that is higher now.
+        """
+        try:
+            content = self.trial(key).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise DataError(
+                f"{self.trial(key)} cannot be read ({error.strerror}). Correct its permissions or "
+                "remove it, and the trial runs again."
+            ) from error
+        try:
+            entry = msgspec.json.decode(content, type=TrialEntry)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        if entry.key != key or entry.outcome == "worker lost":
+            return None
+        if entry.outcome == "failed" and entry.reason.startswith(f"{TemporaryFailure.__name__}:"):
+            return None
+        if entry.outcome in _EXCEEDED:
+            name = _EXCEEDED[entry.outcome]
+            exceeded, limit = entry.limits.get(name), limits.as_dict()[name]
+            return (
+                entry if exceeded is not None and limit is not None and limit <= exceeded else None
+            )
+        return entry
+
+    def cached_of(self, trials: list[Trial], limits: Limits) -> dict[str, TrialEntry]:
+        """Return the trials that need not run, by key."""
+        entries = {trial.key: self.cached(trial.key, limits) for trial in trials}
+        return {key: entry for key, entry in entries.items() if entry is not None}
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What is going on.
+    """Progress of an experiment.
 
     Attributes
     ----------
     text
-        A stage that begins; "" for a cell.
+        Stage that begins; "" for a trial.
     entry
-        A cell that has ended.
+        Trial that has ended.
     done, total
-        Of the cells of this stage.
+        Number of trials of this stage, those that have ended and all.
     """
 
     text: str = ""
@@ -48,19 +220,11 @@ class Progress:
 
 Observer = Callable[[Progress], None]
 
-_REMEDY = "The same command goes on: the fits that ended are kept."
-
-# What a start that found every fit done leaves as the one before it, which ran them, said it.
-_OF_THE_START = (
-    *("command", "started", "ended", "seconds"),
-    *("executor", "versions", "blas", "n_reused"),
-)
-
 
 def default_output(settings: ExperimentSettings) -> Path:
-    """Return <root>/<name>, or what [output] directory says; root is runs where it is not given.
+    """Return [output] directory if given, otherwise <root>/<name>; the default root is runs.
 
-    The same for every start, so that a second one goes on where the first one was.
+    It is the same for every run of an experiment, so that a second one resumes the first.
     """
     if settings.output.directory is not None:
         return Path(settings.output.directory)
@@ -69,16 +233,16 @@ def default_output(settings: ExperimentSettings) -> Path:
 
 
 class Experiment:
-    """An experiment under way.
+    """A running experiment.
 
     Attributes
     ----------
     directory
     record
-        The document as far as it is known.
+        Record as far as it is known.
     settings
-    earlier
-        The document of a start before this one that finished; None without.
+    previous
+        Record of a finished run in the same directory; None without.
     """
 
     def __init__(
@@ -90,7 +254,7 @@ class Experiment:
     ) -> None:
         self.settings = settings
         self.directory = directory
-        self.earlier = _finished_in(directory)
+        self.previous = _finished_record(directory)
         self.record = ExperimentRecord(
             kind=settings.kind,
             name=settings.name,
@@ -105,50 +269,52 @@ class Experiment:
 
     @classmethod
     @contextmanager
-    def entered(
+    def open(
         cls,
         settings: ExperimentSettings,
-        output: str | Path,
+        output: str | Path | None,
         *,
         command: str,
         overwrite: bool,
+        insecure: bool,
         observers: Sequence[Observer],
     ) -> Iterator[Experiment]:
-        """Hold the directory and keep its document true, however the experiment ends.
+        """Lock the directory, and keep its record correct however the experiment ends.
 
-        A finished experiment is left as it is until `begin`: there may be nothing to do.
+        A finished experiment is not changed before `begin`: there may be nothing to run.
 
         Raises
         ------
         TemporaryFailure
-            After SIGTERM: the same command goes on.
+            After SIGTERM; the same command resumes.
         KeyboardInterrupt
-            After Ctrl-C, likewise.
+            After Ctrl-C; the same command resumes.
         """
-        with ExperimentDirectory.hold(output) as directory:
-            context = cls(settings, directory, command, observers)
-            if overwrite or context.earlier is None:
-                context.begin()
+        check_execution(settings.execution, insecure=insecure)
+        with ExperimentDirectory.hold(output or default_output(settings)) as directory:
+            experiment = cls(settings, directory, command, observers)
+            if overwrite or experiment.previous is None:
+                experiment.begin()
             if overwrite:
-                directory.forget()
-            with GracefulShutdown(context._out_of_time) as interruption:
+                directory.clear_cache()
+            with GracefulShutdown(experiment._on_deadline) as shutdown:
                 try:
-                    yield context
+                    yield experiment
                 except KeyboardInterrupt as error:
-                    context.end("interrupted")
-                    if interruption.exit_code == TemporaryFailure.exit_code:
+                    experiment.end("interrupted")
+                    if shutdown.exit_code == TemporaryFailure.exit_code:
                         raise TemporaryFailure(f"Stopped by SIGTERM. {_REMEDY}") from error
                     raise KeyboardInterrupt(_REMEDY) from error
                 except BaseException:
-                    context.end("failed")
+                    experiment.end("failed")
                     raise
 
-    def _out_of_time(self) -> str:
+    def _on_deadline(self) -> str:
         self.end("interrupted")
         return f"Interrupted. {_REMEDY}"
 
     def begin(self) -> None:
-        """Say in the document that it is running; the first time this is called."""
+        """Write the record with the state "running", on the first call only."""
         if self._begun:
             return
         self._begun = True
@@ -156,18 +322,18 @@ class Experiment:
         self.directory.write(self.directory.pipeline, _settings_text(self.settings).encode())
 
     def update(self, **changes: Any) -> None:
-        """Change the document."""
+        """Change fields of the record."""
         self.record = msgspec.structs.replace(self.record, **changes)
 
-    def tell(
+    def notify(
         self, text: str = "", *, entry: TrialEntry | None = None, done: int = 0, total: int = 0
     ) -> None:
-        """Tell the observers."""
+        """Call the observers."""
         for observer in self._observers:
             observer(Progress(text=text, entry=entry, done=done, total=total))
 
     def end(self, state: str) -> None:
-        """Say in the document how it ended, if it had begun and that can be written."""
+        """Write the record with a final state, if the experiment had begun and it can be written."""
         if not self._begun:
             return
         self._close(state)
@@ -175,18 +341,18 @@ class Experiment:
             self.directory.write_record(self.record)
 
     def finish(self, **results: Any) -> None:
-        """Write the results, the document after the tables, and its report.
+        """Write the tables, then the record, then the report.
 
-        Nothing is written when no fit was run and the directory says the same already.
+        Nothing is written if no trial was run and the files would not change.
         """
         self.update(**results)
         self._close("finished")
         directory = self.directory
-        if not self._begun and self.earlier is not None:
-            if self._says_the_same(self.earlier):
-                self.record = msgspec.structs.replace(self.earlier, n_reused=self.record.n_reused)
+        if not self._begun and self.previous is not None:
+            if self._is_unchanged(self.previous):
+                self.record = msgspec.structs.replace(self.previous, n_reused=self.record.n_reused)
                 return
-            self.update(executor=self.earlier.executor)
+            self.update(executor=self.previous.executor)
         self.begin()
         directory.write(directory.csv, csv_text(self.record).encode())
         directory.write(directory.markdown, markdown_text(self.record).encode())
@@ -194,14 +360,14 @@ class Experiment:
         try:
             write_experiment_report(directory.path, msgspec.to_builtins(self.record))
         except (MscamError, OSError) as error:
-            self.tell(f"the results are complete, but not their report: {error}")
+            self.notify(f"the results are complete, but the report failed: {error}")
 
-    def _says_the_same(self, earlier: ExperimentRecord) -> bool:
-        """Whether the files of an earlier start are what this one would write."""
-        start = {name: getattr(earlier, name) for name in _OF_THE_START}
-        mine = msgspec.structs.replace(self.record, **start)
+    def _is_unchanged(self, previous: ExperimentRecord) -> bool:
+        """Whether this run would write the same files as a previous one."""
+        of_run = {name: getattr(previous, name) for name in _FIELDS_OF_RUN}
+        record = msgspec.structs.replace(self.record, **of_run)
         files = (self.directory.csv, self.directory.markdown, self.directory.report)
-        return encode_experiment(mine) == encode_experiment(earlier) and all(
+        return encode_experiment(record) == encode_experiment(previous) and all(
             file.is_file() for file in files
         )
 
@@ -210,7 +376,7 @@ class Experiment:
         self.update(state=state, ended=_now(), seconds=seconds, blas=blas_libraries())
 
 
-def _finished_in(directory: ExperimentDirectory) -> ExperimentRecord | None:
+def _finished_record(directory: ExperimentDirectory) -> ExperimentRecord | None:
     try:
         record = directory.read_record()
     except DataError:
@@ -219,13 +385,13 @@ def _finished_in(directory: ExperimentDirectory) -> ExperimentRecord | None:
 
 
 def _settings_text(settings: ExperimentSettings) -> str:
-    """A file that says exactly these settings, defaults included."""
-    kind = {"comparison": "compare", "robustness": "robustness", "sensitivity": "sweep"}
+    """Content of an experiment file with exactly these settings, defaults included."""
+    kinds = {kind: name for name, kind in KIND_TABLES.items()}
     table = msgspec.to_builtins(settings.table)
-    if settings.datasets:  # by their names, each with a table that says where it is
+    if settings.datasets:  # by name, each with its table
         table |= {"datasets": list(settings.datasets), "directory": None}
     tables = {
-        kind[settings.kind]: table,
+        kinds[settings.kind]: table,
         "dataset": {
             name: _without_none(msgspec.to_builtins(table))
             for name, table in settings.datasets.items()

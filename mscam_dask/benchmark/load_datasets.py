@@ -1,7 +1,8 @@
-"""The data of an experiment: one store for each data set, made once and checked every time."""
+"""The data sets of an experiment: one store each, written once and checked in every run."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from mscam_dask.benchmark.directory import ExperimentDirectory
+from mscam_dask.benchmark.experiment import ExperimentDirectory
+from mscam_dask.benchmark.fitting import read_stored, stored_as
 from mscam_dask.benchmark.results import DatasetEntry
 from mscam_dask.benchmark.settings import DatasetTable, RobustnessTable
-from mscam_dask.benchmark.stored import read_stored, stored_as
 from mscam_dask.benchmark.trial import MixtureData, StoredData
 from mscam_dask.data.datasets.mixtures import corrupted_mixture
 from mscam_dask.data.store.object_store import Location, as_location
@@ -23,7 +24,7 @@ from mscam_dask.data.views.sampling import sample_per_class
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.settings import DataTable
-from mscam_dask.pipeline.run.fingerprints import ingest_id
+from mscam_dask.pipeline.run.fingerprints import data_fingerprint
 from mscam_dask.pipeline.run.open_data import open_data, settled, view_entries
 
 __all__ = ["Dataset", "mixture_datasets", "open_datasets"]
@@ -31,22 +32,22 @@ __all__ = ["Dataset", "mixture_datasets", "open_datasets"]
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set ready to be clustered.
+    """An open data set.
 
     Attributes
     ----------
     entry
-        What the document says of it.
+        Its entry in the record.
     data
-        By seed of a run where every run draws its own; one under None otherwise.
+        Data by seed if every run draws its own; otherwise the one under None.
     """
 
     entry: DatasetEntry
     data: dict[int | None, StoredData | MixtureData]
 
     @property
-    def place(self) -> Location:
-        """Where its store is."""
+    def location(self) -> Location:
+        """Location of its store."""
         return as_location(self._stored.path)
 
     @property
@@ -59,17 +60,17 @@ class Dataset:
         """Open its store, see `read_stored`."""
         return read_stored(self._stored)
 
-    def of(self, seed: int) -> StoredData | MixtureData:
-        """Return what a run with this seed clusters."""
+    def data_of(self, seed: int) -> StoredData | MixtureData:
+        """Return the data of the run with this seed."""
         return self.data[seed] if seed in self.data else self.data[None]
 
 
 _NOTES = {
     "caltech101_nus31": "stand-in for NUS-WIDE-Object: images of Caltech-101, other data",
     "cifar10_nus_3100": "stand-in for NUS-WIDE-Object: images of CIFAR-10, other data",
-    "flowers17": "χ² matrices computed again from the images: not those of the publishers",
-    "caltech101_7": "descriptors computed again from the images: not those of the literature",
-    "caltech101_20": "descriptors computed again from the images: not those of the literature",
+    "flowers17": "χ² matrices recomputed from the images, not those of the publishers",
+    "caltech101_7": "descriptors recomputed from the images, not those of the literature",
+    "caltech101_20": "descriptors recomputed from the images, not those of the literature",
 }
 
 
@@ -78,70 +79,73 @@ def open_datasets(
     directory: ExperimentDirectory,
     *,
     need_labels: bool,
-    aside: ExperimentDirectory | None = None,
+    write_to: ExperimentDirectory | None = None,
 ) -> dict[str, Dataset]:
-    """Open every data set, making its store when it is missing or its sources or labels have changed.
+    """Open every data set, and write its store if it is missing or sources or labels have changed.
 
     Parameters
     ----------
     tables, directory
     need_labels
-        Whether data without labels are refused.
-    aside
-        Where stores are made, instead of in `directory`.
+        Whether labels are required.
+    write_to
+        Directory for new stores; `directory` by default.
 
     Raises
     ------
     DataError
-        When one cannot be read, has no labels though they are needed, or cannot be clustered.
+        If one cannot be read, lacks required labels, or cannot be clustered.
     ConfigurationError
-        When it cannot have as many clusters as were asked for.
+        If it cannot have the requested number of clusters.
     """
     opened = {}
     for name, table in tables.items():
-        said = _said(table)
-        data, store = _kept(name, said, directory) or _made(name, table, said, aside or directory)
+        origin = _origin(table)
+        stored = _open_current(name, origin, directory)
+        data, store = stored or _write(name, table, origin, write_to or directory)
         opened[name] = _dataset(name, table, data, store, need_labels=need_labels)
     return opened
 
 
-def _said(table: DatasetTable) -> bytes:
-    """What a store is made from, contents of sources and labels included, as it is kept beside it."""
-    content = settled(lambda: ingest_id(table))
+def _origin(table: DatasetTable) -> bytes:
+    """JSON text of the table and the digest of its sources and labels, stored beside the store."""
+    content = settled(lambda: data_fingerprint(table))
     return msgspec.json.encode(
         {"table": msgspec.to_builtins(table), "content": content}, order="sorted"
     )
 
 
-def _kept(
-    name: str, said: bytes, directory: ExperimentDirectory
+def _open_current(
+    name: str, origin: bytes, directory: ExperimentDirectory
 ) -> tuple[MultiViewData, Location] | None:
-    """The store of one data set; None when it is missing or was made of something else."""
+    """Open the store of a data set; None if it is missing or has another origin."""
     store = directory.store(name)
-    made_from = store.with_suffix(".json")
-    if store.is_dir() and made_from.is_file() and made_from.read_bytes() == said:
+    origin_file = store.with_suffix(".json")
+    if store.is_dir() and origin_file.is_file() and origin_file.read_bytes() == origin:
         return open_store(store), store
     return None
 
 
-def _made(
-    name: str, table: DatasetTable, said: bytes, directory: ExperimentDirectory
+def _write(
+    name: str, table: DatasetTable, origin: bytes, directory: ExperimentDirectory
 ) -> tuple[MultiViewData, Location]:
-    """Make the store of one data set; what it was made from is kept beside it."""
+    """Write the store of a data set, and its origin beside it."""
     store = directory.store(name)
-    made_from = store.with_suffix(".json")
+    origin_file = store.with_suffix(".json")
     store.parent.mkdir(parents=True, exist_ok=True)
-    made_from.unlink(missing_ok=True)
+    origin_file.unlink(missing_ok=True)
     if store.exists():
-        _remove_store(store)
+        shutil.rmtree(store)
     plain = DataTable(**{key: getattr(table, key) for key in DataTable.__struct_fields__})
     if table.per_class is None:
         opened = open_data(plain, store)
         data, used = opened.data, opened.store
     else:
-        whole = store.with_name(f".{store.stem}.whole.zarr")  # no data set's name has that dot
+        whole = store.with_name(
+            f".{store.stem}.whole.zarr"
+        )  # no data set has a name that starts with a dot
         if whole.exists():
-            _remove_store(whole)
+            shutil.rmtree(whole)
         drawn = sample_per_class(
             open_data(plain, whole).data,
             table.per_class,
@@ -149,17 +153,11 @@ def _made(
         )
         write_store(drawn, store)
         if whole.exists():
-            _remove_store(whole)
+            shutil.rmtree(whole)
         data, used = open_store(store), store
     if used == store:
-        directory.write(made_from, said)
+        directory.write(origin_file, origin)
     return data, used
-
-
-def _remove_store(store: Path) -> None:
-    import shutil
-
-    shutil.rmtree(store)
 
 
 def _dataset(
@@ -169,12 +167,13 @@ def _dataset(
     if labels is None and need_labels:
         raise DataError(
             f"data set {name!r} ({', '.join(map(str, table.sources))}) has no labels, so methods "
-            f"cannot be compared on it. Name them with labels = ... in [dataset.{name}]."
+            f"cannot be compared on it. Give labels = ... in [dataset.{name}]."
         )
     n_classes = 0 if labels is None else len(np.unique(labels))
     if labels is None and table.n_clusters is None:
         raise ConfigurationError(
-            f"data set {name!r} has no labels, so n_clusters has to be given in [dataset.{name}]."
+            f"data set {name!r} has no labels, so its number of clusters is unknown. Give n_clusters in "
+            f"[dataset.{name}]."
         )
     n_clusters = table.n_clusters or n_classes
     validate(data, n_clusters=n_clusters, n_neighbors=1)
@@ -193,8 +192,8 @@ def _dataset(
 
 
 def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, Dataset]:
-    """Return the corrupted mixtures, one data set for each share, drawn anew for each seed."""
-    made = {}
+    """Return the corrupted mixtures: one data set for each share, drawn for each seed."""
+    datasets = {}
     for share in table.corrupted:
         name = f"corrupted {100 * share:g} %"
         drawn = {
@@ -208,7 +207,7 @@ def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, 
             for seed in seeds
         }
         first = drawn[seeds[0]]
-        made[name] = Dataset(
+        datasets[name] = Dataset(
             DatasetEntry(
                 name=name,
                 source="corrupted_mixture",
@@ -230,4 +229,4 @@ def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, 
                 for seed, data in drawn.items()
             },
         )
-    return made
+    return datasets

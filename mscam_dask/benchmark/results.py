@@ -1,30 +1,37 @@
-"""What an experiment leaves behind: `experiment.json`, one document for each experiment.
+"""The results of an experiment: `experiment.json`, and its tables as Markdown and CSV.
 
     {
       "format": "mscam_dask.experiment", "format_version": 1,
       "kind": "comparison" | "robustness" | "sensitivity",
       "state": "running" until the last file is written, then "finished",
-      "datasets": [...],     what was clustered, with digests
-      "methods": [...],      what clustered it, with defaults and grid
+      "datasets": [...],     the data, with digests
+      "methods": [...],      the methods, with their grids
       "rows": [...],         mean and standard deviation over runs, by data set, method, protocol
-      "curves": [...],       robustness: accuracy over the corrupted share, the paper's beside it
-      "heat_maps": [...],    sensitivity: scores over α × λ, and the best label-free choice
-      "cells": [...]         every fit, also those that failed, with the reason
+      "curves": [...],       robustness: accuracy by corrupted share, with the paper's
+      "heat_maps": [...],    sensitivity: scores over α × λ, and the best label-free point
+      "trials": [...]        every fit, also the failed ones with their reasons
     }
 
-Everything a reader needs is in it; no number is anywhere else. Scores keep the names of
-`mscam_dask.metrics.PartitionScores`. What is not known is null. docs/experiments.md shows it.
+The record is complete: tables and report are made from it alone. Scores have the names of
+`mscam_dask.metrics.PartitionScores`; unknown values are null. docs/experiments.md has an example.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 from msgspec import Struct
 
 from mscam_dask.errors import DataError
+from mscam_dask.monitor.messages import plural
 from mscam_dask.pipeline.run.run_record import ViewEntry
+
+if TYPE_CHECKING:
+    from mscam_dask.benchmark.methods import Method
 
 __all__ = [
     "EXPERIMENT_FORMAT",
@@ -42,8 +49,10 @@ __all__ = [
     "Protocol",
     "RowEntry",
     "TrialEntry",
+    "csv_text",
     "decode_experiment",
     "encode_experiment",
+    "markdown_text",
 ]
 
 EXPERIMENT_FORMAT = "mscam_dask.experiment"
@@ -54,29 +63,38 @@ Protocol = Literal["defaults", "grid"]
 Outcome = Literal["ok", "failed", "over time", "over memory", "worker lost"]
 
 PROTOCOLS: dict[Protocol, str] = {
-    "defaults": "label-free defaults: one setting for all data, no label seen",
-    "grid": "best over the parameter grid, as in the paper: the setting was CHOSEN WITH LABELS",
+    "defaults": "label-free defaults: one setting for all data sets, chosen without labels",
+    "grid": "best of the parameter grid or of the single views, as in the paper: CHOSEN WITH LABELS",
 }
 
 SCORES = ("accuracy", "normalized_mutual_information", "adjusted_rand_index", "purity")
-"""Scores of a cell against the labels, each in [0, 1] (ARI: [-0.5, 1])."""
+"""Scores of a trial against the labels, each in [0, 1] (ARI: [-0.5, 1])."""
+
+
+_SHORT = {
+    "accuracy": "ACC",
+    "normalized_mutual_information": "NMI",
+    "adjusted_rand_index": "ARI",
+    "purity": "purity",
+}
+_MIB = 2**20
 
 
 class DatasetEntry(Struct, frozen=True, kw_only=True):
-    """What was clustered.
+    """A data set.
 
     Attributes
     ----------
     source
-        As the pipeline named it.
+        Source as the pipeline names it.
     digest
-        `MultiViewData.digest`, with the labels': names, metrics, shapes and values.
+        `MultiViewData.digest` (names, view types, shapes, values), with the labels.
     n_clusters
-        Asked for; the number of classes unless the pipeline said otherwise.
+        Requested number; the number of classes unless the pipeline sets another.
     corrupted
         Robustness: the share of samples corrupted in each view.
     note
-        What the reader has to know of the data; "" when nothing.
+        Remark on the data; "" without.
     """
 
     name: str
@@ -91,18 +109,28 @@ class DatasetEntry(Struct, frozen=True, kw_only=True):
 
 
 class MethodEntry(Struct, frozen=True, kw_only=True):
-    """What clustered: name in pipelines, title for tables, where it is published."""
+    """A method: its name in pipelines, its title in tables, its publication."""
 
     name: str
     title: str
     reference: str
-    defaults: dict[str, Any]
     grid: dict[str, tuple[Any, ...]]
     dense: bool
 
+    @classmethod
+    def from_method(cls, method: Method) -> Self:
+        """Return the entry of a method."""
+        return cls(
+            name=method.name,
+            title=method.title,
+            reference=method.reference,
+            grid={key: tuple(values) for key, values in method.grid.items()},
+            dense=method.dense,
+        )
+
 
 class MeanStd(Struct, frozen=True, kw_only=True):
-    """Over runs: mean, and sample standard deviation (n − 1), null for a single run."""
+    """Mean and sample standard deviation (n − 1) over runs; the latter is null for a single run."""
 
     mean: float | None
     std: float | None
@@ -114,17 +142,17 @@ class RowEntry(Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     parameters
-        Of the setting that was run.
+        Parameters of the setting.
     n_runs, n_failed
-        Runs asked for, and those of them without a result.
+        Requested runs, and those without a result.
     scores
-        `SCORES`, "seconds" (of the fit alone) and "peak_memory_bytes", over the runs that ended.
+        `SCORES`, "seconds" (of the fit alone) and "peak_memory_bytes", over the runs with a result.
     paper
-        What the paper reports for this row: "accuracy", "normalized_mutual_information".
+        Scores of this row in the paper: "accuracy", "normalized_mutual_information".
     reasons
-        Why runs failed, each once.
+        Reasons of failed runs, each once.
     note
-        What the reader has to know of the row; "" when nothing.
+        Remark on the row, such as a view chosen with labels; "" without.
     """
 
     dataset: str
@@ -140,12 +168,12 @@ class RowEntry(Struct, frozen=True, kw_only=True):
 
 
 class CurveEntry(Struct, frozen=True, kw_only=True):
-    """Accuracy of one method over the corrupted share of the samples; lists of equal length.
+    """Accuracy of one method by the corrupted share of the samples; lists of equal length.
 
     Attributes
     ----------
     paper
-        The paper's values; null where they are not known to us.
+        Values of the paper; null where unknown.
     """
 
     method: str
@@ -164,14 +192,14 @@ class HeatMapEntry(Struct, frozen=True, kw_only=True):
     alpha, graph_weight
         The axes: rows and columns of every map.
     with_labels
-        Score name to map[i][j] at alpha[i], graph_weight[j]; `SCORES`. Empty without labels.
+        Map[i][j] at alpha[i], graph_weight[j], by score name of `SCORES`; empty without labels.
     label_free
         "cross_view_information" (nats), "eigengap", "modularity", "n_connected_components".
     best
-        Label-free score name to the position (i, j) where it is largest; for
-        "cross_view_information", the score by which `auto_settings=True` selects, this is the choice to take.
+        Position (i, j) of the largest value, by label-free score name. `auto_settings=True` selects
+        by "cross_view_information".
     fixed
-        The other parameters, the same in every cell.
+        The other parameters, the same in every trial.
     """
 
     dataset: str
@@ -185,24 +213,24 @@ class HeatMapEntry(Struct, frozen=True, kw_only=True):
 
 
 class TrialEntry(Struct, frozen=True, kw_only=True):
-    """One fit, as kept in cells/<key>.json.
+    """A trial that has ended, as in trials/<key>.json.
 
     Attributes
     ----------
     key
         Digest of everything that determines the result.
     seed
-        Of the method; the samples are shuffled by it too when `shuffled`.
+        Seed of the method, and of the order of the samples if `shuffled`.
     outcome, reason
-        "ok", or what went wrong and the message.
+        "ok", or the kind of failure and its message.
     scores
-        `SCORES`, and for the cells of a sensitivity experiment the label-free ones.
+        `SCORES`; in a sensitivity experiment also the label-free scores.
     n_found
-        Clusters in the result.
+        Number of clusters in the result.
     seconds, peak_memory_bytes
-        Of the fit alone: wall time, and resident memory above that of the process before it.
+        Wall time of the fit, and its peak resident memory above that of the process before.
     limits
-        "time_s" and "memory_bytes" that the cell was given; null for none.
+        Limits "time_s" and "memory_bytes"; null for none.
     """
 
     key: str
@@ -222,18 +250,18 @@ class TrialEntry(Struct, frozen=True, kw_only=True):
 
 
 class ExperimentRecord(Struct, frozen=True, kw_only=True):
-    """The document; see the module.
+    """The record of an experiment; see the module.
 
     Attributes
     ----------
     command
-        What makes it again.
+        Command that repeats the experiment.
     varies
-        What differs between runs, in a sentence.
+        Sentence on the difference between runs.
     protocols
-        Name to sentence, of the protocols that were run.
+        Sentence by name of each protocol of the rows.
     n_reused
-        Cells that an earlier start of the same experiment had finished.
+        Number of trials that an earlier run of the experiment had finished.
     """
 
     format: str = EXPERIMENT_FORMAT
@@ -262,27 +290,209 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
 
 
 def encode_experiment(record: ExperimentRecord) -> bytes:
-    """Return the document as indented JSON; what is not finite becomes null."""
+    """Return the record as indented JSON; values that are not finite become null."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
 def decode_experiment(content: bytes, where: str) -> ExperimentRecord:
-    """Read what `encode_experiment` wrote.
+    """Return the record from the bytes of `encode_experiment`.
 
     Raises
     ------
     DataError
-        When it is no record of an experiment, or of another format version.
+        If the content is not the record of an experiment, or has another format version.
     """
     try:
         record = msgspec.json.decode(content, type=ExperimentRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{where} is no record of an experiment: {error}.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{where} is not the record of an experiment: {error}.") from error
     if record.format != EXPERIMENT_FORMAT:
-        raise DataError(f"{where} is no record of an experiment (format={record.format!r}).")
+        raise DataError(f"{where} is not the record of an experiment (format={record.format!r}).")
     if record.format_version != EXPERIMENT_FORMAT_VERSION:
         raise DataError(
             f"{where} has format version {record.format_version}; this version reads "
-            f"{EXPERIMENT_FORMAT_VERSION}. Use the mscam_dask that wrote it, or run it again."
+            f"{EXPERIMENT_FORMAT_VERSION}. Use the version of mscam_dask that wrote it, or run it again."
         )
     return record
+
+
+def markdown_text(record: ExperimentRecord) -> str:
+    """Return the tables as Markdown, with the command, versions and seeds."""
+    titles = {method.name: method.title for method in record.methods}
+    parts = [f"# {record.name}", _provenance(record)]
+    if record.curves:
+        parts.append(_curves(record.curves, titles))
+    for dataset in record.datasets:
+        rows = [row for row in record.rows if row.dataset == dataset.name]
+        if rows and not record.curves:
+            note = f"\n\n*{dataset.note}*" if dataset.note else ""
+            parts.append(
+                f"## {dataset.name}\n\nn = {dataset.n_samples}, {plural(len(dataset.views), 'view')}, "
+                f"{plural(dataset.n_clusters, 'cluster')}.{note}"
+            )
+            parts.extend(_protocol_tables(rows, titles))
+    parts.extend(_heat_map(heat_map) for heat_map in record.heat_maps)
+    if any(row.note for row in record.rows):
+        parts.append("† the view was chosen with labels.")
+    failures = list(_failures(record, titles))
+    if failures:
+        parts.append("## Trials without a result\n\n" + "\n".join(failures))
+    parts.extend(record.notes)
+    return "\n\n".join(parts) + "\n"
+
+
+def _provenance(record: ExperimentRecord) -> str:
+    versions = ", ".join(
+        f"{name} {version}" for name, version in record.versions.items() if name != "platform"
+    )
+    where = record.executor or "every trial reused from an earlier run"
+    seeds = f"Seeds {record.seeds[0]} to {record.seeds[-1]}" if record.seeds else "No seeds"
+    if len(record.seeds) == 1:
+        seeds = f"Seed {record.seeds[0]}"
+    return (
+        f"Command:\n\n    {record.command}\n\n{versions}; {where}. "
+        f"{seeds}. {record.varies} Scores are the mean ± standard deviation over runs. Seconds and MiB "
+        "are the time of one fit on one thread and its peak memory above that of the idle process."
+    )
+
+
+def _protocol_tables(rows: Sequence[RowEntry], titles: dict[str, str]) -> Iterable[str]:
+    for protocol, sentence in PROTOCOLS.items():
+        protocol_rows = [row for row in rows if row.protocol == protocol]
+        if protocol_rows:
+            yield f"**{sentence[:1].upper()}{sentence[1:]}**\n\n" + _table(
+                [
+                    *("method", *_SHORT.values(), "seconds", "MiB", "runs", "setting"),
+                    "paper ACC / NMI",
+                ],
+                [_row(row, titles) for row in protocol_rows],
+            )
+
+
+def _row(row: RowEntry, titles: dict[str, str]) -> list[str]:
+    paper = [row.paper.get(name) for name in SCORES[:2]]
+    memory = row.scores["peak_memory_bytes"]
+    return [
+        titles.get(row.method, row.method) + (" †" if row.note else ""),
+        *(_pair(row.scores[name], 4) for name in SCORES),
+        _pair(row.scores["seconds"], 2),
+        "" if memory.mean is None else f"{memory.mean / _MIB:.0f}",
+        f"{row.n_runs - row.n_failed} of {row.n_runs}",
+        ", ".join(f"{name} {value}" for name, value in row.parameters.items()) or "defaults",
+        " / ".join("" if value is None else f"{value:.3f}" for value in paper).strip(" /"),
+    ]
+
+
+def _pair(value: MeanStd, digits: int) -> str:
+    if value.mean is None:
+        return "-"
+    if value.std is None:
+        return f"{value.mean:.{digits}f}"
+    return f"{value.mean:.{digits}f} ± {value.std:.{digits}f}"
+
+
+def _curves(curves: Sequence[CurveEntry], titles: dict[str, str]) -> str:
+    shares = curves[0].corrupted
+    rows = []
+    for curve in curves:
+        name = titles.get(curve.method, curve.method)
+        label = "" if curve.protocol == "defaults" else ", best over the grid"
+        rows.append(
+            [
+                name + label,
+                *(
+                    _pair(MeanStd(mean=mean, std=std), 3)
+                    for mean, std in zip(curve.mean, curve.std, strict=True)
+                ),
+            ]
+        )
+        if any(value is not None for value in curve.paper):
+            rows.append(
+                [
+                    f"{name}, paper",
+                    *("" if value is None else f"{value:.3f}" for value in curve.paper),
+                ]
+            )
+    return "## Accuracy by corrupted share of the samples\n\n" + _table(
+        ["method", *(f"{100 * share:g} %" for share in shares)], rows
+    )
+
+
+def _heat_map(heat_map: HeatMapEntry) -> str:
+    parts = [f"## {heat_map.dataset}, {heat_map.method}"]
+    for name, values in {**heat_map.label_free, **heat_map.with_labels}.items():
+        kind = "label-free" if name in heat_map.label_free else "with labels"
+        rows = [
+            [f"**{alpha:g}**", *("-" if value is None else f"{value:.4g}" for value in line)]
+            for alpha, line in zip(heat_map.alpha, values, strict=True)
+        ]
+        parts.append(
+            f"**{_SHORT.get(name, name.replace('_', ' '))}** ({kind}); rows alpha, columns lambda\n\n"
+            + _table(["alpha \\ lambda", *(f"{value:g}" for value in heat_map.graph_weight)], rows)
+        )
+    lines = []
+    for name, (row, column) in heat_map.best.items():
+        scores = ", ".join(
+            f"{_SHORT[score]} {value:.4f}"
+            for score, values in heat_map.with_labels.items()
+            if (value := values[row][column]) is not None
+        )
+        lines.append(
+            f"* best by {name.replace('_', ' ')} (label-free): alpha = {heat_map.alpha[row]:g}, "
+            f"lambda = {heat_map.graph_weight[column]:g}{f': {scores}' if scores else ''}"
+        )
+    return "\n\n".join([*parts, "\n".join(lines)])
+
+
+def _failures(record: ExperimentRecord, titles: dict[str, str]) -> Iterable[str]:
+    for row in record.rows:
+        if row.reasons:
+            yield (
+                f"* {row.dataset}, {titles.get(row.method, row.method)}, {row.protocol}: "
+                f"{row.n_failed} of {row.n_runs} runs. {'; '.join(row.reasons)}"
+            )
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join("| " + " | ".join(map(_escape, line)) + " |" for line in lines)
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def csv_text(record: ExperimentRecord) -> str:
+    """Return the rows as CSV; for a sensitivity experiment one line for each trial."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    if record.heat_maps:
+        _write_heat_maps(writer, record)
+    else:
+        names = (*SCORES, "seconds", "peak_memory_bytes")
+        writer.writerow(
+            ["dataset", "method", "protocol", "n_runs", "n_failed", "parameters"]
+            + [f"{name}_{part}" for name in names for part in ("mean", "std")]
+            + ["paper_accuracy", "paper_nmi", "note"]
+        )
+        for row in record.rows:
+            parameters = "; ".join(f"{key}={value}" for key, value in row.parameters.items())
+            writer.writerow(
+                [row.dataset, row.method, row.protocol, row.n_runs, row.n_failed, parameters]
+                + [part for name in names for part in (row.scores[name].mean, row.scores[name].std)]
+                + [row.paper.get(name) for name in SCORES[:2]]
+                + [row.note]
+            )
+    return stream.getvalue()
+
+
+def _write_heat_maps(writer: Any, record: ExperimentRecord) -> None:
+    first = record.heat_maps[0]
+    names = [*first.label_free, *first.with_labels]
+    writer.writerow(["dataset", "method", "alpha", "graph_weight", *names])
+    for heat_map in record.heat_maps:
+        maps = {**heat_map.label_free, **heat_map.with_labels}
+        for row, alpha in enumerate(heat_map.alpha):
+            for column, weight in enumerate(heat_map.graph_weight):
+                values = [maps[name][row][column] if name in maps else None for name in names]
+                writer.writerow([heat_map.dataset, heat_map.method, alpha, weight, *values])

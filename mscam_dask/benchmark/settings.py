@@ -1,4 +1,4 @@
-"""Tables of an experiment file, one frozen structure each; see `mscam_dask.pipeline.config.settings`."""
+"""Tables of an experiment file, as in `mscam_dask.pipeline.config.settings`."""
 
 from __future__ import annotations
 
@@ -34,32 +34,43 @@ KIND_TABLES: dict[str, Kind] = {
     "robustness": "robustness",
     "sweep": "sensitivity",
 }
-"""The table that says which experiment a file is."""
+"""Kind of experiment by the table that a file has."""
 
 Seed = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 DatasetNames = Annotated[
-    tuple[Text, ...], Meta(min_length=1, title="a list of names, paths, or URLs of stores")
+    tuple[Text, ...],
+    Meta(
+        min_length=1,
+        title="a list of names, paths, or URLs of stores",
+        description="Data sets to cluster.",
+    ),
+]
+DatasetDirectory = Annotated[
+    Directory | None,
+    Meta(
+        description="Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."
+    ),
 ]
 MethodNames = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list of names of methods")]
 
 
 class DatasetTable(DataTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[dataset.NAME]: the keys of [data] of a run, and how many clusters and samples to take."""
+    """[dataset.NAME]: the keys of [data] of a run, the number of clusters and the samples."""
 
     n_clusters: Annotated[
         Count | None, Meta(description="Number of clusters; by default the number of classes.")
     ] = None
     per_class: Annotated[
         Count | None,
-        Meta(description="Samples to draw of every class, the others left out; all by default."),
+        Meta(description="Random samples of every class; all samples by default."),
     ] = None
-    seed: Annotated[Seed, Meta(description="Seed of that draw.")] = 0
+    seed: Annotated[Seed, Meta(description="Seed of that random choice.")] = 0
 
 
 class RunsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keys that [compare] and [robustness] have in common."""
+    """Keys of both [compare] and [robustness]."""
 
     methods: Annotated[
         MethodNames | None,
@@ -72,30 +83,25 @@ class RunsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             title='a list of `"defaults"`, `"grid"`',
-            description="Label-free defaults, or the best of a grid, chosen with labels.",
+            description="Label-free defaults, or the best point of a grid, chosen with labels.",
         ),
     ] = ("defaults",)
     search_runs: Annotated[
         Count,
-        Meta(
-            description="Runs of each point of a grid to choose the best, which then has all runs."
-        ),
+        Meta(description="Runs of each point of a grid; the best point then has all runs."),
     ] = 1
-    time_limit_s: Annotated[Positive, Meta(description="Seconds that a fit may take.")] = 900.0
+    time_limit_s: Annotated[Positive, Meta(description="Maximum seconds of a fit.")] = 900.0
     memory_limit: Annotated[
         Memory | None,
-        Meta(description="Memory that a fit may take; by default the share of a worker's thread."),
+        Meta(description="Maximum memory of a fit; by default the share of a worker thread."),
     ] = None
 
 
 class CompareTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[compare]: methods side by side on data sets."""
 
-    datasets: Annotated[DatasetNames, Meta(description="Data sets to cluster.")]
-    directory: Annotated[
-        Directory | None,
-        Meta(description="Where names of data sets are looked up; `$MSCAM_DATA` by default."),
-    ] = None
+    datasets: DatasetNames
+    directory: DatasetDirectory = None
     shuffle: Annotated[
         bool,
         Meta(
@@ -117,13 +123,13 @@ class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_field
         Meta(
             min_length=1,
             title="a list of numbers from 0 to 1",
-            description="Shares of the samples of each view that get noise.",
+            description="Shares of the samples of each view to which noise is added.",
         ),
     ] = CORRUPTED_SHARES
     n_samples: Annotated[int, Meta(ge=20, description="Samples of a mixture.")] = 1000
     noise_variance: Annotated[
         float,
-        Meta(ge=0, description="Variance of the noise, times the length of the sample."),
+        Meta(ge=0, description="Variance of the noise, relative to the length of the sample."),
     ] = 0.3
     within_variance: Annotated[
         Positive, Meta(description="Factor on the covariances of the mixture.")
@@ -133,11 +139,8 @@ class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_field
 class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[sweep]: α × λ on data sets, each view factored once."""
 
-    datasets: Annotated[DatasetNames, Meta(description="Data sets to cluster.")]
-    directory: Annotated[
-        Directory | None,
-        Meta(description="Where names of data sets are looked up; `$MSCAM_DATA` by default."),
-    ] = None
+    datasets: DatasetNames
+    directory: DatasetDirectory = None
     method: Annotated[Literal["mscam", "mscan"], Meta(description="Method to fit.")] = "mscam"
     alpha: Annotated[
         tuple[Positive, ...],
@@ -166,23 +169,23 @@ class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ExperimentSettings(Struct, frozen=True, kw_only=True):
-    """A whole experiment file, checked.
+    """The checked content of an experiment file.
 
     Attributes
     ----------
     name
-        Its file without ending.
+        Name of the file without its ending.
     file
-        As the user named it, for the command that makes it again; None without a file.
+        Path as the user gave it; None without a file.
     kind
     table
-        Of its kind.
+        Table of this kind.
     datasets
-        In order, by name.
+        By name, in order.
     parameters
-        [parameters.METHOD]: in place of a method's defaults, in every protocol.
+        [parameters.METHOD]: replace the defaults of a method, in every protocol.
     grids
-        [grid.METHOD]: in place of a method's grid.
+        [grid.METHOD]: replaces the grid of a method.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""`mscam-dask ingest | run | resume | compare | sweep | describe | report | doctor | tls`.
+"""Command line: `mscam-dask ingest | run | resume | compare | sweep | describe | report | doctor | tls`.
 
-This module imports Click and nothing heavier; what a command needs is imported when it runs, so
-that `--help` and a mistyped option answer at once.
+This module imports Click only. Each command imports its dependencies when it runs, so that
+`--help` and errors in options are fast.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["main"]
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-# What runs the tasks of a run, and how its progress is shown.
+# Options of the executor and of progress.
 _execution_options = with_options(
     *execution_options(in_process="run in this process"),
     click.option(
-        "--threads", type=click.IntRange(min=1), help="Threads of a worker, or with --in-process."
+        "--threads", type=click.IntRange(min=1), help="Threads per worker, or with --in-process."
     ),
-    click.option("--plain", is_flag=True, help="One line per iteration, as in a log."),
+    click.option("--plain", is_flag=True, help="Progress as lines of a log."),
 )
 
 
 class _Commands(click.Group):
-    """The commands of this module, and those of extensions."""
+    """Commands of this module and of extensions."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted([*super().list_commands(context), *_added_commands()])
@@ -43,17 +43,19 @@ class _Commands(click.Group):
 
 def _added_commands() -> dict[str, click.Command]:
     return {
-        str(command.name): command for one in installed_extensions() for command in one.commands
+        str(command.name): command
+        for extension in installed_extensions()
+        for command in extension.commands
     }
 
 
 @click.group(cls=_Commands, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="mscam-dask")
 def main() -> None:
-    """Cluster objects seen through several views.
+    """Multi-view subspace clustering.
 
-    Exit codes: 0 ok, 2 configuration, 3 data, 4 cluster, 5 not converged (results are
-    written), 75 try again later.
+    Exit codes: 0 success, 1 internal error, 2 configuration, 3 data, 4 cluster, 5 components not
+    reached (results are written), 75 temporary failure (retry later), 130 interrupted.
     """
 
 
@@ -64,44 +66,46 @@ def main() -> None:
     "--output",
     required=True,
     metavar="DIR|URL",
-    help="Store to make; also at s3:// or gs://.",
+    help="Store to write; may be an s3:// or gs:// URL.",
 )
 @click.option(
     "--view",
     "views",
     multiple=True,
     metavar="NAME",
-    help="Take this view, or those of this cell array; repeat.",
+    help="Read only this view, or the views of this cell array; repeatable.",
 )
 @click.option(
     "--view-type",
-    "metrics",
+    "view_types",
     multiple=True,
     metavar="[VIEW=]KIND",
-    help="features, distance or kernel, of all views or of one; repeat.",
+    help="Type of all views or of one: features, distance or kernel; repeatable.",
 )
-@click.option("--labels", metavar="NAME|FILE", help="Ground truth: a variable, a column or a file.")
+@click.option("--labels", metavar="NAME|FILE", help="Ground truth: variable, column or file.")
 @click.option(
     "--samples-in",
     type=click.Choice(["rows", "columns"]),
     default="rows",
     show_default=True,
-    help="Where the samples are in matrices.",
+    help="Orientation of matrices.",
 )
-@click.option("--header/--no-header", default=None, help="Whether text files name their columns.")
-@click.option("--id-column", metavar="NAME|N", help="Column of text files with sample ids.")
-@click.option("--delimiter", metavar="CHAR", help="Of text files.")
-@click.option("--chunk-rows", type=click.IntRange(min=1), help="Samples per chunk.")
-@click.option("--overwrite", is_flag=True, help="Replace a store that is there.")
 @click.option(
-    "--append", "append_samples", is_flag=True, help="Add the samples to a store that is there."
+    "--header/--no-header", default=None, help="First row of text files holds column names."
+)
+@click.option("--id-column", metavar="NAME|N", help="Column of text files with the sample ids.")
+@click.option("--delimiter", metavar="CHAR", help="Delimiter of text files.")
+@click.option("--chunk-size", type=click.IntRange(min=1), help="Samples per chunk.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing store.")
+@click.option(
+    "--append", "append_samples", is_flag=True, help="Append the samples to an existing store."
 )
 @handle_errors
 def ingest(**options: Any) -> int:
-    """Turn files of several views into one store.
+    """Write the files of several views into one store.
 
-    SRC are .npz, .npy, .mat, .csv, .tsv, text, NetCDF or Zarr, or a directory with the UCI mfeat
-    files; row i is sample i in every view.
+    SRC is a .npz, .npy, .mat, .csv, .tsv, text, NetCDF or Zarr file, or a directory with the UCI
+    mfeat files. Row i is the same sample in every view.
     """
     from mscam_dask.cli.ingest import ingest_files
 
@@ -115,27 +119,27 @@ def ingest(**options: Any) -> int:
     "assignments",
     multiple=True,
     metavar="TABLE.KEY=VALUE",
-    help="Override a setting of the file, for example cluster.n_clusters=7; repeat.",
+    help="Override a setting of the file, for example cluster.n_clusters=7; repeatable.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     callback=no_url,
-    help="Run directory; by default runs/<pipeline>-<digest of settings and data>.",
+    help="Run directory; default: runs/<pipeline>-<digest of settings and data>.",
 )
-@click.option("--overwrite", is_flag=True, help="Run in any case, replacing what is there.")
-@click.option("--dry-run", is_flag=True, help="Show bytes, memory and time; start nothing.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing run.")
+@click.option("--dry-run", is_flag=True, help="Estimate memory and run time without running.")
 @_execution_options
 @handle_errors
 def run(**options: Any) -> int:
     """Run a pipeline file.
 
-    Ingests the data, clusters, compares with labels where there are any, and writes a run
-    directory. What was done before is not done again, what was cut off is gone on with. Starts Dask
-    workers on this computer unless --in-process or --scheduler says otherwise; the
-    result is the same. Interrupt with Ctrl-C; `mscam-dask resume` continues. The file of an
-    experiment does what `mscam-dask compare` or `sweep` would.
+    Ingests the data, clusters, scores the clusters against ground truth if there is any, and
+    writes a run directory. Runs are idempotent: a finished run is not repeated, an interrupted one
+    (Ctrl-C) is resumed. The tasks run on Dask workers of this computer, unless --in-process or
+    --scheduler is given; the result is the same. An experiment file ([compare], [robustness],
+    [sweep]) is dispatched to the matching command.
     """
     from mscam_dask.pipeline.run.lock import raise_if_locked
 
@@ -151,11 +155,10 @@ def run(**options: Any) -> int:
 @_execution_options
 @handle_errors
 def resume(**options: Any) -> int:
-    """Continue a run that was interrupted, failed or killed.
+    """Resume a run that was interrupted, failed or killed.
 
-    Goes on from the last checkpoint, with the settings that the run directory records, to the
-    result that the run would have had undisturbed. Options replace what ran the tasks. A run that
-    has finished is left as it is.
+    Continues from the last checkpoint with the recorded settings, and gives the result of an
+    uninterrupted run. Options select another executor. A finished run is not changed.
     """
     from mscam_dask.pipeline.run.lock import raise_if_locked
 
@@ -166,10 +169,10 @@ def resume(**options: Any) -> int:
 
 
 @main.command()
-@click.argument("path", metavar="STORE_OR_DIR")
+@click.argument("path", metavar="STORE|DIR|URL")
 @handle_errors
 def describe(path: str) -> int:
-    """Show what a store or the directory of a run or an experiment holds."""
+    """Describe a store, a run, a directory of runs, or an experiment."""
     from mscam_dask.cli.describe import describe_path
 
     return describe_path(path)
@@ -181,14 +184,14 @@ def describe(path: str) -> int:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="File to write; by default report.html in the directory.",
+    help="File to write; default: report.html in the directory.",
 )
-@click.option("--open", "show_in_browser", is_flag=True, help="Open it in the browser.")
+@click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
 @handle_errors
 def report(**options: Any) -> int:
     """Write the report of a run or an experiment: one HTML file that needs no network.
 
-    `mscam-dask run` writes one at its end; this makes it again, or for a run of an older version.
+    `mscam-dask run` writes the report at its end; this command writes it again.
     """
     from mscam_dask.cli.report import report_run
 
@@ -200,31 +203,35 @@ def report(**options: Any) -> int:
 def doctor() -> int:
     """Check that pipelines can run here.
 
-    Each check says what it found and, where something is wrong, what to do. The exit code is 1
-    when a check failed.
+    Each check prints its result and, if there is a problem, the remedy. The exit code is 1 if a
+    check failed.
     """
-    from mscam_dask.cli.doctor import examine
+    from mscam_dask.cli.doctor import run_checks
 
-    return examine()
+    return run_checks()
 
 
 @main.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
-    "--host", "hosts", multiple=True, metavar="NAME", help="Computer of the cluster; repeat."
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Name or address of a computer of the cluster; repeatable.",
 )
-@click.option("--days", type=float, default=365.0, show_default=True, help="Until they expire.")
+@click.option("--days", type=float, default=365.0, show_default=True, help="Validity in days.")
 @click.option(
     "--renew",
     is_flag=True,
-    help="New certificates of the authority that is in DIR; none outlives it.",
+    help="Make new certificates with the authority in DIR, valid at most as long as it is.",
 )
 @handle_errors
 def tls(directory: Path, **options: Any) -> int:
-    """Make certificates for a cluster that encrypts.
+    """Make certificates for an encrypted cluster.
 
     Writes an authority and the certificates and keys of scheduler, workers and client into DIR,
-    readable by you alone, and shows the commands that use them.
+    readable by you only, and prints the commands that use them.
     """
     from mscam_dask.cli.tls import make_tls_directory
 

@@ -1,4 +1,4 @@
-"""`python -m mscam_dask.cli`, for where the script is not on the path."""
+"""`python -m mscam_dask.cli`, for environments without the script on the path."""
 
 from __future__ import annotations
 

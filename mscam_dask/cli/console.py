@@ -1,4 +1,4 @@
-"""Consoles and small pieces of output that commands share."""
+"""Consoles, tables and formats that the commands share."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from rich.table import Table
 from rich.text import Text
 
 from mscam_dask.data.store.object_store import Location, ObjectPath
-from mscam_dask.monitor.messages import by_view_words, neighbors_words, printable, without_words
-from mscam_dask.pipeline.run.run_record import FitRecord, SettingEntry
+from mscam_dask.monitor.messages import format_excluded, format_graph, plural, printable
+from mscam_dask.pipeline.run.run_record import DataRecord, FitRecord, SettingEntry
 
 __all__ = [
-    "components_text",
-    "fields",
+    "clusters_text",
+    "key_values",
     "progress_console",
     "relative",
     "results_console",
     "score_text",
-    "setting_text",
-    "share_text",
+    "settings_text",
     "show",
     "sizes_text",
     "table",
+    "views_table",
 ]
 
-_FILE_WIDTH = 120  # of tables written to a file or a pipe
+_FILE_WIDTH = 120  # of output to a file or a pipe
+_MAX_VIEWS = 20  # rows of a table of views
+_SHORT = 16  # hexadecimal digits of a digest
 
 
 def results_console() -> Console:
-    """Return the console for results: standard output, nothing in it taken for markup."""
+    """Return the console for results: standard output, without markup."""
     console = Console(markup=False, highlight=False, soft_wrap=False)
     if not console.is_terminal:
         console = Console(markup=False, highlight=False, width=_FILE_WIDTH)
@@ -40,7 +42,7 @@ def results_console() -> Console:
 
 
 def show(console: Console, *parts: RenderableType) -> None:
-    """Print renderables, an empty line between them, without the blanks that fill table cells."""
+    """Print renderables with an empty line between them, without trailing blanks."""
     for index, part in enumerate(parts):
         with console.capture() as capture:
             console.print(part)
@@ -57,39 +59,39 @@ def progress_console() -> Console:
 def table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()
 ) -> Table:
-    """Return a table; columns named in `numbers` are flush right.
+    """Return a table; the columns in `numbers` are right-aligned.
 
-    Where it is too wide, cells break between words and, only if these are too wide too, within.
+    In a narrow console, cells break between words, and within words if that does not suffice.
     """
     result = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    said = [[printable(cell) for cell in row] for row in rows]
-    widths = _widths([*zip(titles, *said, strict=True)], results_console().width)
+    texts = [[printable(cell) for cell in row] for row in rows]
+    widths = _widths([*zip(titles, *texts, strict=True)], results_console().width)
     for title, width in zip(titles, widths, strict=True):
         result.add_column(
             title, justify="right" if title in numbers else "left", overflow="fold", width=width
         )
-    for row in said:
+    for row in texts:
         result.add_row(*map(Text, row))
     return result
 
 
-def _widths(columns: Sequence[Sequence[str]], most: int) -> list[int | None]:
-    """Width of each column, that of its longest word at least; None where that is too much."""
+def _widths(columns: Sequence[Sequence[str]], available: int) -> list[int | None]:
+    """Width of each column, at least that of its longest word; None if these do not fit."""
     widths = [max(map(cell_len, column)) for column in columns]
-    least = [
+    words = [
         max(cell_len(word) for text in column for word in [*text.split(), ""]) for column in columns
     ]
-    room = most - 2 * (len(columns) - 1)
-    if sum(least) > room:
+    room = available - 2 * (len(columns) - 1)
+    if sum(words) > room:
         return [None] * len(columns)
     while sum(widths) > room:
-        spare = [width - word for width, word in zip(widths, least, strict=True)]
+        spare = [width - word for width, word in zip(widths, words, strict=True)]
         widths[spare.index(max(spare))] -= 1
     return [*widths]
 
 
-def fields(pairs: Sequence[tuple[str, str]]) -> Table:
-    """Return lines of a name and a value."""
+def key_values(pairs: Sequence[tuple[str, str]]) -> Table:
+    """Return a table with a name and a value in each line."""
     result = Table.grid(padding=(0, 2, 0, 0))
     result.add_column(style="bold", no_wrap=True)
     result.add_column(overflow="fold")
@@ -99,7 +101,7 @@ def fields(pairs: Sequence[tuple[str, str]]) -> Table:
 
 
 def relative(path: str | Location) -> str:
-    """Return a path or URL as people would type it here."""
+    """Return a path relative to the working directory if it is below it; URLs are unchanged."""
     if isinstance(path, ObjectPath):
         return str(path)
     target = Path(path).absolute()
@@ -107,14 +109,8 @@ def relative(path: str | Location) -> str:
     return str(target.relative_to(here)) if target.is_relative_to(here) else str(target)
 
 
-def share_text(contributions: dict[str, float]) -> str:
-    """Return the views' shares in the score, largest first."""
-    ordered = sorted(contributions.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {share:.0%}" for name, share in ordered)
-
-
 def score_text(metrics: dict[str, float | None]) -> str:
-    """Return the three scores people ask for."""
+    """Return ACC, NMI and ARI."""
     names = {
         "ACC": "accuracy",
         "NMI": "normalized_mutual_information",
@@ -124,33 +120,54 @@ def score_text(metrics: dict[str, float | None]) -> str:
     return "  ".join(f"{short} {value:.4f}" for short, value in values if value is not None)
 
 
-def components_text(fit: FitRecord) -> str:
-    """Return how many components there are, and how many were asked for or chosen."""
-    noun = "component" if fit.n_connected_components == 1 else "components"
-    counts = fit.n_clusters_curves
-    asked = (
-        "asked for"
-        if counts is None
-        else f"chosen from {counts['counts'][0]} to {counts['counts'][-1]}"
+def clusters_text(fit: FitRecord) -> str:
+    """Return the number of clusters and of connected components."""
+    curves = fit.n_clusters_curves
+    selected = (
+        "" if curves is None else f"selected from {curves['counts'][0]} to {curves['counts'][-1]}; "
     )
-    return f"{fit.n_connected_components} connected {noun}, {fit.n_clusters} {asked}"
+    exactly = "exactly " if fit.has_requested_components else ""
+    components = plural(fit.n_connected_components, "connected component")
+    return f"{fit.n_clusters} ({selected}graph has {exactly}{components})"
 
 
 def sizes_text(fit: FitRecord) -> str:
-    """Return the samples of each cluster, with its number where numbers are left out."""
+    """Return the number of samples in each cluster, with cluster numbers if these have gaps."""
     sizes = fit.sizes
     if list(sizes) == list(range(len(sizes))):
         return ", ".join(map(str, sizes.values()))
     return ", ".join(f"{size} in cluster {name}" for name, size in sizes.items())
 
 
-def setting_text(setting: SettingEntry) -> str:
-    """Return the setting of a fit."""
-    neighbors = neighbors_words(setting.n_neighbors, setting.initial_graph)
-    without = printable(without_words(setting.exclude_views))
+def settings_text(setting: SettingEntry) -> str:
+    """Return the settings of a fit; those that differ between views are in `views_table`."""
+    graph = format_graph(setting.n_neighbors, setting.initial_graph)
+    excluded = format_excluded(setting.exclude_views)
     if setting.alpha is None:
-        views = by_view_words(
-            (name, view.scale, view.alpha) for name, view in (setting.views or {}).items()
-        )
-        return f"scale and alpha by view{printable(views)}, {neighbors}{without}"
-    return f"scale {setting.scale}, alpha {setting.alpha:g}, {neighbors}{without}"
+        return f"{graph}; scale and alpha per view: see the table{excluded}"
+    return f"scale={setting.scale}, alpha={setting.alpha:g} (all views); {graph}{excluded}"
+
+
+def views_table(data: DataRecord, fit: FitRecord | None, *, digests: bool = False) -> Table:
+    """Return a table of the views with their settings and contributions."""
+    titles = ["view", "features", "type"]
+    if fit is not None:
+        titles += ["scale", "alpha", "contribution"]
+    if digests:
+        titles.append("digest")
+    rows = []
+    for view in data.views[: None if digests else _MAX_VIEWS]:
+        row = [view.name, str(view.shape[1]), view.view_type]
+        if fit is not None:
+            own = (fit.setting.views or {}).get(view.name, fit.setting)
+            is_excluded = view.name in fit.setting.exclude_views
+            alpha = "-" if own.alpha is None else f"{own.alpha:g}"
+            share = "excluded" if is_excluded else f"{fit.view_contributions.get(view.name, 0):.1%}"
+            row += [own.scale, alpha, share]
+        if digests:
+            row.append(view.digest[:_SHORT])
+        rows.append(row)
+    if len(rows) < len(data.views):
+        more = f"... and {len(data.views) - len(rows)} more: mscam-dask describe lists all"
+        rows.append([more, *[""] * (len(titles) - 1)])
+    return table(titles, rows, numbers=("features", "alpha", "contribution"))

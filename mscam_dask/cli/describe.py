@@ -1,24 +1,24 @@
-"""`mscam-dask describe`: a store, a run or an experiment, on one screen."""
+"""`mscam-dask describe`: a store, a run, a directory of runs, or an experiment."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
+from pathlib import Path
 
 from rich.console import Console, RenderableType
-from rich.table import Table
 
 from mscam_dask.cli.console import (
-    components_text,
-    fields,
+    clusters_text,
+    key_values,
     relative,
     results_console,
     score_text,
-    setting_text,
-    share_text,
+    settings_text,
     show,
     sizes_text,
     table,
+    views_table,
 )
 from mscam_dask.cli.extensions import extension_of_directory
 from mscam_dask.data.store.current_pointer import resolve_current
@@ -28,18 +28,19 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
-from mscam_dask.monitor.messages import duration, plural
+from mscam_dask.monitor.messages import duration
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_record import DataRecord, RunRecord
+from mscam_dask.pipeline.run.run_record import RunRecord
 
 __all__ = ["describe_path"]
 
-_SHORT = 16  # hexadecimal digits of a digest that are shown
+_SHORT = 16  # hexadecimal digits of a digest
+_TIME = len("2026-11-24T09:28")  # of a time: the date, hours and minutes
 
 
 def describe_path(place: str) -> int:
-    """Describe whatever is at a path or URL; the exit code."""
+    """Describe a path or URL, and return the exit code."""
     console = results_console()
     path = as_location(place)
     if isinstance(path, ObjectPath):
@@ -52,25 +53,75 @@ def describe_path(place: str) -> int:
         _describe_store(console, path)
     elif (extension := extension_of_directory(path)) is not None:
         extension.describe(path)
+    elif runs := _runs_in(path):
+        _describe_runs(console, runs)
     elif not path.exists():
         raise DataError(
-            f"There is no {path}. Give a store, or the directory of a run or an experiment."
+            f"There is no {path}. Give a store, the directory of a run or an experiment, or a "
+            "directory of runs."
         )
     else:
         raise DataError(
-            f"{path} is neither a store (written by mscam-dask ingest) nor the directory of a run or "
-            "an experiment (written by mscam-dask run, compare or sweep)."
+            f"{path} is not a store (written by mscam-dask ingest) or a directory of a run or an "
+            "experiment (written by mscam-dask run, compare or sweep), and contains no runs."
         )
     return 0
 
 
+def _runs_in(path: Path) -> list[RunDirectory]:
+    """Run directories directly below a directory, by name."""
+    if not path.is_dir():
+        return []
+    runs = (RunDirectory(child.absolute()) for child in sorted(path.iterdir()))
+    return [run for run in runs if run.record.is_file()]
+
+
+def _describe_runs(console: Console, runs: list[RunDirectory]) -> None:
+    """Print one line for each run, in the order in which they started."""
+    records = []
+    unreadable = []
+    for run in runs:
+        try:
+            records.append((run, run.read_record()))
+        except DataError as error:
+            unreadable.append((run.path.name, str(error)))
+    records.sort(key=lambda pair: pair[1].started)
+    titles = ("run", "state", "started", "n", "c", "score", "ACC", "moved")
+    parts: list[RenderableType] = [
+        table(
+            titles,
+            [(run.path.name, *_overview(run, record)) for run, record in records],
+            numbers=titles[3:],
+        )
+    ]
+    if unreadable:
+        parts.append(key_values(unreadable))
+    show(console, *parts)
+
+
+def _overview(directory: RunDirectory, record: RunRecord) -> tuple[str, ...]:
+    """State, start, samples, clusters, scores and drift of a run, each "-" where it has none."""
+    is_cut_off = record.state == "running" and not is_locked(directory.path)
+    accuracy = (record.metrics or {}).get("accuracy")
+    score = None if record.fit is None else record.fit.score
+    return (
+        "interrupted" if is_cut_off else record.state,
+        record.started[:_TIME].replace("T", " "),
+        "-" if record.data is None else str(record.data.n_samples),
+        "-" if record.fit is None else str(record.fit.n_clusters),
+        "-" if score is None else f"{score:.4f}",
+        "-" if accuracy is None else f"{accuracy:.4f}",
+        "-" if record.drift is None else f"{record.drift.share_moved:.1%}",
+    )
+
+
 def _describe_store(console: Console, path: Location) -> None:
-    """Show a store; every value is read and compared with its digest."""
-    with console.status("reading every value ..."):
+    """Print the content of a store, after all values were checked against their digests."""
+    with console.status("reading all values ..."):
         data = verify_store(path)
-        notes = _findings(data)
+        warnings = _data_warnings(data)
     views = table(
-        ("view", "samples", "columns", "view_type", "stored as", "digest"),
+        ("view", "samples", "features", "type", "stored as", "digest"),
         [
             (
                 view.name,
@@ -82,59 +133,58 @@ def _describe_store(console: Console, path: Location) -> None:
             )
             for view in data.views
         ],
-        numbers=("samples", "columns"),
+        numbers=("samples", "features"),
     )
     stored_bytes = size_of(resolve_current(path))
     rest = [
         ("Samples", f"{data.n_samples}, {_ids(data)}"),
-        ("Labels", _classes(data)),
+        ("Ground truth", _classes(data)),
         ("Size", f"{stored_bytes / 2**20:.1f} MiB, {data.nbytes / 2**20:.1f} MiB in memory"),
-        ("Digest", f"{data.digest()} (every view agrees with its own)"),
-        *(("DataIssue", note) for note in notes or ["none: finite, consistent"]),
+        ("Digest", f"{data.digest()} (verified for every view)"),
+        *(("Warning", warning) for warning in warnings or ["none"]),
     ]
-    show(console, views, fields(rest))
+    show(console, views, key_values(rest))
 
 
-def _findings(data: MultiViewData) -> list[str]:
+def _data_warnings(data: MultiViewData) -> list[str]:
     if data.n_samples < 2:
-        return ["one sample: nothing can be clustered"]
-    report = validate(data, n_clusters=1, n_neighbors=1)
-    return [finding.message for finding in report.issues]
+        return ["one sample cannot be clustered; add samples."]
+    return [issue.message for issue in validate(data, n_clusters=1, n_neighbors=1).issues]
 
 
 def _ids(data: MultiViewData) -> str:
     if data.sample_ids is None:
-        return "known by row"
+        return "identified by row"
     return f"ids {data.sample_ids[0]!r} to {data.sample_ids[-1]!r}"
 
 
 def _classes(data: MultiViewData) -> str:
     if data.labels is None:
         return "none"
-    sizes = sorted(Counter(data.labels.tolist()).values())
-    return f"{len(sizes)} classes of {sizes[0]} to {sizes[-1]} samples"
+    sizes = Counter(data.labels.tolist()).values()
+    return f"{len(sizes)} classes of {min(sizes)} to {max(sizes)} samples"
 
 
 def _describe_run(console: Console, directory: RunDirectory) -> None:
     record = directory.read_record()
-    parts: list[RenderableType] = [fields(_summary(directory, record))]
+    parts: list[RenderableType] = [key_values(_summary(directory, record))]
     if record.data is not None:
-        parts.append(_views(record.data, record))
+        parts.append(views_table(record.data, record.fit, digests=True))
         if record.data.notes:
-            parts.append(fields([("Note", note) for note in record.data.notes]))
+            parts.append(key_values([("Note", note) for note in record.data.notes]))
     rest = [
-        ("Seconds", ", ".join(f"{k} {v:.1f}" for k, v in record.seconds.items()) or "-"),
+        ("Time", ", ".join(f"{k} {duration(v)}" for k, v in record.seconds.items()) or "-"),
         ("Versions", ", ".join(f"{k} {v}" for k, v in record.versions.items())),
         ("Files", ", ".join(_files(directory))),
     ]
-    show(console, *parts, fields(rest))
+    show(console, *parts, key_values(rest))
 
 
 def _state(directory: RunDirectory, record: RunRecord) -> str:
-    """How far a run is; what was killed could not write that down itself."""
+    """State of a run; a killed run could not record that it was interrupted."""
     if record.state == "running" and not is_locked(directory.path):
         resume = f"mscam-dask resume {shlex.quote(relative(directory.path))}"
-        return f"running, but no process holds it: it was cut off; {resume} continues it"
+        return f"interrupted (no process is running it); resume with: {resume}"
     return record.state + ("" if record.exit_code is None else f", exit code {record.exit_code}")
 
 
@@ -146,11 +196,9 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
         ("Started", record.started),
     ]
     if record.ended is not None:
-        pairs.append(
-            ("Ended", f"{record.ended}, after {duration(record.seconds.get('total', 0))}")
-        )
+        pairs.append(("Ended", f"{record.ended}, after {duration(record.seconds.get('total', 0))}"))
     if record.executor is not None:
-        pairs.append(("Ran", record.executor))
+        pairs.append(("Executor", record.executor))
     if record.error is not None:
         pairs.append(("Error", f"{record.error.type}: {record.error.message}"))
     if record.data is not None:
@@ -158,41 +206,19 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
     if record.fit is not None:
         fit = record.fit
         pairs += [
-            ("Clusters", components_text(fit)),
-            (
-                "Setting",
-                f"{setting_text(fit.setting)}; {plural(fit.n_outer_iterations, 'outer iteration')}",
-            ),
+            ("Clusters", clusters_text(fit)),
             ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
             ("Sizes", sizes_text(fit)),
-            ("Views", share_text(fit.view_contributions)),
+            ("Settings", settings_text(fit.setting)),
+            ("Iterations", str(fit.n_outer_iterations)),
         ]
     if record.metrics is not None:
         pairs.append(("Scores", score_text(record.metrics)))
     return pairs
 
 
-def _views(data: DataRecord, record: RunRecord) -> Table:
-    shares = {} if record.fit is None else record.fit.view_contributions
-    return table(
-        ("view", "samples", "columns", "view_type", "share", "digest"),
-        [
-            (
-                view.name,
-                str(view.shape[0]),
-                str(view.shape[1]),
-                view.view_type,
-                f"{shares[view.name]:.1%}" if view.name in shares else "-",
-                view.digest[:_SHORT],
-            )
-            for view in data.views
-        ],
-        numbers=("samples", "columns", "share"),
-    )
-
-
 def _files(directory: RunDirectory) -> list[str]:
-    named = (
+    files = (
         directory.report,
         directory.pipeline,
         directory.events,
@@ -200,4 +226,4 @@ def _files(directory: RunDirectory) -> list[str]:
         directory.result,
         directory.data,
     )
-    return [file.name for file in named if file.exists()]
+    return [file.name for file in files if file.exists()]

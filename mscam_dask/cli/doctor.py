@@ -9,13 +9,13 @@ from mscam_dask.cli.console import results_console, show
 from mscam_dask.monitor.messages import printable
 from mscam_dask.pipeline.run.doctor import CHECKS, Check
 
-__all__ = ["examine"]
+__all__ = ["run_checks"]
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-def examine() -> int:
-    """Run every check, showing each as it is done; 1 when one failed."""
+def run_checks() -> int:
+    """Run and print every check, and return 1 if one failed."""
     console = results_console()
     levels = []
     for name, check in CHECKS:
@@ -26,10 +26,10 @@ def examine() -> int:
     failed, warned = levels.count("fail"), levels.count("warn")
     console.print()
     if failed:
-        console.print(f"{failed} of {len(levels)} checks failed: pipelines will not run here.")
+        console.print(f"{failed} of {len(levels)} checks failed: pipelines cannot run here.")
         return 1
-    remark = f", {warned} with a remark" if warned else ""
-    console.print(f"Ready: {len(levels)} checks passed{remark}.")
+    warnings = f", {warned} with a warning" if warned else ""
+    console.print(f"Ready: {len(levels)} checks passed{warnings}.")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Extensions of the command line: commands, files and directories of packages that it does not import."""
+"""Extensions of the command line, found by entry points."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ GROUP = "mscam_dask.experiments"
 
 
 class Extension(Protocol):
-    """Commands that are added, and what the other commands do with its files and directories.
+    """Commands of a package, and its files and directories for the built-in commands.
 
     Attributes
     ----------
     commands
-        Added to the command line.
+        Commands that are added to the command line.
     """
 
     commands: tuple[click.Command, ...]
@@ -46,7 +46,7 @@ class Extension(Protocol):
         """Resume what was interrupted in a directory, and return the exit code."""
 
     def describe(self, directory: Path) -> None:
-        """Print what a directory holds."""
+        """Print the content of a directory."""
 
     def write_report(self, directory: Path, output: Path | None) -> Path:
         """Write the report of a directory, and return its file."""
@@ -61,23 +61,23 @@ def installed_extensions() -> tuple[Extension, ...]:
     click.ClickException
         When an entry point names an object that cannot be imported.
     """
-    found = []
+    extensions = []
     for entry in entry_points(group=GROUP):
         try:
-            found.append(entry.load())
+            extensions.append(entry.load())
         except (AttributeError, ImportError) as error:
             raise click.ClickException(
                 f"the entry point {entry.name} = {entry.value} of {GROUP} cannot be loaded ({error}). "
-                "Install the package that declares it again."
+                "Reinstall the package that declares it."
             ) from error
-    return tuple(found)
+    return tuple(extensions)
 
 
 def extension_of_file(tables: Collection[str]) -> Extension | None:
     """Return the extension that a TOML file with these tables is for, None for a pipeline."""
-    return next((one for one in installed_extensions() if one.owns_tables(tables)), None)
+    return next((each for each in installed_extensions() if each.owns_tables(tables)), None)
 
 
 def extension_of_directory(directory: Path) -> Extension | None:
     """Return the extension that wrote a directory, None when no extension did."""
-    return next((one for one in installed_extensions() if one.owns_directory(directory)), None)
+    return next((each for each in installed_extensions() if each.owns_directory(directory)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from mscam_dask.cli.console import fields, relative, results_console, show, table
+from mscam_dask.cli.console import key_values, relative, results_console, show, table
 from mscam_dask.data.ingest import IngestReport, Source, append, ingest
 from mscam_dask.errors import ConfigurationError
 
@@ -16,7 +16,7 @@ def ingest_files(
     *,
     output: str,
     views: tuple[str, ...],
-    metrics: tuple[str, ...],
+    view_types: tuple[str, ...],
     labels: str | None,
     samples_in: str,
     header: bool | None,
@@ -26,10 +26,10 @@ def ingest_files(
     overwrite: bool,
     append_samples: bool,
 ) -> int:
-    """Ingest files into one store and show what it holds; the exit code."""
+    """Write files into one store, print its content, and return the exit code."""
     if append_samples and overwrite:
         raise ConfigurationError(
-            "--append adds to a store, --overwrite replaces it; keep one of them."
+            "--append adds to a store and --overwrite replaces it. Keep one of them."
         )
     read = append if append_samples else partial(ingest, overwrite=overwrite)
     report = read(
@@ -45,7 +45,7 @@ def ingest_files(
         ],
         output,
         views=views or None,
-        view_type=_view_type(metrics),
+        view_type=_view_type(view_types),
         labels=labels,
         chunk_size=chunk_size,
     )
@@ -62,38 +62,38 @@ def _delimiter(text: str | None) -> str | None:
 
 
 def _view_type(texts: tuple[str, ...]) -> str | dict[str, str] | None:
-    """One view type for all views, or a mapping; the last "=" parts a view's name from it."""
-    named = {}
+    """Type of all views, or a mapping from names; a name may contain "="."""
+    by_view = {}
     plain = [text for text in texts if "=" not in text]
     for text in texts:
         name, equals, kind = text.rpartition("=")
         if equals:
-            named[name] = kind
+            by_view[name] = kind
     if not plain:
-        return named or None
-    if named or len(plain) > 1:
+        return by_view or None
+    if by_view or len(plain) > 1:
         raise ConfigurationError(
-            f"--view-type {' --view-type '.join(texts)}: allowed is one KIND for all views, or VIEW=KIND "
-            "for each that is not features."
+            f"--view-type {' --view-type '.join(texts)} is not allowed. Give one KIND for all views, "
+            "or VIEW=KIND for each view of another type than features."
         )
     return plain[0]
 
 
 def _show(report: IngestReport) -> None:
     views = table(
-        ("view", "samples", "columns", "view_type", "stored as"),
+        ("view", "samples", "features", "type", "stored as"),
         [
             (view.name, str(view.shape[0]), str(view.shape[1]), view.view_type, view.dtype)
             for view in report.views
         ],
-        numbers=("samples", "columns"),
+        numbers=("samples", "features"),
     )
     classes = "none" if report.n_classes is None else f"{report.n_classes} classes"
     rest = [
-        ("Labels", classes),
-        ("Sample ids", "yes" if report.has_sample_ids else "none, samples go by row"),
+        ("Ground truth", classes),
+        ("Sample ids", "yes" if report.has_sample_ids else "none, samples are identified by row"),
         ("Digest", report.digest),
         *(("Note", note) for note in report.notes),
         ("Store", f"{relative(report.output)} ({report.stored_bytes / 2**20:.1f} MiB)"),
     ]
-    show(results_console(), views, fields(rest))
+    show(results_console(), views, key_values(rest))

@@ -1,4 +1,4 @@
-"""Options that several commands have; imports Click and nothing heavier."""
+"""Options of several commands. Imports Click only, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -11,28 +11,38 @@ import click
 __all__ = ["Option", "execution_options", "no_url", "with_options"]
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""Gives a command an option."""
+"""Decorator that adds an option to a command."""
 
 
 def no_url(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse a URL where a directory is needed; for Click."""
+    """Click callback that refuses a URL as a run directory."""
     if path is not None and path.parts and path.parts[0] in ("s3:", "gs:", "file:"):
-        raise click.BadParameter("run directories are on file systems only; give a directory.")
+        raise click.BadParameter("a run directory is on a file system. Give a directory.")
     return path
 
 
 def execution_options(*, in_process: str) -> tuple[Option, ...]:
-    """Return the options that say what runs the tasks; `in_process` says what is done without."""
+    """Return the options of the executor; `in_process` is the help text of that option."""
     return (
         click.option(
-            "--workers", type=click.IntRange(min=1), help="Worker processes; one per core."
+            "--workers",
+            type=click.IntRange(min=1),
+            help="Number of worker processes; default: one per core.",
         ),
         click.option(
-            "--memory-limit", metavar="SIZE", help="Memory of a worker, for example '4 GiB'."
+            "--memory-limit", metavar="SIZE", help="Memory limit of a worker, for example '4 GiB'."
         ),
         click.option("--in-process", is_flag=True, help=f"No cluster: {in_process}."),
         click.option(
-            "--scheduler", metavar="ADDRESS", help="Use the cluster at tls:// or tcp://host:port."
+            "--scheduler",
+            metavar="ADDRESS",
+            help="Address of a running cluster, tls:// or tcp://host:port.",
+        ),
+        click.option(
+            "--workers-timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Seconds to wait without a usable worker; 60 by default.",
         ),
         click.option("--tls-ca", type=click.Path(), help="Certificate authority, for tls://."),
         click.option("--tls-cert", type=click.Path(), help="Your certificate, for tls://."),
@@ -42,7 +52,7 @@ def execution_options(*, in_process: str) -> tuple[Option, ...]:
 
 
 def with_options(*options: Option) -> Option:
-    """Return what gives a command these options, in this order in its help."""
+    """Return a decorator that adds options to a command, in this order in its help."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):

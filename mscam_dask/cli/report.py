@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mscam_dask.cli.console import fields, relative, results_console, show
+from mscam_dask.cli.console import key_values, relative, results_console, show
 from mscam_dask.cli.extensions import extension_of_directory
 from mscam_dask.errors import TemporaryFailure
 from mscam_dask.pipeline.run.report import write_report
@@ -14,7 +14,7 @@ __all__ = ["report_run"]
 
 
 def report_run(directory: Path, *, output: Path | None, show_in_browser: bool) -> int:
-    """Write the report, and open it where that was asked; the exit code."""
+    """Write the report, open it in a browser if requested, and return the exit code."""
     run = RunDirectory(directory.absolute())
     extension = None if run.record.is_file() else extension_of_directory(directory)
     if extension is not None:
@@ -22,12 +22,12 @@ def report_run(directory: Path, *, output: Path | None, show_in_browser: bool) -
     else:
         file = write_report(run, output)
     size = f"{file.stat().st_size / 2**20:.1f} MiB"
-    show(results_console(), fields([("Report", f"{relative(file)} ({size})")]))
+    show(results_console(), key_values([("Report", f"{relative(file)} ({size})")]))
     if show_in_browser:
         import webbrowser
 
         if not webbrowser.open(file.as_uri()):
             raise TemporaryFailure(
-                f"no browser could be started here; open {file.as_uri()} in one."
+                f"no browser can be started here. Open {file.as_uri()} in a browser."
             )
     return 0

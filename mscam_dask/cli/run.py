@@ -1,34 +1,52 @@
-"""`mscam-dask run` and `resume`: options to overrides, progress while it runs, a summary at the end."""
+"""`mscam-dask run` and `resume`: overrides by options, progress, a dry run, a summary."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from rich.console import RenderableType
+
 from mscam_dask.cli.console import (
-    components_text,
-    fields,
+    clusters_text,
+    key_values,
     progress_console,
     relative,
     results_console,
     score_text,
-    setting_text,
-    share_text,
+    settings_text,
     show,
     sizes_text,
+    views_table,
 )
 from mscam_dask.cli.extensions import extension_of_directory, extension_of_file
-from mscam_dask.cli.overrides import execution_overrides, option_overrides
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.progress import PlainProgress, progress_on
+from mscam_dask.pipeline.config.parse import shown
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.toml_document import read_document
+from mscam_dask.pipeline.config.toml_document import (
+    Override,
+    environment_overrides,
+    parse_override,
+    read_document,
+)
+from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.run_or_resume import run_or_resume
 
-__all__ = ["resume_directory", "run_file"]
+__all__ = ["execution_overrides", "option_overrides", "resume_directory", "run_file"]
+
+_GIB = 2.0**30
+_MIB = 2.0**20
 
 _PIPELINE_TABLES = {"data", "cluster"}
+_PROCESS_OPTIONS = ("workers", "memory_limit")
+_TLS_OPTIONS = ("tls_ca", "tls_cert", "tls_key")
 
 
 def run_file(
@@ -42,10 +60,9 @@ def run_file(
     plain: bool,
     **execution: object,
 ) -> int:
-    """Run a pipeline file, or show what would be done; the exit code.
+    """Run a pipeline file, or print the plan of a dry run, and return the exit code.
 
-    A file with [data] or [cluster] is a pipeline, whatever else is in it; others may be those of an
-    extension.
+    A file with [data] or [cluster] is a pipeline. Other files may belong to an extension.
     """
     tables = read_document(pipeline).tables.keys()
     extension = None if tables & _PIPELINE_TABLES else extension_of_file(tables)
@@ -61,10 +78,7 @@ def run_file(
         )
     settings = read_config(pipeline, option_overrides(assignments, execution))
     if dry_run:
-        from mscam_dask.cli.dry_run import show_plan
-        from mscam_dask.pipeline.run.dry_run import plan_run
-
-        show_plan(plan_run(settings, output, insecure=insecure))
+        _show_plan(plan_run(settings, output, insecure=insecure))
         return 0
     console = progress_console()
     progress = PlainProgress(console.file) if plain else progress_on(console)
@@ -82,15 +96,13 @@ def run_file(
             f"Nothing to do: {relative(outcome.directory.path)} holds this run, finished at "
             f"{outcome.record.ended}. --overwrite runs it again.",
         )
-    _summarise(outcome)
-    assert outcome.record.exit_code is not None
-    return outcome.record.exit_code
+    return _summarize(outcome)
 
 
 def resume_directory(
     run_directory: Path, *, insecure: bool, plain: bool, **execution: object
 ) -> int:
-    """Continue a run; the exit code."""
+    """Resume a run, and return the exit code."""
     is_run = RunDirectory(run_directory).record.is_file()
     extension = None if is_run else extension_of_directory(run_directory)
     if extension is not None:
@@ -107,32 +119,131 @@ def resume_directory(
     if not outcome.resumed:
         show(
             results_console(),
-            f"{relative(outcome.directory.path)} holds a run that finished at "
-            f"{outcome.record.ended}: there is nothing to resume.",
+            f"Nothing to resume: {relative(outcome.directory.path)} holds a run that finished at "
+            f"{outcome.record.ended}.",
         )
         return 0
-    _summarise(outcome)
-    assert outcome.record.exit_code is not None
-    return outcome.record.exit_code
+    return _summarize(outcome)
 
 
-def _summarise(outcome: RunOutcome) -> None:
-    """Print what came out, as the last thing on standard output."""
+def _summarize(outcome: RunOutcome) -> int:
+    """Print the results, and return the exit code."""
     record, directory = outcome.record, outcome.directory
-    fit = record.fit
+    fit, data = record.fit, record.data
     assert fit is not None
-    count = "exactly " if fit.reached else ""
-    pairs = [
-        ("Clusters", f"{count}{components_text(fit)}"),
+    assert data is not None
+    assert record.exit_code is not None
+    clusters = [
+        ("Clusters", clusters_text(fit)),
         ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
-        ("Setting", setting_text(fit.setting)),
         ("Sizes", sizes_text(fit)),
-        ("Views", share_text(fit.view_contributions)),
+        ("Settings", settings_text(fit.setting)),
     ]
+    results = []
     if record.metrics is not None:
-        pairs.append(("Scores", f"{score_text(record.metrics)} (labels unseen by the fit)"))
-    what = "report.html, " if directory.report.is_file() else ""
-    pairs.append(
-        ("Results", f"{relative(directory.path)} ({what}labels.csv, result.zarr, run.json)")
-    )
-    show(results_console(), "", fields(pairs))
+        scores = score_text(record.metrics)
+        results.append(("Scores", f"{scores} (ground truth was not used in the fit)"))
+    report = "report.html, " if directory.report.is_file() else ""
+    files = f"{report}labels.csv, result.zarr, run.json"
+    results.append(("Results", f"{relative(directory.path)} ({files})"))
+    parts: list[RenderableType] = [key_values(clusters), views_table(data, fit)]
+    show(results_console(), *parts, key_values(results))
+    return record.exit_code
+
+
+def option_overrides(
+    assignments: Sequence[str], execution: Mapping[str, object], *, others: Sequence[Override] = ()
+) -> list[Override]:
+    """Return the overrides of the environment, of `others`, of --set and of [execution] options.
+
+    Later overrides win.
+
+    Raises
+    ------
+    ConfigurationError
+        When --set is malformed, or sets one key twice.
+    """
+    assigned = [parse_override(text) for text in assignments]
+    for key, count in Counter(override.key for override in assigned).items():
+        if count > 1:
+            values = " and ".join(shown(each.value) for each in assigned if each.key == key)
+            raise ConfigurationError(
+                f"--set {'.'.join(key)} is given {count} times, with the values {values}. Keep one."
+            )
+    return [
+        *environment_overrides(os.environ),
+        *others,
+        *assigned,
+        *execution_overrides(execution),
+    ]
+
+
+def execution_overrides(options: Mapping[str, object]) -> Iterator[Override]:
+    """Yield overrides of [execution]. An option for one kind of cluster removes keys of the others."""
+    values = {name: value for name, value in options.items() if value not in (None, False)}
+    removed: tuple[str, ...] = ()
+    if "in_process" in values:
+        removed = ("scheduler", *_TLS_OPTIONS, *_PROCESS_OPTIONS)
+    elif "scheduler" in values:
+        removed = ("in_process", "threads", *_PROCESS_OPTIONS)
+    elif any(name in values for name in _PROCESS_OPTIONS):
+        removed = ("scheduler", *_TLS_OPTIONS, "in_process")
+    elif "threads" in values:  # of workers, or of this process
+        removed = ("scheduler", *_TLS_OPTIONS)
+    for name in removed:
+        if name not in values:
+            yield Override(("execution", name), None, "the command line")
+    for name, value in values.items():
+        option = f"--{name.replace('_', '-')}"
+        yield Override(("execution", name), value, option if value is True else f"{option} {value}")
+
+
+def _show_plan(plan: RunPlan) -> None:
+    """Print the plan of a dry run."""
+    data = plan.data
+    views = ", ".join(f"{view.name} ({view.shape[1]})" for view in data.views)
+    pairs = [
+        ("Run", relative(plan.place.directory)),
+        ("To do", _action(plan)),
+        ("Data", f"{data.n_samples} samples, {plural(len(data.views), 'view')}: {views}"),
+        ("Bytes", f"{plan.read_bytes / _MIB:.1f} MiB of data, {_held(plan)}"),
+        ("Settings", _settings(plan)),
+        ("Workers", f"{plan.n_workers}, {_memory(plan)}"),
+        ("Time", f"about {duration(plan.seconds)} ({plan.basis})"),
+    ]
+    show(results_console(), key_values(pairs))
+
+
+def _settings(plan: RunPlan) -> str:
+    count = len(plan.settings)
+    if not plan.selected:
+        return f"{count} candidates" if count > 1 else "1"
+    *others, last = plan.selected
+    names = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+    return f"{count} ({names} selected during the fit)"
+
+
+def _held(plan: RunPlan) -> str:
+    return f"at most {plan.held_bytes / _MIB:.1f} MiB of results on all workers together"
+
+
+def _memory(plan: RunPlan) -> str:
+    need = f"each needs up to {plan.worker_bytes / _GIB:.2f} GiB"
+    if plan.limit_bytes is None:
+        return need
+    has = "has" if plan.worker_bytes <= plan.limit_bytes else "HAS ONLY"
+    return f"{need} and {has} {plan.limit_bytes / _GIB:.2f} GiB"
+
+
+def _action(plan: RunPlan) -> str:
+    if plan.place.action == "nothing":
+        return "nothing: this run has finished"
+    if plan.place.action == "resume":
+        return "resume an interrupted run"
+    if plan.same_as is not None:
+        return f"reuse the clustering of {plan.same_as.name}, evaluate and write"
+    if plan.start is not None and plan.start.is_warm:
+        return f"cluster, starting from {plan.start.earlier.name}"
+    if plan.start is not None:
+        return f"cluster without a previous run: {plan.start.reason}"
+    return "cluster"

@@ -1,4 +1,4 @@
-"""Data: the only place that opens stores.
+"""Data layer: the only package that opens stores.
 
 `views.as_multi_view` takes in what a caller holds, `ingest.ingest` turns files into one
 chunked store, `validation.validate` says what cannot be clustered and what to do about it,

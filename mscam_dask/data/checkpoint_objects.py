@@ -1,16 +1,16 @@
-"""Checkpoints of a fit on an object store: complete or not there, checked, the last two kept.
+"""Checkpoints of a fit on an object store: written atomically, verified, the last two kept.
 
-Layout; see `mscam_dask.data.checkpoint_content` for what is inside::
+Layout; see `mscam_dask.data.checkpoints` for the files of a checkpoint::
 
     s3://bucket/prefix/
         CURRENT
         00000006-5c1f0a9e/      the one before
         00000007-b2d47c13/
 
-An object store has no rename and no lock. A checkpoint is therefore written under a name that nobody
-else has, each object is read back and compared, the manifest comes last, and then CURRENT is
-replaced by one request. What a killed writer left is under a name that CURRENT never had; it is
-passed over, and removed with the next checkpoint.
+An object store has no rename and no lock. A checkpoint is therefore written under a unique
+name, each object is read back and compared, the manifest is written last, and then CURRENT is
+replaced by one request. Objects of a killed writer have a name that CURRENT never had: they are
+skipped, and removed with the next checkpoint.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
-from mscam_dask.data.checkpoint_content import (
+from mscam_dask.data.checkpoints import (
     CURRENT,
+    MANIFEST,
+    Manifest,
     Pointer,
+    entry_of,
     newest_whole,
     put_all,
     read_checkpoint,
 )
+from mscam_dask.data.store.checksums import digest_of
 from mscam_dask.data.store.filesystem import failures_are_typed
-from mscam_dask.data.store.manifest import MANIFEST, Manifest, digest_of, entry_of
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 from mscam_dask.types.checkpoint import Checkpoint
@@ -53,7 +56,7 @@ class Objects(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """Every name below the prefix."""
+        """Names of all objects below the prefix."""
         ...
 
     def remove(self, names: list[str]) -> None:
@@ -86,26 +89,26 @@ class RemoteObjects:
 
 
 class ObjectCheckpointStore:
-    """Keeps the state of one fit below a prefix; see `mscam_dask.data.checkpoints.FileCheckpointStore`.
+    """Store of one fit's checkpoints below a prefix; see `mscam_dask.data.checkpoints.FileCheckpointStore`.
 
     Parameters
     ----------
     prefix
-        Of one fit alone.
+        Used by one fit only.
     objects
-        How objects are reached.
+        Access to the objects; by default through fsspec.
 
     Attributes
     ----------
     damage : tuple of str
-        After `load`: what was found damaged and passed over for an earlier checkpoint.
+        Damaged checkpoints that `load` skipped for an earlier one.
 
     Notes
     -----
     Two requests for each of about twenty objects, one listing and a removal for each checkpoint.
     Memory: the encoded bytes of one array at a time beside the state itself.
 
-    A second writer is noticed by its CURRENT, and the one that notices stops. When both replace
+    A second writer is detected by its CURRENT, and the writer that detects it stops. When both replace
     CURRENT between the same two requests, the checkpoint before is kept by both.
     """
 
@@ -116,7 +119,7 @@ class ObjectCheckpointStore:
         self._own: set[bytes | None] | None = None  # what CURRENT can be when nobody else writes
 
     def save(self, snapshot: Checkpoint) -> None:
-        """Keep a state; when this returns it is on the object store.
+        """Save a checkpoint; it is on the object store when this returns.
 
         Raises
         ------
@@ -143,7 +146,7 @@ class ObjectCheckpointStore:
                 self._remove(kept.keys() - {name, last}, kept)
 
     def load(self) -> Checkpoint | None:
-        """The newest state that is whole; `damage` says what was passed over.
+        """Return the newest complete checkpoint; `damage` lists the ones that were skipped.
 
         Raises
         ------
@@ -166,7 +169,7 @@ class ObjectCheckpointStore:
         return snapshot
 
     def clear(self) -> None:
-        """Remove every checkpoint, CURRENT first: what is cut off leaves nothing to go on from."""
+        """Remove every checkpoint, CURRENT first: after an interruption there is none to resume from."""
         kept = self._checkpoints()
         if self._get(CURRENT) is not None:
             self._objects.remove([CURRENT])
@@ -189,7 +192,7 @@ class ObjectCheckpointStore:
         return read_checkpoint(self.prefix / name, partial(self._content, name))
 
     def _alone(self) -> bytes | None:
-        """What CURRENT is, when it is what this writer left or found.
+        """Return the content of CURRENT, if no other writer has replaced it.
 
         Raises
         ------
@@ -215,7 +218,7 @@ class ObjectCheckpointStore:
         return found
 
     def _named(self, content: bytes | None) -> str | None:
-        """The checkpoint that a CURRENT names; None for one that is missing or damaged."""
+        """Name of the checkpoint in CURRENT; None if CURRENT is missing or damaged."""
         try:
             name = Pointer.decode(content or b"").name
         except ValueError:
@@ -225,7 +228,7 @@ class ObjectCheckpointStore:
     def _problems(
         self, content: bytes | None, current: str | None, kept: dict[str, set[str]]
     ) -> list[str]:
-        """What is wrong with CURRENT, or with the manifest it names."""
+        """Problems with CURRENT, or with the manifest it names."""
         file = self.prefix / CURRENT
         if content is None:
             finished = [name for name in kept if MANIFEST in kept[name]]
@@ -240,7 +243,7 @@ class ObjectCheckpointStore:
         return []
 
     def _newest_whole(self, kept: dict[str, set[str]]) -> str | None:
-        """What can be gone on from where CURRENT names nothing."""
+        """Name of the newest complete checkpoint, for when CURRENT names none."""
         for name in _newest_first(kept, None):
             with suppress(StoreCorruptError):
                 self._read(name)
@@ -248,7 +251,7 @@ class ObjectCheckpointStore:
         return None
 
     def _write(self, name: str, snapshot: Checkpoint) -> str:
-        """Write a whole checkpoint; the digest of its manifest."""
+        """Write a checkpoint; return the digest of its manifest."""
         entries = {}
 
         def put(path: str, content: bytes) -> None:
@@ -256,7 +259,7 @@ class ObjectCheckpointStore:
             entries[path] = entry_of(content)
             if self._content(name, path) != content:
                 raise OSError(
-                    None, "what was written does not read back the same", f"{name}/{path}"
+                    None, "the file read back differs from what was written", f"{name}/{path}"
                 )
 
         put_all(snapshot, put)
@@ -275,7 +278,7 @@ def _number(name: str) -> int:
 
 
 def _newest_first(kept: Iterable[str], current: str | None) -> list[str]:
-    """Names to try, that of CURRENT first and of the others those before it."""
+    """Names in the order in which to read them: the current one, then earlier ones."""
     names = sorted(kept, reverse=True)
     if current is None:
         return names

@@ -1,4 +1,4 @@
-"""Files in, one store out."""
+"""Ingest files into a store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]
 
 @dataclass(frozen=True)
 class IngestedView:
-    """What was stored of one view."""
+    """Stored view, for a report."""
 
     name: str
     view_type: ViewType
@@ -37,20 +37,20 @@ class IngestedView:
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What `ingest` wrote.
+    """Report of `ingest` and `append`.
 
     Attributes
     ----------
     output
         Absolute path, or the URL, of the store.
     n_samples, views
-        What is in it.
+        Number of samples, and the views, of the store.
     n_classes
         Number of distinct labels, None without labels.
     has_sample_ids
         Whether samples have ids.
     notes
-        What was taken for what, and what was left out, one sentence each.
+        How variables and columns were interpreted, and which were skipped, one sentence each.
     stored_bytes
         Size of the store where it lies.
     digest
@@ -82,7 +82,7 @@ def ingest(
     Parameters
     ----------
     sources
-        One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, whitespace-separated text
+        One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, .csv.gz, .parquet, whitespace-separated text
         (any other name, such as the UCI files mfeat-pix), NetCDF (.nc), a Zarr directory, or a
         directory with the six UCI mfeat files; or the URL of a store of this package. `Source`
         adds how a file is to be read. A `MultiViewData` is written as it is. Sources with sample
@@ -114,7 +114,7 @@ def ingest(
     DataError
         When a source cannot be read, holds Python objects, or the views do not fit each
         other: numbers of samples, ids, names; when a value is NaN or infinite; when a distance or
-        kernel view is none (`mscam_dask.data.views.pairwise`); when `output` exists.
+        kernel view is none (`mscam_dask.data.views.validation`); when `output` exists.
     ConfigurationError
         When an option names something that does not exist.
     """
@@ -148,7 +148,7 @@ def append(
     output
         The store. It has all of the new samples or none, also after a kill: a sibling directory
         is written, read back, and takes its place (`mscam_dask.data.store.atomic_replace`). A run that
-        reads it meanwhile is told that it changed.
+        reads the store at that time ends with an error that says so.
 
     Returns
     -------

@@ -5,7 +5,7 @@ Layout, version 2, one Zarr v3 group::
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
         |                           view_contributions, the names in the last two groups, and
-        |                           nodes and seal (see `mscam_dask.data.store.checksums`)
+        |                           nodes and checksum (see `mscam_dask.data.store.checksums`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
         consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
@@ -20,6 +20,7 @@ numbers only, names in attributes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.history_dataset import history_dataset
 from mscam_dask.data.sparse import sparse_from_parts
-from mscam_dask.data.store.arrays import check_codecs, open_array, read_chunk
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.checksums import (
     METADATA_ERRORS,
@@ -45,15 +44,25 @@ from mscam_dask.data.store.filesystem import (
     sync_tree,
     unlink_quietly,
 )
+from mscam_dask.data.store.read import check_codecs, open_array, read_chunk
 from mscam_dask.data.store.write import create_array
 from mscam_dask.errors import DataError
+from mscam_dask.types.events import IterationFinished, NClustersSelected
 from mscam_dask.types.result import Solution
 
 if TYPE_CHECKING:
     import xarray
     from scipy.sparse import csr_array
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "StoredResult", "read_result", "write_result"]
+__all__ = [
+    "FORMAT",
+    "FORMAT_VERSION",
+    "StoredResult",
+    "count_dataset",
+    "history_dataset",
+    "read_result",
+    "write_result",
+]
 
 FORMAT = "mscam_dask.result"
 FORMAT_VERSION = 2
@@ -64,7 +73,7 @@ _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
 @dataclass(frozen=True, eq=False)
 class StoredResult:
-    """What a result store holds.
+    """Contents of a result store.
 
     Attributes
     ----------
@@ -269,3 +278,120 @@ def _get(root: Path, key: str) -> tuple[NDArray[Any], Any]:
         rows = slice(start, min(start + array.chunks[0], array.shape[0]))
         values[rows] = read_chunk(array, root / key, rows)
     return values, array
+
+
+_PER_ITERATION = {
+    "graph_weight": "weight λ of the accepted graph step",
+    "n_connected_components": "connected components of the consensus graph after the iteration",
+    "score": "cross-view information (nats) of the cut of the graph the iteration started from",
+    "eigengap": "difference of the Laplacian's eigenvalues c+1 and c at the start",
+    "spectrum_converged": "1 where that Laplacian's eigenvectors reached their tolerance, else 0",
+    "seconds": "wall time of the iteration (s)",
+}
+
+_PER_VIEW = {
+    "primal_residual": "norm of W - F over √c when the inner solver stopped",
+    "dual_residual": "norm of the change of F over √c when the inner solver stopped",
+    "inner_iterations": "iterations of the inner solver",
+    "objective": "the view's terms of the objective",
+}
+
+
+_PER_COUNT = {
+    "eigengap": "difference of the Laplacian's eigenvalues c+1 and c over the former",
+    "modularity": "modularity of the cut into c clusters on the reference graphs, mean over views",
+    "adjusted_modularity": "the modularity times the share of the entropy of that cut that the neighbors in all views explain",
+    "information": "cross-view information (nats) of that cut",
+    "stability": "adjusted Rand index of the cuts of two halves of the graph",
+}
+
+
+def count_dataset(counted: NClustersSelected) -> xarray.Dataset:
+    """Curves from which the number of clusters was chosen, over n_clusters.
+
+    Parameters
+    ----------
+    counted : NClustersSelected
+
+    Returns
+    -------
+    xarray.Dataset
+        Each variable's ``long_name`` says what it is; the attribute ``chosen`` is the number.
+    """
+    import xarray
+
+    curves = {
+        name: ("n_clusters", _numbers(list(getattr(counted, name))), _said(prose))
+        for name, prose in _PER_COUNT.items()
+    }
+    return xarray.Dataset(
+        curves, coords={"n_clusters": list(counted.counts)}, attrs={"chosen": counted.n_clusters}
+    )
+
+
+def history_dataset(
+    history: Sequence[IterationFinished], view_names: Sequence[str]
+) -> xarray.Dataset:
+    """Outer iterations as a Dataset over (outer_iteration, view).
+
+    Parameters
+    ----------
+    history : sequence of IterationFinished
+        Empty when no iteration was needed.
+    view_names : sequence of str
+
+    Returns
+    -------
+    xarray.Dataset
+        Not a number for views that were left out. Each variable's ``long_name`` says what it is.
+    """
+    import xarray
+
+    per_iteration = {
+        name: ("outer_iteration", _numbers([getattr(r, name) for r in history]), _said(prose))
+        for name, prose in _PER_ITERATION.items()
+    }
+    shape = (len(history), len(view_names))
+    place = {name: position for position, name in enumerate(view_names)}
+    where = [[place[view.view] for view in record.views] for record in history]
+    per_view = {
+        name: (
+            ("outer_iteration", "view"),
+            _by_view([[getattr(v, name) for v in r.views] for r in history], where, shape),
+            _said(prose),
+        )
+        for name, prose in _PER_VIEW.items()
+    }
+    per_view["view_score"] = (
+        ("outer_iteration", "view"),
+        _by_view([r.view_scores for r in history], where, shape),
+        _said("information (nats) on that cut from the view's own neutral graphs"),
+    )
+    return xarray.Dataset(
+        {**per_iteration, **per_view},
+        coords={
+            "outer_iteration": np.array([r.iteration for r in history], dtype=np.int64),
+            "view": list(view_names),
+        },
+    )
+
+
+def _numbers(values: Sequence[float | bool]) -> NDArray[np.float64] | NDArray[np.int64]:
+    """Numbers as they are, truth values as 0 and 1."""
+    numbers = np.array(values)
+    return numbers.astype(np.int64) if numbers.dtype == np.bool_ else numbers
+
+
+def _by_view(
+    values: Sequence[Sequence[float]], where: Sequence[Sequence[int]], shape: tuple[int, int]
+) -> NDArray[np.float64]:
+    """(iteration, view) numbers; NaN for a view left out, and where a solver keeps none by view."""
+    table = np.full(shape, np.nan)
+    for row, numbers, columns in zip(table, values, where, strict=True):
+        if numbers:
+            row[list(columns)] = numbers
+    return table
+
+
+def _said(prose: str) -> dict[str, str]:
+    return {"long_name": prose}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from mscam_dask.data.history_dataset import count_dataset, history_dataset
+from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.fit import Observer, run_fit
@@ -20,7 +20,12 @@ from mscam_dask.engine.reference import run_reference
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.estimators._cloning import SharedResourcesMixin
 from mscam_dask.estimators._describe import ClusterDescriptionMixin
-from mscam_dask.estimators._executors import executor_for, validate_callbacks, with_dashboard
+from mscam_dask.estimators._executors import (
+    executor_for,
+    validate_callbacks,
+    validate_client,
+    with_dashboard,
+)
 from mscam_dask.estimators._inputs import validate_labels
 from mscam_dask.estimators._search_space import SearchSpaceMixin
 from mscam_dask.estimators._sklearn_callbacks import (
@@ -117,6 +122,7 @@ class BaseMultiViewClustering(
                 f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
             )
         validate_callbacks(self.callbacks, self.checkpoint_store)
+        validate_client(self.client)
         data, of_table = self._views_to_fit(X)
         candidates = self._candidates(data)
         first = candidates[0]

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.as_multi_view import RowSource
-from mscam_dask.data.views.feature_names import feature_names_of
-from mscam_dask.data.views.sources import ViewDigest, recorded_digest
+from mscam_dask.data.views.sources import ViewDigest, feature_names_of, recorded_digest
 from mscam_dask.engine.map_views import map_views
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._executors import executor_for

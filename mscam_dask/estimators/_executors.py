@@ -14,7 +14,7 @@ from mscam_dask.errors import ConfigurationError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["executor_for", "validate_callbacks", "with_dashboard"]
+__all__ = ["executor_for", "validate_callbacks", "validate_client", "with_dashboard"]
 
 _MOST_THREADS = 8
 
@@ -25,16 +25,11 @@ def executor_for(client: Client | None, n_jobs: object, run_id: str | None = Non
     Raises
     ------
     ConfigurationError
-        `n_jobs` is not a whole number of threads, None or −1, or `client` is no client.
+        `n_jobs` is not a whole number of threads, None or −1.
     ClusterError
         The client is closed.
     """
     if client is not None:
-        if not hasattr(client, "scheduler_info"):
-            raise ConfigurationError(
-                f"client={client!r} is not usable: allowed is a distributed.Client, which "
-                "distributed.Client(address) makes, or None for threads of this process."
-            )
         from mscam_dask.engine.executors.dask import DaskExecutor
         from mscam_dask.monitor.dashboard.client import page_link
 
@@ -48,6 +43,28 @@ def executor_for(client: Client | None, n_jobs: object, run_id: str | None = Non
             "or -1 for all cores."
         )
     return SerialExecutor() if n_jobs == 1 else ThreadExecutor(int(n_jobs))
+
+
+def validate_client(client: object) -> None:
+    """Refuse a client that fits cannot use, before anything is sent to it.
+
+    Raises
+    ------
+    ConfigurationError
+        `client` is neither None nor a synchronous `distributed.Client`.
+    """
+    if client is None:
+        return
+    if not hasattr(client, "scheduler_info"):
+        raise ConfigurationError(
+            f"client={client!r} is not usable: allowed is a distributed.Client, which "
+            "distributed.Client(address) makes, or None for threads of this process."
+        )
+    if client.asynchronous:  # type: ignore[attr-defined]
+        raise ConfigurationError(
+            "client is asynchronous: allowed is a synchronous distributed.Client. Make it with "
+            "distributed.Client(address), or call fit in a thread (asyncio.to_thread)."
+        )
 
 
 def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:

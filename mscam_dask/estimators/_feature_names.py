@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 
 from mscam_dask.data.views.as_multi_view import RowSource
-from mscam_dask.data.views.feature_names import (
+from mscam_dask.data.views.sources import (
     feature_names_of,
     first_difference,
     is_numbering,

@@ -15,8 +15,7 @@ from sklearn.utils.validation import validate_data
 from mscam_dask.data.sparse import checked_sparse, is_sparse
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.data.views.conversion import is_instance_of
-from mscam_dask.data.views.pairwise import check_not_negative
-from mscam_dask.data.views.validation import check_finite
+from mscam_dask.data.views.validation import check_finite, check_not_negative
 from mscam_dask.engine.warm_start import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
 from mscam_dask.estimators._feature_names import check_feature_names

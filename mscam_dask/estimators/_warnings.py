@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import RowSource
-from mscam_dask.data.views.data_warnings import DataIssue
+from mscam_dask.data.views.validation import DataIssue
 from mscam_dask.engine.preprocessing_selection import COMPARED
 from mscam_dask.errors import ConvergenceWarning, DataWarning
 from mscam_dask.solvers.row_blocks import row_blocks

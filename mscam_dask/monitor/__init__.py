@@ -1,10 +1,10 @@
-"""Watching a run: progress in the terminal or in logs, its events as JSON lines, the dashboard.
+"""Monitoring of runs: progress, events as JSON lines, the dashboard, and reports.
 
-Observers are callables that receive every event of a run in order: the steps of a pipeline
-(`events`) and the records of a fit (`mscam_dask.types.events`).
+Observers are callables that receive every event of a run in order: steps of a pipeline (`events`)
+and events of a fit (`mscam_dask.types.events`).
 
-The module is also a preload of Dask: ``dask scheduler --preload mscam_dask.monitor`` serves the
-page "mscam" from the start.
+The module is also a preload of Dask: ``dask scheduler --preload mscam_dask.monitor`` installs the
+page "mscam" at the start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["dask_setup"]
 
 
 def dask_setup(dask_scheduler: Scheduler) -> None:
-    """Serve page and metrics from this scheduler; called by Dask for ``--preload``."""
+    """Install the page and the metrics; called by Dask for ``--preload``."""
     import logging
 
     from mscam_dask.monitor.dashboard.plugin import install

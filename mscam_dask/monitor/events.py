@@ -1,4 +1,4 @@
-"""Events of a run around the fit, and all events as JSON lines."""
+"""Events of the steps of a run, and all events as JSON lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Event", "FitResumed", "JsonLines", "StepFinished", "StepStarted", "e
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class StepStarted:
-    """A step of a pipeline begins.
+    """Start of a step of a pipeline.
 
     Attributes
     ----------
@@ -30,15 +30,15 @@ class StepStarted:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class StepFinished:
-    """A step of a pipeline is done.
+    """End of a step of a pipeline.
 
     Attributes
     ----------
     step : str
     summary : str
-        What came out, in a few words.
+        Result of the step in a few words.
     notes : tuple of str
-        Sentences the user should read, warnings among them.
+        Notes and warnings for the user.
     seconds : float
     """
 
@@ -50,14 +50,14 @@ class StepFinished:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FitResumed:
-    """A fit goes on from a checkpoint: `FitStarted` and the records so far follow once more.
+    """Resume of a fit from a checkpoint; `FitStarted` and the previous events are sent again.
 
     Attributes
     ----------
     after_iteration : int
-        Outer iterations that are done; 0 when only the setting is known.
+        Number of finished outer iterations; 0 if only the settings are selected.
     notes : tuple of str
-        Damage that was passed over for an earlier checkpoint.
+        Damage of checkpoints that were skipped.
     """
 
     after_iteration: int
@@ -68,17 +68,17 @@ Event = StepStarted | StepFinished | FitResumed | FitEvent
 
 
 def event_name(kind: type) -> str:
-    """Return an event's name in files and messages: ``FitStarted`` is "fit_started"."""
+    """Return the name of an event in files and messages: ``FitStarted`` is "fit_started"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 class JsonLines:
-    """Writes every event as one line of JSON: event, time (UTC), and the event's fields.
+    """Observer that writes every event as a line of JSON: name, time (UTC) and fields.
 
     Parameters
     ----------
     stream : binary file
-        Written to and flushed once for each event; what is not finite becomes null.
+        Flushed after each event. Numbers that are not finite become null.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:

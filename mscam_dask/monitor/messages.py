@@ -1,8 +1,8 @@
-"""How far a fit is and how long it can still take, and the words in which it is said."""
+"""Texts about a fit that terminal, log, notebook, dashboard and report share."""
 
 from __future__ import annotations
 
-import datetime as dt
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -13,33 +13,31 @@ from mscam_dask.types.events import (
     FitStarted,
     IterationFinished,
     NClustersSelected,
+    RefinementFinished,
     SettingsSelected,
 )
 
 __all__ = [
     "ProgressTracker",
-    "by_view_words",
-    "count_sentence",
     "duration",
-    "end_sentence",
-    "failure_sentence",
-    "fit_sentence",
+    "format_event",
+    "format_excluded",
+    "format_graph",
+    "format_refinement",
+    "format_settings",
+    "format_started",
+    "format_view_settings",
     "largest_residual",
-    "learning_sentence",
-    "neighbors_words",
     "plural",
     "printable",
-    "resumed_sentence",
-    "setting_sentence",
-    "without_words",
 ]
 
-_RECENT = 5  # iterations whose mean time is taken for the next ones'
-_NAMED = 40  # characters of names of views of which the same is said; more are counted
+_RECENT = 5  # iterations whose mean time predicts the next ones
+_MAX_NAMES = 60  # characters of view names in one line; longer lists are counted
 
 
 class ProgressTracker:
-    """How far a fit is, and how long it can still take."""
+    """Number of finished iterations of a fit, and an upper bound of the time left."""
 
     def __init__(self) -> None:
         self.started: FitStarted | None = None
@@ -47,6 +45,7 @@ class ProgressTracker:
         self._recent: deque[float] = deque(maxlen=_RECENT)
 
     def add(self, event: Event) -> None:
+        """Update the state with an event."""
         if isinstance(event, FitStarted):
             self.started, self.n_done = event, 0
             self._recent.clear()
@@ -55,22 +54,27 @@ class ProgressTracker:
             self._recent.append(event.seconds)
 
     @property
-    def at_most(self) -> str:
-        """What the iterations left would take at the recent pace, if all of them are needed."""
-        seconds = self.at_most_s
-        return "unknown" if seconds is None else duration(seconds)
-
-    @property
-    def at_most_s(self) -> float | None:
-        """The same in seconds; None before the first iteration."""
+    def eta_s(self) -> float | None:
+        """Seconds that all iterations up to `max_iter` would take; None before the first one."""
         if self.started is None or not self._recent:
             return None
         left = self.started.max_iter - self.n_done
         return left * sum(self._recent) / len(self._recent)
 
+    @property
+    def eta(self) -> str:
+        """Upper bound of the time left, such as "<9 s"."""
+        seconds = self.eta_s
+        if seconds is None:
+            return "unknown"
+        if seconds <= 60:
+            return f"<{max(1, math.ceil(seconds))} s"
+        minutes = math.ceil(seconds / 60)
+        return f"<{minutes} min" if minutes <= 60 else f"<{math.ceil(seconds / 3600)} h"
+
 
 def printable(text: str) -> str:
-    r"""Escape control characters, which names that come from data may hold.
+    r"""Escape control characters, which names from data may contain.
 
     Examples
     --------
@@ -83,73 +87,148 @@ def printable(text: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as h:mm:ss, rounded."""
-    return str(dt.timedelta(seconds=round(seconds)))
-
-
-def largest_residual(record: IterationFinished) -> float:
-    """Return the largest primal residual of the views."""
-    return max((view.primal_residual for view in record.views), default=0.0)
-
-
-def fit_sentence(event: FitStarted) -> str:
-    """Say what is being clustered."""
-    views = f"{len(event.views)} view" + ("s" if len(event.views) != 1 else "")
-    return f"{event.n_samples} samples, {views}, {event.n_clusters} clusters"
-
-
-def count_sentence(event: NClustersSelected) -> str:
-    """Say how many clusters were chosen, why, and what the curves would take by themselves."""
-    at = event.counts.index(event.n_clusters)
-    return (
-        f"{event.n_clusters} clusters chosen from {event.counts[0]} to {event.counts[-1]}: the "
-        f"widest eigengap ({event.eigengap[at]:.2f}) where reliable modularity "
-        f"({event.adjusted_modularity[at]:.3f}) is nearly the highest; stability "
-        f"{event.stability[at]:.2f}; by itself eigengap is highest at "
-        f"{_peak(event, event.eigengap)}, modularity at {_peak(event, event.modularity)}, reliable "
-        f"modularity at {_peak(event, event.adjusted_modularity)}, "
-        f"stability at {_peak(event, event.stability)}"
-    )
-
-
-def _peak(event: NClustersSelected, curve: tuple[float, ...]) -> int:
-    """Where a curve is highest; of equal values at the larger number."""
-    return max(zip(curve, event.counts, strict=True))[1]
-
-
-def setting_sentence(event: SettingsSelected) -> str:
-    """Say which setting the path is walked with."""
-    setting = event.settings[event.chosen]
-    tried = f", best of {len(event.settings)}" if len(event.settings) > 1 else ""
-    neighbors = neighbors_words(setting.n_neighbors, setting.initial_graph)
-    without = without_words(setting.exclude_views)
-    if setting.alpha is None:
-        views = by_view_words((one.view, one.scale, one.alpha) for one in event.view_settings)
-        return f"scale and alpha by view{views}, {neighbors}{without}{tried}"
-    return f"scale {setting.scale}, alpha {setting.alpha:g}, {neighbors}{without}{tried}"
-
-
-def without_words(exclude_views: Sequence[str]) -> str:
-    """Say which views do not count, after a comma; nothing where all do.
+    """Format a duration.
 
     Examples
     --------
-    >>> without_words(["pix", "mor"])
-    ', without pix, mor'
-    >>> without_words([])
+    >>> duration(0.314), duration(18.66), duration(754), duration(7384)
+    ('0.31 s', '18.7 s', '12 min 34 s', '2 h 3 min')
+    """
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min"
+
+
+def plural(count: int, noun: str) -> str:
+    """Format a count with its noun.
+
+    Examples
+    --------
+    >>> plural(1, "view"), plural(2, "view")
+    ('1 view', '2 views')
+    """
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def largest_residual(record: IterationFinished) -> float:
+    """Largest primal residual of the views in an iteration."""
+    return max((view.primal_residual for view in record.views), default=0.0)
+
+
+def format_event(event: Event, tracker: ProgressTracker) -> list[str]:
+    """Lines that describe an event of a fit; none for other events.
+
+    Parameters
+    ----------
+    event
+    tracker
+        State after the event.
+    """
+    lines: list[str] = []
+    match event:
+        case FitResumed():
+            lines = [_resumed(event), *(f"note: {note}" for note in event.notes)]
+        case FitStarted():
+            lines = [f"{format_started(event)}, {event.executor}"]
+        case NClustersSelected():
+            lines = [_timed(_n_clusters(event), event.seconds)]
+        case SettingsSelected():
+            first, *rest = format_settings(event)
+            lines = [_timed(first, event.seconds), *rest]
+        case IterationFinished():
+            lines = [_iteration(event, tracker)]
+        case RefinementFinished():
+            lines = [_timed(format_refinement(event.scores, event.taken), event.seconds)]
+        case FitFinished():
+            lines = [_timed(_finished(event), event.seconds)]
+        case FitFailed():
+            lines = [_timed(_failed(event), event.seconds)]
+    return lines
+
+
+def _timed(text: str, seconds: float) -> str:
+    return f"{text} ({seconds:.1f} s)"
+
+
+def format_started(event: FitStarted) -> str:
+    """Size of the problem."""
+    views = plural(len(event.views), "view")
+    return f"{event.n_samples} samples, {views}, n_clusters={event.n_clusters}"
+
+
+def _resumed(event: FitResumed) -> str:
+    if event.after_iteration == 0:
+        return "resumed with the settings selected before the interruption"
+    return f"resumed after iteration {event.after_iteration}"
+
+
+def _n_clusters(event: NClustersSelected) -> str:
+    at = event.counts.index(event.n_clusters)
+    curves = {
+        "eigengap": event.eigengap,
+        "modularity": event.modularity,
+        "adjusted modularity": event.adjusted_modularity,
+        "stability": event.stability,
+    }
+    # of equal values the larger number
+    maxima = {name: max(zip(curve, event.counts, strict=True))[1] for name, curve in curves.items()}
+    return (
+        f"n_clusters={event.n_clusters} selected (range {event.counts[0]}\u2013{event.counts[-1]}): "
+        f"largest eigengap ({event.eigengap[at]:.2f}) among values whose adjusted modularity is "
+        f"within 8 % of the maximum; adjusted modularity {event.adjusted_modularity[at]:.3f}, "
+        f"stability {event.stability[at]:.2f}. Maxima: "
+        f"{', '.join(f'{name} {n_clusters}' for name, n_clusters in maxima.items())}"
+    )
+
+
+def format_settings(event: SettingsSelected) -> list[str]:
+    """Selected settings: one line, and one more for each scale and alpha where views differ."""
+    setting = event.settings[event.chosen]
+    best = f"; best of {len(event.settings)} settings" if len(event.settings) > 1 else ""
+    graph = format_graph(setting.n_neighbors, setting.initial_graph)
+    excluded = format_excluded(setting.exclude_views)
+    if setting.alpha is not None:
+        scale = f"scale={setting.scale}, alpha={setting.alpha:g} (all views); "
+        return [f"{scale}{graph}{excluded}{best}"]
+    views = ((view.view, view.scale, view.alpha) for view in event.view_settings)
+    return [f"{graph}{excluded}{best}", *format_view_settings(views)]
+
+
+def format_graph(n_neighbors: int, initial_graph: str) -> str:
+    """Number of neighbors, and the kind of the initial graph where it is not the default.
+
+    Examples
+    --------
+    >>> format_graph(20, "distances")
+    'n_neighbors=20'
+    >>> format_graph(20, "distances and views")
+    'n_neighbors=20, mixed initial graph'
+    """
+    mixed = ", mixed initial graph" if initial_graph == "distances and views" else ""
+    return f"n_neighbors={n_neighbors}{mixed}"
+
+
+def format_excluded(exclude_views: Sequence[str]) -> str:
+    """Excluded views after a semicolon; nothing where none is excluded.
+
+    Examples
+    --------
+    >>> format_excluded(["pix", "mor"])
+    '; excluded views: pix, mor'
+    >>> format_excluded([])
     ''
     """
-    return f", without {_named(exclude_views)}" if exclude_views else ""
+    return f"; excluded views: {_names(exclude_views)}" if exclude_views else ""
 
 
-def neighbors_words(n_neighbors: int, initial_graph: str) -> str:
-    """Say how many neighbours a sample has in the first graph, and by what."""
-    own = ", and as many in each view" if initial_graph == "distances and views" else ""
-    return f"{n_neighbors} neighbours{own}"
-
-
-def by_view_words(view_settings: Iterable[tuple[str, str, float]]) -> str:
-    """Say which views have which scale and alpha, in parentheses; the most common first.
+def format_view_settings(view_settings: Iterable[tuple[str, str, float]]) -> list[str]:
+    """Views by scale and alpha, the most common first.
 
     Parameters
     ----------
@@ -157,34 +236,36 @@ def by_view_words(view_settings: Iterable[tuple[str, str, float]]) -> str:
 
     Examples
     --------
-    >>> by_view_words([("pix", "unit", 10.0), ("mor", "standard", 1.0), ("fac", "unit", 10.0)])
-    ' (unit, 10: pix, fac; standard, 1: mor)'
-    >>> by_view_words([])
-    ''
+    >>> format_view_settings(
+    ...     [("pix", "unit", 10.0), ("mor", "standard", 1.0), ("fac", "unit", 10.0)]
+    ... )
+    ['scale=unit, alpha=10: pix, fac', 'scale=standard, alpha=1: mor']
     """
-    alike: dict[tuple[str, float], list[str]] = {}
+    groups: dict[tuple[str, float], list[str]] = {}
     for view, scale, alpha in view_settings:
-        alike.setdefault((scale, alpha), []).append(view)
-    said = []
-    for (scale, alpha), views in sorted(alike.items(), key=lambda pair: -len(pair[1])):
-        said.append(f"{scale}, {alpha:g}: {_named(views)}")
-    return f" ({'; '.join(said)})" if said else ""
+        groups.setdefault((scale, alpha), []).append(view)
+    return [
+        f"scale={scale}, alpha={alpha:g}: {_names(views)}"
+        for (scale, alpha), views in sorted(groups.items(), key=lambda pair: -len(pair[1]))
+    ]
 
 
-def _named(views: Sequence[str]) -> str:
+def _names(views: Sequence[str]) -> str:
     names = ", ".join(views)
-    return names if len(names) <= _NAMED else plural(len(views), "view")
+    return names if len(names) <= _MAX_NAMES else plural(len(views), "view")
 
 
-def resumed_sentence(event: FitResumed) -> str:
-    """Say from where a fit goes on."""
-    if event.after_iteration == 0:
-        return "goes on with the setting chosen before"
-    return f"goes on after {plural(event.after_iteration, 'outer iteration')} done before"
+def _iteration(event: IterationFinished, tracker: ProgressTracker) -> str:
+    limit = "" if tracker.started is None else f"/{tracker.started.max_iter}"
+    return (
+        f"iteration {event.iteration + 1}{limit}: components={event.n_connected_components} "
+        f"(target {event.n_clusters}) \u03bb={event.graph_weight:.4g} score={event.score:.4f} "
+        f"residual={largest_residual(event):.1e} {event.seconds:.2f} s ETA{tracker.eta}"
+    )
 
 
-def learning_sentence(scores: Sequence[float], taken: int) -> str:
-    """Say what the distances learned from the best partition gave.
+def format_refinement(scores: Sequence[float], taken: int) -> str:
+    """Result of the refinement.
 
     Parameters
     ----------
@@ -193,31 +274,24 @@ def learning_sentence(scores: Sequence[float], taken: int) -> str:
 
     Examples
     --------
-    >>> learning_sentence((1.84, 1.85, 1.85), 2)
-    'distances learned from the best partition: another one taken twice, score 1.8500'
-    >>> learning_sentence((1.7,), 0)
-    'distances learned from the best partition: no other taken'
+    >>> format_refinement((1.84, 1.85, 1.85), 2)
+    'refinement with learned distances: 2 new partitions accepted, score 1.8500'
+    >>> format_refinement((1.7,), 0)
+    'refinement with learned distances: no new partition accepted'
     """
-    said = "distances learned from the best partition"
+    name = "refinement with learned distances"
     if not taken:
-        return f"{said}: no other taken"
-    often = {1: "once", 2: "twice"}.get(taken, f"{taken} times")
-    return f"{said}: another one taken {often}, score {scores[taken - 1]:.4f}"
+        return f"{name}: no new partition accepted"
+    return f"{name}: {plural(taken, 'new partition')} accepted, score {scores[taken - 1]:.4f}"
 
 
-def end_sentence(event: FitFinished) -> str:
-    """Say how a fit ended."""
+def _finished(event: FitFinished) -> str:
     return (
         f"{plural(event.n_connected_components, 'connected component')} after "
-        f"{plural(event.n_iterations, 'outer iteration')}"
+        f"{plural(event.n_iterations, 'iteration')}"
     )
 
 
-def failure_sentence(event: FitFailed) -> str:
-    """Say that a fit ended without a result; a signal is no failure of it."""
+def _failed(event: FitFailed) -> str:
+    """State of a fit without a result; a signal is not a failure."""
     return "interrupted" if event.error == "KeyboardInterrupt" else f"failed: {event.error}"
-
-
-def plural(count: int, noun: str) -> str:
-    """A number and its noun, with "s" where it is not one."""
-    return f"{count} {noun}" + ("" if count == 1 else "s")

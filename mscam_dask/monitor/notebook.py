@@ -1,4 +1,4 @@
-"""Progress in a notebook: one output that is replaced, without widgets or JavaScript."""
+"""Progress in a notebook: one HTML output that is updated, without widgets or JavaScript."""
 
 from __future__ import annotations
 
@@ -8,27 +8,19 @@ from html import escape
 from types import TracebackType
 from typing import Any, Self
 
-from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
+from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.messages import (
     ProgressTracker,
-    count_sentence,
     duration,
-    end_sentence,
-    failure_sentence,
-    fit_sentence,
+    format_event,
     largest_residual,
-    learning_sentence,
     printable,
-    resumed_sentence,
-    setting_sentence,
 )
 from mscam_dask.types.events import (
     FitFailed,
     FitFinished,
     FitStarted,
     IterationFinished,
-    NClustersSelected,
-    RefinementFinished,
     SettingsSelected,
 )
 
@@ -36,23 +28,23 @@ __all__ = ["NotebookProgress"]
 
 _ROWS = 8
 _CELL = 'style="text-align:right;padding:1px 14px 1px 0;font-variant-numeric:tabular-nums"'
-_TITLES = ("iteration", "components", "graph weight", "score", "residual", "seconds")
+_TITLES = ("iteration", "components", "\u03bb", "score", "residual", "seconds")
 
 
 class NotebookProgress:
-    """Shows a fit, or the steps of a run, below the cell that runs it.
+    """Progress of a fit or a run, below the notebook cell that runs it.
 
     Notes
     -----
-    The output is HTML that the kernel replaces as events come: it works in Jupyter, in editors
-    and in notebooks that run unattended, whose files keep how the fit ended.
+    The kernel updates the HTML of one output. It works in Jupyter, in editors and in notebooks
+    that run unattended, whose files keep the last state.
     """
 
     def __init__(self) -> None:
         self._shown: Any = None
         self._lines: list[str] = []
-        self._pace = ProgressTracker()
-        self._setting = ""
+        self._tracker = ProgressTracker()
+        self._settings: list[str] = []
         self._rows: deque[IterationFinished] = deque(maxlen=_ROWS)
         self._since = time.monotonic()
 
@@ -69,7 +61,8 @@ class NotebookProgress:
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
-        self._pace.add(event)
+        self._tracker.add(event)
+        lines = format_event(event, self._tracker)
         match event:
             case StepStarted():
                 self._since = time.monotonic()
@@ -77,31 +70,22 @@ class NotebookProgress:
             case StepFinished():
                 self._lines[-1:] = [f"{event.step}: {event.summary} ({event.seconds:.1f} s)"]
                 self._lines += [f"note: {note}" for note in event.notes]
-            case FitResumed():
-                self._lines.append(resumed_sentence(event))
-                self._lines += [f"note: {note}" for note in event.notes]
             case FitStarted():
                 self._since = time.monotonic()
                 self._rows.clear()
-                self._setting = ""
-                self._lines.append(f"{fit_sentence(event)}, {event.executor}")
-            case NClustersSelected():
-                self._lines.append(f"{count_sentence(event)} ({event.seconds:.1f} s)")
+                self._settings = []
+                self._lines += lines
             case SettingsSelected():
-                self._setting = printable(setting_sentence(event))
+                self._settings = lines
             case IterationFinished():
                 self._rows.append(event)
-            case RefinementFinished():
-                self._lines.append(
-                    f"{learning_sentence(event.scores, event.taken)} ({event.seconds:.1f} s)"
-                )
-            case FitFinished():
-                self._lines.append(f"{end_sentence(event)} ({event.seconds:.1f} s)")
-                self._pace.started = None
             case FitFailed():
-                said = f": {event.message}" if event.message else ""
-                self._lines.append(failure_sentence(event) + said)
-                self._pace.started = None
+                self._lines += [*lines, *([event.message] if event.message else [])]
+                self._tracker.started = None
+            case _:
+                self._lines += lines
+                if isinstance(event, FitFinished):
+                    self._tracker.started = None
         self._show()
 
     def _show(self) -> None:
@@ -114,17 +98,18 @@ class NotebookProgress:
             self._shown.update(content)
 
     def html(self) -> str:
-        """Return what is shown; everything that came from data is escaped."""
-        lines = "".join(f"<div>{escape(printable(line))}</div>" for line in self._lines)
-        return f'<div style="font-size:90%;line-height:1.5">{lines}{self._table()}</div>'
+        """HTML of the output; everything that came from data is escaped."""
+        return (
+            f'<div style="font-size:90%;line-height:1.5">{_divs(self._lines)}{self._table()}</div>'
+        )
 
     def _table(self) -> str:
-        started = self._pace.started
+        started = self._tracker.started
         if not self._rows and started is None:
             return ""
         if not self._rows:
             elapsed = duration(time.monotonic() - self._since)
-            return f"<div>choosing a setting, {elapsed} so far</div>"
+            return f"<div>selecting settings, {elapsed} elapsed</div>"
         rows = "".join(
             f"<tr>{''.join(f'<td {_CELL}>{cell}</td>' for cell in _cells(record))}</tr>"
             for record in self._rows
@@ -133,12 +118,18 @@ class NotebookProgress:
         bar = ""
         if started is not None:
             bar = (
-                f'<div><progress max="{started.max_iter}" value="{self._pace.n_done}">'
-                f"</progress> {self._pace.n_done} of at most {started.max_iter}, at most "
-                f"{self._pace.at_most} to go</div>"
+                f'<div><progress max="{started.max_iter}" value="{self._tracker.n_done}">'
+                f"</progress> iteration {self._tracker.n_done}/{started.max_iter}, ETA "
+                f"{escape(self._tracker.eta)}</div>"
             )
-        setting = f"<div>{escape(self._setting)}</div>"
-        return f"{setting}<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>{bar}"
+        return (
+            f"{_divs(self._settings)}<table><thead><tr>{titles}</tr></thead>"
+            f"<tbody>{rows}</tbody></table>{bar}"
+        )
+
+
+def _divs(lines: list[str]) -> str:
+    return "".join(f"<div>{escape(printable(line))}</div>" for line in lines)
 
 
 def _cells(record: IterationFinished) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Progress that redraws itself, for a terminal."""
+"""Live progress in a terminal."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import contextlib
 import itertools
 import time
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
 from mscam_dask.monitor.messages import (
     ProgressTracker,
-    count_sentence,
     duration,
-    end_sentence,
-    fit_sentence,
+    format_event,
+    format_settings,
+    format_started,
     largest_residual,
-    learning_sentence,
     printable,
-    resumed_sentence,
-    setting_sentence,
 )
 from mscam_dask.types.events import (
     FitFailed,
@@ -38,14 +36,14 @@ if TYPE_CHECKING:
 
 __all__ = ["TerminalProgress"]
 
-_ROWS = 8  # iterations kept in sight
-_INDENT = 12  # of what belongs to a step
+_ROWS = 8  # iterations shown
+_INDENT = 12  # of lines that belong to a step
 
-# Columns of the iterations with their widths; a narrow terminal has the first of them.
+# Columns of the table of iterations and their widths; a narrow terminal shows the first ones.
 _WIDTHS = {
     "iteration": 9,
     "components": 10,
-    "graph weight": 12,
+    "\u03bb": 8,
     "score": 7,
     "residual": 8,
     "seconds": 7,
@@ -53,7 +51,7 @@ _WIDTHS = {
 
 
 class TerminalProgress:
-    """Steps that are done, one under the other, and the running one live below them.
+    """Lines of the finished steps, and below them the running one, which is redrawn.
 
     Parameters
     ----------
@@ -62,9 +60,9 @@ class TerminalProgress:
 
     Notes
     -----
-    Starts with the first event. As a callback of an estimator it ends with the fit; enter it
-    (``with TerminalProgress(console) as progress``) to show several fits or whole runs, and to
-    leave the terminal clean after an error.
+    The display starts with the first event. As a callback of an estimator it ends with the fit.
+    Use it as a context manager (``with TerminalProgress(console) as progress``) to show several
+    fits or whole runs, and to restore the terminal after an error.
     """
 
     def __init__(self, console: Console) -> None:
@@ -72,8 +70,8 @@ class TerminalProgress:
         self._live: Live | None = None
         self._entered = False
         self._step: tuple[str, float] | None = None
-        self._pace = ProgressTracker()
-        self._setting: str | None = None
+        self._tracker = ProgressTracker()
+        self._settings: list[str] = []
         self._rows: deque[IterationFinished] = deque(maxlen=_ROWS)
         self._mark = "*" if console.options.ascii_only else "✓"
 
@@ -93,41 +91,37 @@ class TerminalProgress:
     def __call__(self, event: Event) -> None:
         """Show an event."""
         self._start()
-        self._pace.add(event)
+        self._tracker.add(event)
         match event:
             case StepStarted():
                 self._step = (event.step, time.monotonic())
                 self._rows.clear()
-                self._pace.started = None
+                self._tracker.started = None
             case StepFinished():
                 self._step = None
                 self._done(event.step, event.summary, event.seconds, event.notes)
-            case FitResumed():
-                self._done("fit", resumed_sentence(event), None, event.notes)
             case FitStarted():
                 self._rows.clear()
-                self._setting = None
+                self._settings = []
                 if self._step is None:
                     self._step = ("fit", time.monotonic())
-            case NClustersSelected():
-                self._done("clusters", count_sentence(event), event.seconds, ())
             case SettingsSelected():
-                self._setting = printable(setting_sentence(event))
+                self._settings = [printable(line) for line in format_settings(event)]
             case IterationFinished():
                 self._rows.append(event)
-            case RefinementFinished():
-                self._done(
-                    "learning", learning_sentence(event.scores, event.taken), event.seconds, ()
-                )
+            case FitResumed() | NClustersSelected() | RefinementFinished():
+                line, *notes = format_event(event, self._tracker)
+                self._done("fit", line, None, notes)
             case FitFinished() | FitFailed():
                 self._over(event)
 
     def _over(self, event: FitFinished | FitFailed) -> None:
-        self._pace.started = None
+        self._tracker.started = None
         if self._entered:
             return
         if isinstance(event, FitFinished):
-            self._done("fit", end_sentence(event), event.seconds, ())
+            (line,) = format_event(event, self._tracker)
+            self._done("fit", line, None, ())
             self._step = None
         self._stop()
 
@@ -148,7 +142,7 @@ class TerminalProgress:
             self._live.stop()
             self._live = None
 
-    def _done(self, step: str, summary: str, seconds: float | None, notes: tuple[str, ...]) -> None:
+    def _done(self, step: str, summary: str, seconds: float | None, notes: Sequence[str]) -> None:
         from rich.padding import Padding
         from rich.table import Table
         from rich.text import Text
@@ -165,11 +159,11 @@ class TerminalProgress:
             Text("" if seconds is None else f"{seconds:.1f} s", style="dim"),
         )
         indent = (0, 0, 0, _INDENT)
-        said = [Padding(Text(printable(note), style="yellow"), indent) for note in notes]
-        # Rich redraws in a thread of its own: half-way through, it would forget how many lines
-        # to take back, and the live part would stay on the screen.
+        below = [Padding(Text(printable(note), style="yellow"), indent) for note in notes]
+        # Rich redraws in its own thread. Without the lock it would lose count of the lines to
+        # erase, and parts of the live display would stay on the screen.
         with contextlib.nullcontext() if self._live is None else self._live._lock:
-            self._console.print(line, *said, sep="\n")
+            self._console.print(line, *below, sep="\n")
 
     def _render(self) -> RenderableType:
         from rich.console import Group
@@ -179,17 +173,17 @@ class TerminalProgress:
         if self._step is None:
             return Text()
         step, since = self._step
-        elapsed = duration(time.monotonic() - since)
-        started = self._pace.started
-        said = "" if started is None else fit_sentence(started)
+        elapsed = f"{duration(time.monotonic() - since)} elapsed"
+        started = self._tracker.started
+        size = "" if started is None else format_started(started)
         if started is not None and not self._entered:
-            said += f", {started.executor}"
+            size += f", {started.executor}"
         name = "line" if self._console.options.ascii_only else "dots"
         head = Spinner(
-            name, Text.assemble((f"{step:<9}", "bold"), f" {printable(said)}"), style="cyan"
+            name, Text.assemble((f"{step:<9}", "bold"), f" {printable(size)}"), style="cyan"
         )
         if started is None:
-            return Group(head, Text(f"{'':12}{elapsed} so far", style="dim"))
+            return Group(head, Text(f"{'':12}{elapsed}", style="dim"))
         return Group(head, *self._fit(started, elapsed))
 
     def _fit(self, started: FitStarted, elapsed: str) -> list[RenderableType]:
@@ -198,17 +192,17 @@ class TerminalProgress:
         from rich.table import Table
         from rich.text import Text
 
-        n_columns = _that_fit(self._console.width - _INDENT)
+        n_columns = _n_columns(self._console.width - _INDENT)
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
         for title in list(_WIDTHS)[:n_columns]:
             table.add_column(title, justify="right", no_wrap=True)
         for record in tuple(self._rows):
-            reached = record.n_connected_components == record.n_clusters
+            is_reached = record.n_connected_components == record.n_clusters
             cells = (
                 str(record.iteration + 1),
                 Text(
                     f"{record.n_connected_components} of {record.n_clusters}",
-                    style="green" if reached else "",
+                    style="green" if is_reached else "",
                 ),
                 f"{record.graph_weight:.4g}",
                 f"{record.score:.4f}",
@@ -217,24 +211,24 @@ class TerminalProgress:
             )
             table.add_row(*cells[:n_columns])
         if not self._rows:
-            doing = "first iteration" if self._setting else "preparing views, choosing a setting"
-            return [Text(f"{'':12}{elapsed} so far, {doing}", style="dim")]
+            task = "first iteration" if self._settings else "precomputing views, selecting settings"
+            return [Text(f"{'':12}{task}, {elapsed}", style="dim")]
         width = max(6, min(24, self._console.width - 70))
         foot = Table.grid(padding=(0, 2, 0, 0))
         foot.add_row(
-            ProgressBar(total=started.max_iter, completed=self._pace.n_done, width=width),
+            ProgressBar(total=started.max_iter, completed=self._tracker.n_done, width=width),
             Text(
-                f"{self._pace.n_done} of at most {started.max_iter}, {elapsed} so far, "
-                f"at most {self._pace.at_most} to go",
+                f"iteration {self._tracker.n_done}/{started.max_iter}, {elapsed}, "
+                f"ETA {self._tracker.eta}",
                 style="dim",
             ),
         )
         indent = (0, 0, 0, _INDENT)
-        setting = Text(self._setting or "", style="dim")
-        return [Padding(part, indent) for part in (setting, table, foot)]
+        settings = Text("\n".join(self._settings), style="dim")
+        return [Padding(part, indent) for part in (settings, table, foot)]
 
 
-def _that_fit(width: int) -> int:
-    """How many columns of the iterations have room beside each other, at least two."""
+def _n_columns(width: int) -> int:
+    """Number of columns that fit into a width, at least two."""
     edges = itertools.accumulate(_WIDTHS.values(), lambda left, column: left + 2 + column)
     return max(2, sum(edge <= width for edge in edges))

@@ -85,7 +85,8 @@ class NeighborVotes:
             self._votes(view[:, : len(loadings)] @ loadings, voters)
             for view, loadings, voters in zip(views, self.loadings, self.discriminants, strict=True)
         ]
-        return _JOINT_WEIGHT * votes + (1.0 - _JOINT_WEIGHT) * np.mean(by_view, axis=0)
+        shares: Points = _JOINT_WEIGHT * votes + (1.0 - _JOINT_WEIGHT) * np.mean(by_view, axis=0)
+        return shares
 
     def _votes(self, points: Points, voters: Points) -> Points:
         votes = np.zeros((len(points), self.n_clusters))

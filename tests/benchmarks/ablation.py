@@ -1,8 +1,7 @@
-"""Each ingredient of the defaults taken away in turn: ``python -m tests.benchmarks.ablation [NAME ...]``.
+"""Accuracy without each part of the method in turn: ``python -m tests.benchmarks.ablation [NAME ...]``.
 
-Prints a Markdown table, accuracy and adjusted Rand index in each cell, a column for each variant. Labels are
-used for the scores only. What is kept of the path, the best partition by the label-free judge, has no
-switch and is not taken away.
+Prints a Markdown table with accuracy and adjusted Rand index, one column for each variant. Labels are used for
+the scores only. The selection of the best partition by its label-free score cannot be switched off.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "nothing chosen": {"auto_settings": False},
     }
 )
-"""What each variant sets beside the number of clusters; `learns` has no switch and is patched."""
+"""Parameters of each variant; `learns` is not a parameter of the estimator, so it is patched."""
 
 
 def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScores:
-    """Scores of one fit, with one thread."""
-    given = dict(settings)
-    estimator = given.pop("model", MSCAM)
-    learns = given.pop("learns", True)
-    n_neighbors = min(given.pop("n_neighbors", 0), len(data.labels) - 1) or None
+    """Scores of one fit on one thread."""
+    parameters = dict(settings)
+    estimator = parameters.pop("model", MSCAM)
+    learns = parameters.pop("learns", True)
+    n_neighbors = min(parameters.pop("n_neighbors", 0), len(data.labels) - 1) or None
     model = estimator(
-        data.n_clusters, view_type=data.kinds, n_neighbors=n_neighbors, n_jobs=1, **given
+        data.n_clusters, view_type=data.kinds, n_neighbors=n_neighbors, n_jobs=1, **parameters
     )
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
         if not learns:
@@ -60,21 +59,21 @@ def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScor
     return score_partition(data.labels, model.labels_)
 
 
-def _cells(row: NDArray[np.float64]) -> str:
+def _columns(row: NDArray[np.float64]) -> str:
     return " | ".join(f"{accuracy:.3f}, {ari:.3f}" for accuracy, ari in row)
 
 
 def main(names: Sequence[str] = NAMES) -> dict[str, NDArray[np.float64]]:
-    """Print the table, a line as soon as it is known; return (variants, 2) of each set."""
+    """Print the table line by line, and return the scores (variants, 2) of each set."""
     sys.stdout.write(f"| data set | {' | '.join(VARIANTS)} |\n{'|---' * (len(VARIANTS) + 1)}|\n")
     rows: dict[str, NDArray[np.float64]] = {}
     for name in names:
         data = read_set(name)
         scores = [scores_of(data, settings) for settings in VARIANTS.values()]
-        rows[name] = np.array([(one.accuracy, one.adjusted_rand_index) for one in scores])
-        sys.stdout.write(f"| {name} | {_cells(rows[name])} |\n")
+        rows[name] = np.array([(score.accuracy, score.adjusted_rand_index) for score in scores])
+        sys.stdout.write(f"| {name} | {_columns(rows[name])} |\n")
         sys.stdout.flush()
-    sys.stdout.write(f"| mean | {_cells(np.mean(list(rows.values()), axis=0))} |\n")
+    sys.stdout.write(f"| mean | {_columns(np.mean(list(rows.values()), axis=0))} |\n")
     return rows
 
 

@@ -1,16 +1,16 @@
-"""What watching costs: wall time of the same fit unwatched, reported, viewed, and viewed slowly.
+"""Overhead of the dashboard: wall time of the same fit unwatched, reported, viewed and stalled.
 
     python -m tests.benchmarks.dashboard_overhead [--repeats 5] [--samples 3000] [--windows 3]
 
 - unwatched: tasks on Dask, nothing installed on the scheduler, no events;
-- reported: events, page and metrics there, nobody looks (the default of an estimator);
+- reported: events, page and metrics, without a viewer (the default of an estimator);
 - viewed: browser-like sessions on the page (windows), and a scrape of /metrics every second;
-- stalled: as many sessions that never read what the page sends them.
+- stalled: the same number of sessions, which never read the messages of the page.
 
-The four take turns, so that a busy spell of the machine hits all, and each is compared with the
-unwatched fit of its round; medians over the rounds. The unwatched have a cluster of their own.
-Bokeh keeps the session of a closed window for half a minute and draws in it: the next fit waits
-until it is gone. The viewers are a process of their own.
+The four run in turn, so that other load on the machine affects all of them. Each is compared with the
+unwatched fit of its round; the results are medians over the rounds. Unwatched fits have their own
+cluster. Bokeh keeps the session of a closed window for half a minute, so the next fit waits until
+the session has been dropped. The viewers run in their own process.
 
 Wall times of fits scatter by a tenth on a shared machine, more than the 2 % that watching may take
 at most. So the seconds spent in the code that watches are counted as well: how long the driver
@@ -63,7 +63,7 @@ class Unwatched(MSCAM):
 
 
 class Watching(threading.local):
-    """Seconds that counted functions took, over all threads; what they call is not counted twice."""
+    """Seconds of timed functions over all threads, without counting nested calls twice."""
 
     seconds: ClassVar[float] = 0.0
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -88,7 +88,7 @@ _WATCHING = Watching()
 
 
 def count(owner: Any, name: str, clock: Callable[[], float]) -> None:
-    """Have the time counted that a function takes, all of a generator, or the steps of a coroutine."""
+    """Time a function, a whole generator, or the steps of a coroutine."""
     function = getattr(owner, name)
 
     @functools.wraps(function)
@@ -112,7 +112,7 @@ def count(owner: Any, name: str, clock: Callable[[], float]) -> None:
 
 
 def count_watching() -> None:
-    """Count what the driver waits for, and what the scheduler's event loop does for watchers."""
+    """Time the waits of the driver, and the work of the scheduler's event loop for viewers."""
     for method in ("new_run", "__call__"):
         count(ClusterEvents, method, time.perf_counter)
     for method in ("transition", "log_event"):
@@ -123,7 +123,7 @@ def count_watching() -> None:
 
 
 def fit(kind: type[MSCAM], client: Client, data: MultiViewData) -> tuple[float, float]:
-    """Wall seconds of one fit, and those that went into watching."""
+    """Wall seconds of one fit, and those of the dashboard."""
     model = kind(n_clusters=8, auto_settings=False, client=client, max_iter=12)
     started, before = time.perf_counter(), Watching.seconds
     model.fit(data)
@@ -131,7 +131,7 @@ def fit(kind: type[MSCAM], client: Client, data: MultiViewData) -> tuple[float, 
 
 
 async def session(page: str, *, reads: bool, opened: Any, over: Any) -> int:
-    """One open window: what the page sends is read, or left in the socket; messages seen."""
+    """One open window, which reads the messages of the page or leaves them in the socket."""
     with urllib.request.urlopen(page, timeout=60) as answer:
         text = answer.read().decode()
     token = text.partition('"token":"')[2].partition('"')[0]
@@ -153,7 +153,7 @@ async def session(page: str, *, reads: bool, opened: Any, over: Any) -> int:
 
 
 def look(page: str, n_windows: int, reads: bool, opened: Any, over: Any) -> None:
-    """Several windows, and with readers a scrape of the metrics every second."""
+    """Several windows, and a scrape of the metrics every second if they read."""
 
     async def all_windows() -> list[int]:
         windows = (session(page, reads=reads, opened=opened, over=over) for _ in range(n_windows))
@@ -173,7 +173,7 @@ def look(page: str, n_windows: int, reads: bool, opened: Any, over: Any) -> None
 
 @contextlib.contextmanager
 def viewers(client: Client, n_windows: int, *, reads: bool) -> Iterator[None]:
-    """Windows on the page, open and settled, in a process of their own."""
+    """Open windows on the page, in their own process."""
     context = multiprocessing.get_context("spawn")
     opened, over = context.Semaphore(0), context.Event()
     page = page_address(client.dashboard_link)
@@ -194,7 +194,7 @@ def viewers(client: Client, n_windows: int, *, reads: bool) -> Iterator[None]:
 
 
 def wait_until_forgotten(client: Client) -> None:
-    """Until Bokeh has dropped the sessions of closed windows."""
+    """Wait until Bokeh has dropped the sessions of closed windows."""
 
     def n_sessions(dask_scheduler: Any) -> int:
         return len(dask_scheduler.plugins[PLUGIN]._page.get_sessions("/mscam"))

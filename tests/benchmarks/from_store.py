@@ -1,8 +1,8 @@
-"""A store larger than a worker, on worker processes: ``python -m tests.benchmarks.from_store``.
+"""Clustering of a store that is larger than the memory of a worker: ``python -m tests.benchmarks.from_store``.
 
 Writes n samples of some views to a Zarr store, clusters it on a local cluster and prints seconds,
-components, accuracy, the peak resident set of the driver and of each worker, and what the memory
-plan said before. ``--in-memory`` clusters the same arrays in this process too and compares labels.
+components, accuracy, the peak resident set of the driver and of each worker, and the memory
+estimate. ``--in-memory`` also clusters the same arrays in this process and compares labels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.benchmarks.measured import peak_bytes, subspace_views
 
 @contextlib.contextmanager
 def worker_processes(n_workers: int, memory: str) -> Iterator[Client]:
-    """A client of so many worker processes of one thread and this memory limit."""
+    """A client of worker processes with one thread and a memory limit each."""
     cluster = LocalCluster(
         n_workers=n_workers,
         threads_per_worker=1,
@@ -43,14 +43,14 @@ def worker_processes(n_workers: int, memory: str) -> Iterator[Client]:
 
 
 def main(arguments: Sequence[str] | None = None) -> MSCAM:
-    """Write the store (unless it is there), fit, print; the fitted model is returned."""
+    """Write the store if it is missing, fit, print the figures, and return the fitted model."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="8GiB", help="limit of a worker")
     parser.add_argument("--dims", type=int, nargs="+", default=list(DIMS), help="of the views")
     parser.add_argument("--in-memory", action="store_true", help="fit the arrays as well")
-    parser.add_argument("--store", type=Path, help="kept; made when missing, with its labels")
+    parser.add_argument("--store", type=Path, help="written if missing, with its labels; kept")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         store = options.store or Path(scratch) / "data.zarr"
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> MSCAM:
 
 
 def _compare(model: MSCAM, store: Path) -> None:
-    """Fit what is in the store from memory, in this process."""
+    """Fit the data of the store from memory, in this process."""
     data = open_store(store)
     views = [source.read(0, data.n_samples) for source in data.views]
     again = MSCAM(10, n_jobs=1).fit(views)
@@ -92,7 +92,7 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
         workers = client.run(peak_bytes)
     data = open_store(store)
     solution = model.solution_
-    joined = any(one.initial_graph != "distances" for one in solution.settings)
+    joined = any(setting.initial_graph != "distances" for setting in solution.settings)
     plan = plan_memory(data, solution.parameters, view_graphs=joined)
     planned = plan.worker_bytes(n_workers)
     size = sum(4 * data.n_samples * source.shape[1] for source in data.views)

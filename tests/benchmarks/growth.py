@@ -1,7 +1,7 @@
-"""Growth with n, MSCAM beside a linear-time baseline: ``python -m tests.benchmarks.growth``.
+"""Growth with n of MSCAM and a linear-time baseline: ``python -m tests.benchmarks.growth``.
 
-Prints a Markdown table, a line as soon as it is known, and the exponents between sizes.
-``--quick`` is a run of seconds that shows the script works.
+Prints a Markdown table line by line, and the exponents between sizes. ``--quick`` takes seconds and
+only shows that the script works.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def row(of: Measured) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, list[Measured]]:
-    """Measure, print, and return what was measured by method."""
+    """Measure, print, and return the measurements by method."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--methods", nargs="+", default=["MSCAM", "smvsc"])

@@ -1,9 +1,9 @@
-"""Do label-free indices rank partitions as labels do? ``python -m tests.benchmarks.indices [NAME ...]``.
+"""Rank correlation of label-free indices with the adjusted Rand index: ``python -m tests.benchmarks.indices [NAME ...]``.
 
-For each set a pool of partitions: MSCAM with every view scaled alike, two scalings, three α and two
-k, after one outer iteration, and four other methods with their defaults. Prints Spearman's rank
-correlation of each index with the adjusted Rand index over the pool, and the share of the pool's
-best ARI that the partition with the highest index has.
+The partitions of a set are those of MSCAM with the same scale in every view (two scales, three α and
+two k, after one outer iteration), and of four baselines with their defaults. Prints Spearman's rank
+correlation of each index with the adjusted Rand index over the partitions, and the ARI of the partition
+with the highest index, relative to the best ARI.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silho
 from sklearn.preprocessing import StandardScaler
 
 from mscam_dask import MSCAM
-from mscam_dask.benchmark.baselines.registry import method
+from mscam_dask.benchmark.methods import method
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
@@ -51,7 +51,7 @@ class Pool:
 
 
 def pool_of(data: BenchmarkData) -> Pool:
-    """Every partition that is to be ranked."""
+    """Partitions to rank."""
     partitions, eigengaps = [], []
     for scale, alpha, n_neighbors in GRID:
         model = MSCAM(
@@ -66,14 +66,14 @@ def pool_of(data: BenchmarkData) -> Pool:
         partitions.append(model.labels_)
         eigengaps.append(float(model.history_["eigengap"].values[-1]))
     for name in OTHERS:
-        other = method(name).make(data.n_clusters, 0, {"view_type": data.kinds})
-        partitions.append(other.fit_predict(data.views))
+        baseline = method(name).make(data.n_clusters, 0, {"view_type": data.kinds})
+        partitions.append(baseline.fit_predict(data.views))
         eigengaps.append(float("nan"))
     return Pool(partitions, eigengaps)
 
 
 def indices_of(data: BenchmarkData) -> dict[str, Index]:
-    """Every index that a partition alone is judged by; the higher the better."""
+    """Indices of a partition alone; higher is better."""
     k = min(REFERENCE_NEIGHBORS, len(data.labels) - 1)
     sources = as_multi_view(data.views, view_type=data.kinds).views
     reference_graphs = [reference_graphs_of_view(source, k) for source in sources]
@@ -91,32 +91,32 @@ def indices_of(data: BenchmarkData) -> dict[str, Index]:
     }
 
 
-def judged(values: Sequence[float], truth: Sequence[float]) -> tuple[float, float]:
-    """Rank correlation with the truth, and the truth of the highest value over the best."""
+def ranked(values: Sequence[float], truth: Sequence[float]) -> tuple[float, float]:
+    """Rank correlation with the true scores, and the true score of the highest value over the best one."""
     known = np.isfinite(values)
     index, ari = np.asarray(values)[known], np.asarray(truth)[known]
     return float(spearmanr(index, ari).statistic), float(ari[np.argmax(index)] / max(truth))
 
 
 def row_of(data: BenchmarkData) -> dict[str, tuple[float, float]]:
-    """What each index is worth on one set."""
+    """Rank correlation and relative ARI of each index on one set."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         pool = pool_of(data)
     truth = [adjusted_rand_index(data.labels, labels) for labels in pool.partitions]
     row = {
-        name: judged([index(labels) for labels in pool.partitions], truth)
+        name: ranked([index(labels) for labels in pool.partitions], truth)
         for name, index in indices_of(data).items()
     }
-    return {**row, "eigengap": judged(pool.eigengaps, truth)}
+    return {**row, "eigengap": ranked(pool.eigengaps, truth)}
 
 
-def _cells(row: dict[str, tuple[float, float]]) -> str:
+def _columns(row: dict[str, tuple[float, float]]) -> str:
     return " | ".join(f"{rho:.2f}, {share:.2f}" for rho, share in row.values())
 
 
 def main(names: Sequence[str] = NAMES) -> dict[str, Any]:
-    """Print the table, a line as soon as it is known; return its rows."""
+    """Print the table line by line, and return its rows."""
     rows: dict[str, dict[str, tuple[float, float]]] = {}
     for name in names:
         rows[name] = row_of(read_set(name))
@@ -125,13 +125,13 @@ def main(names: Sequence[str] = NAMES) -> dict[str, Any]:
             sys.stdout.write(
                 f"| data set | {' | '.join(titles)} |\n{'|---' * (len(titles) + 1)}|\n"
             )
-        sys.stdout.write(f"| {name} | {_cells(rows[name])} |\n")
+        sys.stdout.write(f"| {name} | {_columns(rows[name])} |\n")
         sys.stdout.flush()
     mean = {
         title: tuple(np.mean([row[title] for row in rows.values()], axis=0))
         for title in next(iter(rows.values()))
     }
-    sys.stdout.write(f"| mean | {_cells(mean)} |\n")
+    sys.stdout.write(f"| mean | {_columns(mean)} |\n")
     return rows
 
 

@@ -1,8 +1,8 @@
 """Many views on worker processes: ``python -m tests.benchmarks.many_views``.
 
-Prints how long an outer iteration takes beside its sub-solves run back to back on the same cores
-(their own clocks, in the same run), the bytes between the driver and the scheduler, and the
-seconds around the iterations. With ``--alone`` so many of the views are also fitted one by one.
+Prints the time of an outer iteration and of the ADMM of its views alone (measured in the same run), the
+bytes between the driver and the scheduler, and the seconds before and after the iterations.
+``--alone N`` also fits N of the views separately.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MIB = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class ManyViews:
-    """What was measured.
+    """Measurements of one run.
 
     Attributes
     ----------
     ratio : float
-        Median over outer iterations: seconds over those of the sub-solves divided by the workers.
+        Median over outer iterations: seconds over those of the ADMM of its views, divided by the workers.
     megabytes : float
-        Most in one outer iteration, both directions, between driver and scheduler.
+        Maximum per outer iteration, in both directions, between driver and scheduler.
     n_components : int
     """
 
@@ -64,7 +64,7 @@ class _Watch:
 
 
 def fit_together(views: list[Any], n_workers: int) -> ManyViews:
-    """Fit all views on worker processes; print what it took."""
+    """Fit all views on worker processes, and print the measurements."""
     with SubprocessCluster(
         n_workers=n_workers, worker_kwargs={"nthreads": 1, "memory_limit": "8GiB"}
     ) as cluster:
@@ -86,7 +86,7 @@ def fit_together(views: list[Any], n_workers: int) -> ManyViews:
         ratios.append(record.seconds / (solves / n_workers))
         sys.stdout.write(
             f"iteration {record.iteration}: {record.seconds:.1f} s, its {len(record.views)} "
-            f"sub-solves {solves:.1f} s on {n_workers} cores, ratio {ratios[-1]:.2f}; "
+            f"ADMM {solves:.1f} s on {n_workers} cores, ratio {ratios[-1]:.2f}; "
             f"{n_bytes / _MIB:.2f} MiB between driver and scheduler\n"
         )
     sys.stdout.write(
@@ -109,19 +109,21 @@ def fit_alone(views: list[Any], n_outer: int) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> ManyViews:
-    """Measure, print, and return what was measured."""
+    """Measure, print, and return the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--views", type=int, default=256)
     parser.add_argument("--samples", type=int, default=5000)
     parser.add_argument("--features", type=int, default=40)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--alone", type=int, default=0, help="views to fit one by one as well")
+    parser.add_argument(
+        "--alone", type=int, default=0, help="number of views to fit separately as well"
+    )
     options = parser.parse_args(arguments)
     views, _ = subspace_views(options.samples, [options.features] * options.views)
     measured = fit_together(list(views), options.workers)
     if options.alone:
         seconds = fit_alone(list(views[: options.alone]), 3) / options.alone
-        sys.stdout.write(f"one view by itself: {seconds:.2f} s, in this process\n")
+        sys.stdout.write(f"one view alone: {seconds:.2f} s, in this process\n")
     return measured
 
 

@@ -1,6 +1,6 @@
 """One clustering in a process of its own: seconds, CPU seconds, peak memory, quality.
 
-Run by the other scripts here; a process that has done something else would show its memory.
+The other scripts use it, because peak memory needs a fresh process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Measured", "exponent", "measure", "peak_bytes", "subspace_views"]
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What one run took.
+    """Measurements of one run.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ def peak_bytes() -> int:
 
 def _run(method: str, n_samples: int, dims: Sequence[int], n_jobs: int) -> Measured:
     from mscam_dask import MSCAM
-    from mscam_dask.benchmark.baselines.registry import method as baseline
+    from mscam_dask.benchmark.methods import method as baseline
     from mscam_dask.metrics import score_partition
 
     views, labels = subspace_views(n_samples, dims)

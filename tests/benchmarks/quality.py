@@ -21,13 +21,13 @@ from tests.benchmark_sets import NAMES, read_set
 
 
 def prepared(model: MSCAM) -> str:
-    """How many views were prepared in which way: 4 unit 10, 2 standard 1."""
-    counts = Counter((one.scale, one.alpha) for one in model.view_settings_.values())
+    """Number of views with each scale and alpha: 4 unit 10, 2 standard 1."""
+    counts = Counter((setting.scale, setting.alpha) for setting in model.view_settings_.values())
     return ", ".join(f"{count} {scale} {alpha:g}" for (scale, alpha), count in counts.most_common())
 
 
 def initial_graph(model: MSCAM) -> str:
-    """What the path began with, where that is not the mean distance."""
+    """The initial graph, if it is not the mean graph."""
     solution = model.solution_
     both = solution.settings[solution.chosen].initial_graph == "distances and views"
     return "and in each view " if both else ""
@@ -51,7 +51,7 @@ def row(name: str) -> str:
 
 
 def main() -> None:
-    """Print the versions and the table, a line as soon as it is known."""
+    """Print the versions, and the table line by line."""
     write = sys.stdout.write
     write(
         f"mscam_dask {__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "

@@ -9,7 +9,7 @@ __all__ = ["CountingRelay"]
 
 
 class CountingRelay:
-    """Listens on loopback and passes everything on, until it is closed.
+    """Relay that listens on loopback and forwards everything until it is closed.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class CountingRelay:
 
     def close(self) -> None:
         """Close all connections."""
-        for one in [self._listener, *self._sockets]:
-            one.close()
+        for connection in [self._listener, *self._sockets]:
+            connection.close()
 
     def _accept(self) -> None:
         while True:
@@ -56,5 +56,5 @@ class CountingRelay:
                     self.n_bytes += len(data)
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
-        except OSError:  # the other side has gone
+        except OSError:  # the peer has closed
             return

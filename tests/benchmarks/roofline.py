@@ -1,8 +1,8 @@
-"""How far a fit is from what it must do at least: ``python -m tests.benchmarks.roofline``.
+"""Ratio of a fit to a lower bound of its work: ``python -m tests.benchmarks.roofline``.
 
-The least is: reading the views once from a store, the Gram matrices and the projections of all
-rows, and the products of the neighbour search, at the speed that this machine multiplies matrices
-with one thread. Prints each and the CPU seconds of a whole fit, all in one run.
+The lower bound is reading the views once from a store, the Gram matrices and the projections of all
+rows, and the products of the neighbor search, at the speed of matrix products of this machine on one
+thread. Prints each of them and the CPU seconds of a whole fit, measured in one run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mscam_dask.engine.precompute import LARGE_RANK
 from tests.benchmarks.growth import DIMS
 from tests.benchmarks.measured import subspace_views
 
-# Points that each point is compared with, and points of a cell: see linalg/ivf.py.
+# Points that each point is compared with, and points of an inverted list: see linalg/ivf.py.
 _POOL, _CELL = 4000, 500
 
 
@@ -54,7 +54,7 @@ def read_all(store: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> float:
-    """Measure, print, and return the ratio of the fit to the sum of what it must do."""
+    """Measure, print, and return the ratio of the fit to the lower bound."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=100_000)
     parser.add_argument("--dims", type=int, nargs="+", default=list(DIMS))
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
         least = {
             "reading the store once": seconds_of(lambda: read_all(store), 1),
             f"{gram / 1e9:.0f} Gflop of Gram matrices and projections, double": gram / double,
-            f"{search / 1e9:.0f} Gflop of the neighbour search, single": search / single,
+            f"{search / 1e9:.0f} Gflop of the neighbor search, single": search / single,
         }
         fit = seconds_of(lambda: MSCAM(10, n_jobs=1).fit(str(store)), 1)
     write = sys.stdout.write

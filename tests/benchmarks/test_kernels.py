@@ -75,7 +75,7 @@ def test_spectrum(benchmark: Any, graph: Any) -> None:
     assert spectrum.converged
 
 
-def test_sub_solve(benchmark: Any, points: Any, graph: Any) -> None:
+def test_admm(benchmark: Any, points: Any, graph: Any) -> None:
     basis = basis_from_rows(points - points.mean(axis=0, dtype=np.float64))
     vectors = spectrum_of(graph).vectors
 

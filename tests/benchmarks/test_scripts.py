@@ -67,8 +67,8 @@ def test_roofline(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the whole fit" in capsys.readouterr().out
 
 
-def test_judged() -> None:
-    rho, share = indices.judged([0.1, 0.4, float("nan"), 0.2], [0.3, 0.6, 0.9, 0.5])
+def test_ranked() -> None:
+    rho, share = indices.ranked([0.1, 0.4, float("nan"), 0.2], [0.3, 0.6, 0.9, 0.5])
     assert rho == pytest.approx(1.0)
     assert share == pytest.approx(0.6 / 0.9)
 
@@ -100,8 +100,8 @@ def test_views_are_added_to_those_there_are() -> None:
 def test_unseen_takes_sets_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat(["a", "b"], 30)
-    one, other = (rng.normal(9.0 * (labels == "a")[:, None], size=(60, 3)) for _ in range(2))
-    np.savez(tmp_path / "two.npz", labels=labels, view_0=one, view_1=other)
+    first, second = (rng.normal(9.0 * (labels == "a")[:, None], size=(60, 3)) for _ in range(2))
+    np.savez(tmp_path / "two.npz", labels=labels, view_0=first, view_1=second)
     assert unseen.main(["--folder", str(tmp_path), "--seeds", "1", "--methods", "mscam"]) == [[1.0]]
     assert "| two | 60 | 2 | 2 | 1.000 |" in capsys.readouterr().out
 

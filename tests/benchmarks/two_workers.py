@@ -1,10 +1,9 @@
-"""Is a fit with two worker processes twice as fast? ``python -m tests.benchmarks.two_workers``.
+"""Speedup of a fit with two worker processes: ``python -m tests.benchmarks.two_workers``.
 
 Clusters one store on one worker and on two, in turn, and prints the seconds of every fit, the ratio of
 each pair and the median ratio. A small fit comes before each, so that loading modules is not timed.
-With ``--ceiling`` two fits of one worker each are timed at the same time as well: nothing has to be
-waited for there, so that twice the seconds of one alone, divided by theirs, is what the machine has
-in it for two.
+With ``--ceiling``, two fits with one worker each also run at the same time. They wait for nothing, so
+twice the seconds of one alone, divided by theirs, is the best speedup that the machine allows.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def seconds_with(
 
 
 def seconds_of_two(store: Path, small: Path, memory: str) -> float:
-    """Mean seconds of two fits at the same time, each in a process with one worker of its own."""
+    """Mean seconds of two fits at the same time, each in its own process with one worker."""
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(2, mp_context=context) as processes:
         barrier = manager.Barrier(2)
@@ -75,15 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
         for path, n in ((store, options.samples), (small, min(13_000, options.samples))):
             write_store(as_multi_view(subspace_views(n, options.dims)[0]), path)
         for _ in range(options.pairs):
-            one, labels = seconds_with(1, store, small, options.memory)
+            single, labels = seconds_with(1, store, small, options.memory)
             two, again = seconds_with(2, store, small, options.memory)
             if not np.array_equal(labels, again):
                 raise SystemExit("the labels differ")
-            ratios.append(one / two)
-            line = f"one worker {one:.1f} s, two {two:.1f} s: {ratios[-1]:.2f}"
+            ratios.append(single / two)
+            line = f"one worker {single:.1f} s, two {two:.1f} s: {ratios[-1]:.2f}"
             if options.ceiling:
                 both = seconds_of_two(store, small, options.memory)
-                ceilings.append(2 * one / both)
+                ceilings.append(2 * single / both)
                 line += f"; two fits at the same time {both:.1f} s each: {ceilings[-1]:.2f}"
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()

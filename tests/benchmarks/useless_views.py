@@ -1,8 +1,8 @@
-"""Views that tell nothing added to benchmark sets, beside the peers: ``python -m tests.benchmarks.useless_views``.
+"""Uninformative views added to benchmark sets, with several methods: ``python -m tests.benchmarks.useless_views``.
 
 Views of noise (fifty standard normal columns), and copies of the set's own views with the samples in another
-order. Labels are used for the scores only. Prints a Markdown table of the mean ARI over the sets, by what was
-added; docs/decisions/0072 says what was learned from it.
+order. Labels are used for the scores only. Prints a Markdown table of the mean ARI over the sets, by the
+added views; docs/decisions/0072 uses the results.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
-from mscam_dask.benchmark.baselines.registry import method
+from mscam_dask.benchmark.methods import method
 from mscam_dask.errors import DataWarning
 from mscam_dask.metrics import adjusted_rand_index
 from tests.benchmark_sets import read_set
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 PEERS = ["knn-sc", "mlan", "mmsc", "lmvsc", "smvsc", "sc-concat"]
 
-# Of three views or more, so that neighbours can be confirmed, and small enough for all methods.
+# Sets of three views or more, small enough for all methods.
 SETS = ["msrcv1", "ngs", "bbc", "prokaryotic", "proteinfold", "reuters1200", "handwritten"]
 
 _COLUMNS = 50
@@ -45,7 +45,7 @@ _SCALES = ("standard", "unit")
 
 
 def with_useless_views(views: Sequence[Array], added: str) -> list[Array]:
-    """The views and what is added to them, the same each time."""
+    """The views and the added ones, the same in every call."""
     rng = np.random.default_rng(0)
     n_samples = len(views[0])
     n_noise, n_reordered = _ADDED[added](len(views))
@@ -65,7 +65,7 @@ def _ari(name: str, views: list[Array], labels: NDArray[np.int64]) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, list[float]]:
-    """Print the table; return the mean ARI of each method by what was added."""
+    """Print the table, and return the mean ARI of each method by the added views."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--methods", nargs="+", default=["mscam", *PEERS])
     parser.add_argument("--sets", nargs="+", default=SETS)
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[float]]:
                 sys.stderr.write(f"{name}, {added}, {of_set}: {scores[-1]:.3f}\n")
             by_added.append(float(np.mean(scores)))
         means[name] = by_added
-        write(f"| {name} | {' | '.join(f'{one:.3f}' for one in by_added)} |\n")
+        write(f"| {name} | {' | '.join(f'{value:.3f}' for value in by_added)} |\n")
         sys.stdout.flush()
     return means
 

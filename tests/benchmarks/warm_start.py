@@ -1,8 +1,8 @@
-"""CPU time of a fit that starts from an earlier one, against one that starts afresh.
+"""CPU time of a fit with the initial labels of a previous fit, and of one without.
 
     python tests/benchmarks/warm_start.py $MSCAM_DATA/handwritten.npz 10 --new 0.01
 
-The earlier fit sees all samples but the new ones; both later fits see all. Prints a line of JSON.
+The previous fit has all samples but the new ones; the two other fits have all. Prints a line of JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mscam_dask.metrics import adjusted_rand_index
 
 
 def timed(views: list[Any], **options: Any) -> tuple[MSCAM, float]:
-    """Fit in one thread; the model and seconds of CPU."""
+    """Fit on one thread, and return the model and its CPU seconds."""
     started = time.process_time()
     model = MSCAM(n_jobs=1, **options).fit(views)
     return model, time.process_time() - started
@@ -37,29 +37,29 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("n_clusters", type=int)
     parser.add_argument("--new", type=float, default=0.01)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with ExitStack() as stack:
-        loaded = read_source(Source(given.file), Selection(), stack)
+        loaded = read_source(Source(options.file), Selection(), stack)
         arrays = [np.array(view.read(0, view.shape[0])) for view in loaded.views]
     order = np.random.default_rng(0).permutation(len(arrays[0]))
     arrays = [array[order] for array in arrays]
     n_samples = len(order)
-    n_known = n_samples - max(1, round(given.new * n_samples))
-    earlier, _ = timed([array[:n_known] for array in arrays], n_clusters=given.n_clusters)
-    cold, cold_s = timed(arrays, n_clusters=given.n_clusters)
+    n_known = n_samples - max(1, round(options.new * n_samples))
+    earlier, _ = timed([array[:n_known] for array in arrays], n_clusters=options.n_clusters)
+    cold, cold_s = timed(arrays, n_clusters=options.n_clusters)
     known = np.full(n_samples, UNKNOWN, dtype=np.int64)
     known[:n_known] = earlier.labels_
     setting = earlier.solution_.parameters
     warm, warm_s = timed(
         arrays,
-        n_clusters=given.n_clusters,
+        n_clusters=options.n_clusters,
         scale=setting.scale,
         alpha=setting.alpha,
         n_neighbors=earlier.n_neighbors_,
         init_labels=known,
     )
     result = {
-        "file": given.file.name,
+        "file": options.file.name,
         "n_samples": n_samples,
         "n_new": n_samples - n_known,
         "cold_cpu_s": round(cold_s, 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import subprocess
@@ -16,12 +17,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mscam_dask.cli.errors import handle_errors
+from mscam_dask.pipeline.run import steps
 from tests.messages import quotes
 
 Call = Callable[..., Result]
 
 
-def failed(error: OSError) -> Result:
+def failed(error: Exception) -> Result:
     @click.command()
     @handle_errors
     def command() -> int:
@@ -108,3 +110,65 @@ def test_sigterm_in_the_first_seconds_is_exit_code_75(here: Path) -> None:
     (line,) = said.splitlines()
     assert line.startswith("Error: ")
     assert "SIGTERM" in line
+
+
+def run_with(here: Path, redirection: str, *, name: str) -> int:
+    """Exit code of a run whose output goes through a redirection of the shell."""
+    command = (
+        f"{sys.executable} -m mscam_dask.cli run tiny.toml --in-process -o {name} {redirection}"
+    )
+    return subprocess.run(
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"], check=False
+    ).returncode
+
+
+@pytest.mark.parametrize(
+    "redirection",
+    ["| true", "2>&1 | true", "2>/dev/full", "2>&1 | head -1", "2>&-", ">&-"],
+)
+def test_a_run_goes_on_when_its_output_cannot_be_written(
+    here: Path, call: Call, redirection: str
+) -> None:
+    assert run_with(here, redirection, name="out") == 0
+    record = json.loads((here / "out" / "run.json").read_text())
+    assert (record["state"], record["exit_code"]) == ("finished", 0)
+    assert call("run", "tiny.toml", "--in-process", "-o", "out").exit_code == 0
+
+
+def test_an_error_keeps_its_exit_code_when_it_cannot_be_written(here: Path) -> None:
+    assert run_with(here, "--set data.source=absent.npz 2>/dev/full", name="out") == 3
+
+
+def test_results_that_cannot_be_written_are_an_error(here: Path) -> None:
+    assert run_with(here, "2>/dev/null >/dev/full", name="out") == 75
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "values"),
+    [
+        (RuntimeError("can't start new thread"), 75, ("can't start new thread", "ulimit -u")),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), 75, ("ulimit -u",)),
+        (MemoryError("Unable to allocate 8 EiB"), 4, ("Unable to allocate 8 EiB", "ulimit -v")),
+        (OSError(errno.ENOSPC, "No space left on device", "a"), 75, ("No space left", "'a'")),
+    ],
+    ids=["thread", "process", "memory", "disk"],
+)
+def test_limits_of_the_system_are_typed_errors(
+    error: Exception, code: int, values: tuple[str, ...]
+) -> None:
+    result = failed(error)
+    assert result.exit_code == code
+    assert re.search(quotes(*values), result.stderr)
+    assert "Traceback" not in result.stderr
+
+
+def test_a_run_that_may_not_start_threads_records_the_exit_code(
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(*args: Any, **options: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(steps, "cluster", no_thread)
+    assert call("run", "tiny.toml", "--in-process", "-o", "out").exit_code == 75
+    record = json.loads((here / "out" / "run.json").read_text())
+    assert (record["state"], record["exit_code"]) == ("failed", 75)

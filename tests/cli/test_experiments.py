@@ -14,8 +14,8 @@ import pytest
 from click.testing import Result
 
 from mscam_dask.benchmark.experiment import Progress
-from mscam_dask.benchmark.printing import ProgressLines
 from mscam_dask.benchmark.results import PROTOCOLS, TrialEntry
+from mscam_dask.benchmark.run_command import ProgressLines
 from mscam_dask.cli import console as terminal
 from mscam_dask.cli.console import results_console, show, table
 from mscam_dask.pipeline.run.lock import RunLock

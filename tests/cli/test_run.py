@@ -86,6 +86,14 @@ def test_settings_from_the_command_line_win(here: Path, call: Call) -> None:
     assert "n_clusters = 1" in (here / "out" / "pipeline.toml").read_text()
 
 
+def test_a_key_set_twice_on_the_command_line_is_refused(here: Path, call: Call) -> None:
+    twice = ("--set", "cluster.n_clusters=2", "--set", "cluster.n_clusters=4")
+    result = call("run", "tiny.toml", "--in-process", "-o", "out", *twice)
+    assert result.exit_code == 2
+    assert re.search(quotes("--set cluster.n_clusters", 2, 4), result.stderr)
+    assert not (here / "out").exists()
+
+
 def test_another_kind_of_cluster_than_the_files(here: Path, call: Call) -> None:
     text = Path("tiny.toml").read_text()
     Path("tiny.toml").write_text(

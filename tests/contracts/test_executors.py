@@ -175,7 +175,7 @@ def test_no_workers_is_a_typed_timeout() -> None:
     with (
         local_client(0) as client,
         pytest.raises(NoWorkersError, match=quotes("tcp://", "0.2 s")),
-        DaskExecutor(client, workers_timeout_s=0.2),
+        DaskExecutor(client, timeout_s=0.2),
     ):
         pass
 
@@ -202,7 +202,7 @@ def test_tasks_see_one_numerical_thread(
 def test_a_task_that_comes_after_its_fit_does_not_unpin_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(PinnedBlas._blas, "_is_for_good", False)
+    monkeypatch.setattr(PinnedBlas._blas, "_is_permanent", False)
     with threadpool_limits(limits=2, user_api="blas"):
         PinnedBlas.pin_permanently()  # of a worker in this process
         assert set(blas_threads(0.0)) == {1}

@@ -14,10 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from mscam_dask.data.checkpoint_arrays import decode_arrays, encode_array, encode_group
-from mscam_dask.data.checkpoint_record import decode_record, encode_record
-from mscam_dask.data.checkpoints import CURRENT, FileCheckpointStore
-from mscam_dask.data.store.manifest import Manifest, entry_of
+from mscam_dask.data.checkpoints import (
+    CURRENT,
+    FileCheckpointStore,
+    Manifest,
+    decode_arrays,
+    decode_record,
+    encode_array,
+    encode_group,
+    encode_record,
+    entry_of,
+)
 from mscam_dask.errors import StoreCorruptError
 from mscam_dask.types.checkpoint import Checkpoint
 from tests.messages import quotes

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from mscam_dask.data.ingest import IngestReport, Source, ingest
-from mscam_dask.data.readers.align_samples import OrderedRows
+from mscam_dask.data.readers.combine import OrderedRows
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError

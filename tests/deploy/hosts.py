@@ -52,11 +52,11 @@ class Host:
         )
 
     def cut_off(self) -> None:
-        """Pull the plug: packets are lost, nobody is told."""
+        """Take the link down: packets are lost without an error."""
         _ip("-n", self.switch, "link", "set", self.port, "down")
 
     def bring_back(self) -> None:
-        """Put the plug in again."""
+        """Bring the link up again."""
         _ip("-n", self.switch, "link", "set", self.port, "up")
 
 

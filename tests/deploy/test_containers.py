@@ -21,7 +21,7 @@ COMPOSE = DEPLOY / "compose.yaml"
 
 
 def compose_problems(file: Path) -> str:
-    """What the Compose specification's own schema has against a file; empty when nothing."""
+    """Problems of a file with the Compose specification's own schema; empty when there are none."""
     pytest.importorskip("check_jsonschema")
     result = run(
         installed_program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", file
@@ -191,3 +191,20 @@ def test_grafana_finds_its_data_source_and_its_dashboards(services: dict[str, An
             source["uid"],
             "-- Grafana --",
         }
+
+
+def test_the_build_needs_no_frontend_from_a_registry() -> None:
+    assert not re.search(r"^#\s*syntax\s*=", (DEPLOY / "Dockerfile").read_text(), re.M)
+
+
+def test_the_owner_of_the_runs_is_kept_by_a_file_in_their_volume(services: dict[str, Any]) -> None:
+    """Docker gives a volume that is empty the owner that the image has at its place, each time."""
+    setup = services["own-runs"]
+    (volume,) = setup["volumes"]
+    assert {volume["source"], volume["target"]} == {"runs", "/runs"}
+    (command,) = setup["command"]
+    touched = command.partition("touch ")[2].split()[0]
+    assert touched.startswith("/runs/")
+    assert command.index("touch") < command.index("chown")
+    assert set(setup["cap_add"]) == {"CHOWN", "DAC_OVERRIDE"}
+    assert "own-runs" in (DEPLOY / "README.md").read_text()

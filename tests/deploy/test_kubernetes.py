@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import copy
 import re
+import time
 import warnings
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import jsonschema
 import pytest
 import yaml
 
-from mscam_dask.pipeline.config.environment import environment_overrides
 from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.toml_document import environment_overrides
 from mscam_dask.pipeline.tls.certificates import make_certificates
+from tests.clusters import local_client
 from tests.deploy.files import DEPLOY, documents, paths
 
 # Its validator still names a class that jsonschema has renamed.
@@ -238,3 +241,55 @@ def test_every_node_of_a_cluster_speaks_tls() -> None:
                 str(value).removeprefix("/tls/") for value in env.values() if "/tls/" in str(value)
             }
             assert keys == files
+
+
+def test_the_chart_is_installed_at_the_version_that_its_values_are_for() -> None:
+    page = (DEPLOY / "k8s/README.md").read_text()
+    command = page[page.index("helm install") :].split("\n\n")[0]
+    (installed,) = re.findall(r"--version (\S+)", command)
+    (described,) = re.findall(r"version (\d+\.\d+\.\d+)", (DEPLOY / "helm-values.yaml").read_text())
+    assert installed == described
+
+
+def test_short_tasks_that_wait_make_the_autoscaler_grow_the_cluster() -> None:
+    (cluster,) = (
+        one for one in documents(DEPLOY / "k8s/cluster.yaml") if one["kind"] == "DaskCluster"
+    )
+    (scheduler,) = cluster["spec"]["scheduler"]["spec"]["containers"]
+    (duration,) = (
+        entry["value"]
+        for entry in scheduler["env"]
+        if entry["name"] == "DASK_DISTRIBUTED__ADAPTIVE__TARGET_DURATION"
+    )
+    with local_client(2, processes=False) as client:
+        tasks = client.map(time.sleep, [0.5] * 12, pure=False, key="short")
+        client.gather(tasks[:2])  # how long one takes is known now
+
+        def target() -> int:
+            wanted: int = client.run_on_scheduler(
+                lambda dask_scheduler: dask_scheduler.adaptive_target()
+            )
+            return wanted
+
+        assert target() <= 2, "with Dask's default"
+        with dask.config.set({"distributed.adaptive.target-duration": duration}):
+            assert target() >= 6
+        client.cancel(tasks)
+
+
+def test_stores_inside_the_cluster_and_identities_of_the_cloud_have_a_rule() -> None:
+    (always,) = (
+        one
+        for one in documents(DEPLOY / "k8s/networkpolicy.yaml")
+        if one["metadata"]["name"] == "dask-nodes"
+    )
+    peers = [peer for rule in always["spec"]["egress"] for peer in rule["to"]]
+    labels = [
+        peer["namespaceSelector"]["matchLabels"] for peer in peers if "namespaceSelector" in peer
+    ]
+    assert {"mscam-dask/object-store": "true"} in labels
+    (by_hand,) = documents(DEPLOY / "k8s/object-storage.yaml")
+    blocks = [peer["ipBlock"]["cidr"] for rule in by_hand["spec"]["egress"] for peer in rule["to"]]
+    assert "169.254.169.254/32" in blocks
+    resources = yaml.safe_load((DEPLOY / "k8s/kustomization.yaml").read_text())["resources"]
+    assert "object-storage.yaml" not in resources, "it is applied by hand"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 import re
 import shutil
@@ -15,7 +14,7 @@ import pytest
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 
-from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.executors.dask import workers_timeout_s
 from tests.deploy.files import DEPLOY, documents, run
 
 
@@ -112,10 +111,10 @@ def test_workers_that_are_gone_while_tasks_wait_are_seen(cluster: LocalCluster) 
         assert not holds(expression, exported(scheduler)), "nobody waits"
 
 
-def test_workers_that_are_gone_are_told_before_the_run_gives_up() -> None:
+def test_the_alert_of_lost_workers_fires_before_the_run_gives_up() -> None:
     rule = rules()["DaskWorkersGone"]
     (prometheus,) = documents(DEPLOY / "prometheus/prometheus.yml")
-    patience_s = inspect.signature(DaskExecutor).parameters["workers_timeout_s"].default
+    patience_s = workers_timeout_s()
     every = [prometheus["global"][name] for name in ("scrape_interval", "evaluation_interval")]
     # a state is seen an interval late, and held for a whole number of evaluations
     latest_s = sum(parse_timedelta(time) for time in [rule["for"], every[0], every[1], every[1]])

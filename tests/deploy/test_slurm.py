@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mscam_dask.data.datasets import digits_views
@@ -131,6 +132,7 @@ def test_a_run_on_worker_jobs_that_slurm_started(
     assert len(jobs) == 2
     assert set((root / "cancelled").read_text().split()) == {str(job) for job in jobs}
     script = next((root / "jobs").glob("script.??????")).read_text()
+    assert "--dashboard-address 127.0.0.1:0" in script
     assert "#SBATCH --cpus-per-task=1" in script
     assert "#SBATCH --mem=2G" in script
     assert "export OPENBLAS_NUM_THREADS=1" in script
@@ -163,10 +165,10 @@ def test_wrong_options_are_a_configuration_error(
     ("ending", "code", "requeued"), [("exit 0", 0, 0), ("exit 3", 3, 0), ("exit 75", 75, 1)]
 )
 def test_the_batch_script_ends_as_the_run_does_and_goes_back_into_the_queue_with_75(
-    tmp_path: Path, slurm: dict[str, str], final: str, code: int, requeued: int
+    tmp_path: Path, slurm: dict[str, str], ending: str, code: int, requeued: int
 ) -> None:
     fake = tmp_path / "python"
-    fake.write_text(f"#!/usr/bin/env bash\n{final}\n")
+    fake.write_text(f"#!/usr/bin/env bash\n{ending}\n")
     fake.chmod(0o755)
     environment = {
         **slurm,
@@ -178,13 +180,18 @@ def test_the_batch_script_ends_as_the_run_does_and_goes_back_into_the_queue_with
     assert lines_of(Path(slurm["FAKE_SLURM"]) / "controlled") == ["requeue 7"] * requeued
 
 
-def test_a_warning_before_the_time_is_over_reaches_the_run(
-    tmp_path: Path, slurm: dict[str, str]
+@pytest.mark.parametrize(
+    ("number", "controlled"),
+    [(signal.SIGUSR1, ["requeue 8"]), (signal.SIGTERM, [])],
+    ids=["time is over", "scancel"],
+)
+def test_a_signal_stops_the_run_and_only_the_end_of_its_time_requeues_it(
+    tmp_path: Path, slurm: dict[str, str], number: signal.Signals, controlled: list[str]
 ) -> None:
     fake = tmp_path / "python"
     fake.write_text(
         "#!/usr/bin/env bash\n"
-        f"trap 'touch {tmp_path}/told; exit 75' TERM\ntouch {tmp_path}/started\n"
+        f"trap 'touch {tmp_path}/stopped; exit 75' TERM\ntouch {tmp_path}/started\n"
         "while true; do sleep 0.05; done\n"
     )
     fake.chmod(0o755)
@@ -200,13 +207,61 @@ def test_a_warning_before_the_time_is_over_reaches_the_run(
             assert batch.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        batch.send_signal(signal.SIGTERM)
+        batch.send_signal(number)
         assert batch.wait(30) == 75
-    assert (tmp_path / "told").exists()
-    assert (Path(slurm["FAKE_SLURM"]) / "controlled").read_text() == "requeue 8\n"
+    assert (tmp_path / "stopped").exists()
+    assert lines_of(Path(slurm["FAKE_SLURM"]) / "controlled") == controlled
 
 
-def test_a_warning_while_no_worker_has_started_cancels_the_jobs_and_requeues(
+def test_the_signal_before_the_time_is_over_is_the_one_that_the_script_expects() -> None:
+    for file, mark in (("nightly.sbatch", "#SBATCH"), ("mscam.scrontab", "#SCRON")):
+        text = (DEPLOY / "slurm" / file).read_text()
+        assert re.findall(rf"^{mark} --signal=(.*)$", text, re.M) == ["B:USR1@300"]
+
+
+def listening(group: int) -> set[str]:
+    """Addresses that processes of a process group listen on."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group:
+                found |= {
+                    item.laddr.ip
+                    for item in process.net_connections(kind="inet")
+                    if item.status == psutil.CONN_LISTEN
+                }
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_worker_job_that_is_lost_is_replaced(
+    tmp_path: Path, slurm: dict[str, str], pipeline: Path
+) -> None:
+    root = Path(slurm["FAKE_SLURM"])
+    command = [
+        sys.executable, str(DEPLOY / "slurm/run_on_slurm.py"), str(pipeline),
+        "--jobs", "1", "--cores", "1", "--memory", "2GiB", "--tls", str(tmp_path / "certs"),
+        "--config", str(tmp_path / "slurm.dask.yaml"),
+        "--", "--set", "cluster.max_iter=30", "--workers-timeout", "120",
+    ]  # fmt: skip
+    environment = {**slurm, "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "2s"}
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(command, env=environment, stdout=out, stderr=out) as driver,
+    ):
+        deadline = time.monotonic() + 120
+        while "iteration 1 " not in log.read_text():
+            assert driver.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        kill(int(lines_of(root / "submitted")[0]))
+        assert driver.wait(200) in (0, 5), log.read_text()
+    assert len(lines_of(root / "submitted")) == 2
+
+
+def test_the_end_of_the_time_before_a_worker_has_started_cancels_the_jobs_and_requeues(
     tmp_path: Path, slurm: dict[str, str]
 ) -> None:
     shutil.copy(DEPLOY / "slurm/run_on_slurm.py", tmp_path)
@@ -229,7 +284,8 @@ def test_a_warning_while_no_worker_has_started_cancels_the_jobs_and_requeues(
             assert time.monotonic() < deadline
             time.sleep(0.05)
         time.sleep(0.5)  # into the wait for a worker
-        batch.send_signal(signal.SIGTERM)
+        assert listening(batch.pid) == {"127.0.0.1"}  # scheduler and dashboard: its interface is lo
+        batch.send_signal(signal.SIGUSR1)
         assert batch.wait(60) == 75
     assert sorted(lines_of(root / "cancelled")) == sorted(lines_of(root / "submitted"))
     assert lines_of(root / "controlled") == ["requeue 9"]

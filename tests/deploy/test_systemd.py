@@ -8,6 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from mscam_dask.errors import (
+    ClusterError,
+    ConfigurationError,
+    DataError,
+    NoWorkersError,
+    SchedulerLostError,
+    TemporaryFailure,
+)
 from tests.deploy.files import DEPLOY, run
 
 UNITS = DEPLOY / "systemd"
@@ -79,5 +87,11 @@ def test_the_documentation_of_the_service_is_a_file_that_the_page_installs() -> 
 
 def test_exit_codes_mean_what_the_command_line_says() -> None:
     text = (UNITS / "mscam-nightly.service").read_text()
-    assert re.search(r"^SuccessExitStatus=5$", text, re.M)
-    assert re.search(r"^RestartPreventExitStatus=2 3 4$", text, re.M)
+    settings = dict(re.findall(r"^(\w+)=(.*)$", text, re.M))
+    temporary = {TemporaryFailure.exit_code, NoWorkersError.exit_code, SchedulerLostError.exit_code}
+    assert temporary == {75}
+    assert settings["RestartForceExitStatus"] == "75"
+    assert settings["SuccessExitStatus"] == "5 75", "systemctl stop leaves no failed unit"
+    lasting = {ConfigurationError.exit_code, DataError.exit_code, ClusterError.exit_code}
+    assert settings["RestartPreventExitStatus"].split() == [str(code) for code in sorted(lasting)]
+    assert settings["Type"] != "oneshot", "which cannot have RestartForceExitStatus"

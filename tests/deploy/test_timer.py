@@ -42,7 +42,7 @@ def write_digits(directory: Path) -> None:
 
 
 class Timer:
-    """What the timer's starts left in a directory."""
+    """Files that the timer's starts left in a directory."""
 
     def __init__(self, directory: Path, process: subprocess.Popen[str]) -> None:
         self.directory = directory
@@ -54,7 +54,7 @@ class Timer:
         return [int(line) for line in file.read_text().split()] if file.exists() else []
 
     def records(self) -> list[dict[str, Any]]:
-        """Of every run, oldest first."""
+        """Records of all runs, oldest first."""
         files = self.directory.glob("runs/nightly-*/run.json")
         found = [json.loads(file.read_text()) | {"where": file.parent} for file in files]
         return sorted(found, key=lambda record: str(record["started"]))
@@ -81,7 +81,7 @@ class Timer:
         self.wait_for("end of what was killed", lambda: 128 + signal.SIGKILL in self.codes())
 
     def finished(self, n_runs: int) -> list[dict[str, Any]]:
-        """So many runs, the last of them finished and found finished by a further start."""
+        """Wait for a number of runs, the last of them finished and found finished by a further start."""
 
         def settled() -> bool:
             records = self.records()
@@ -142,7 +142,7 @@ def setting_of(record: dict[str, Any]) -> dict[str, Any]:
 def test_nightly_runs_are_resumed_and_follow_the_store(timer: Timer) -> None:
     timer.kill_once_it_iterates()
     (cold,) = timer.finished(1)
-    assert cold["resumes"][0]["after_iteration"] >= 1, "what was killed half-way goes on"
+    assert cold["resumed"][0]["after_iteration"] >= 1, "what was killed half-way goes on"
     assert (cold["drift"], sum(cold["fit"]["cluster_sizes"])) == (None, N_FIRST)
 
     append = (

@@ -1,4 +1,4 @@
-"""What the runner's pod waits with, against a real scheduler."""
+"""The program with which the runner's pod waits, against a real scheduler."""
 
 from __future__ import annotations
 

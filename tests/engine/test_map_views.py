@@ -70,7 +70,7 @@ def test_arrays_are_looked_at_by_the_driver(client: Client, stored: MultiViewDat
 def test_arrays_alone_need_no_worker() -> None:
     with local_client(0) as client:
         views = as_multi_view([np.eye(3)]).views
-        executor = DaskExecutor(client, workers_timeout_s=0.1)
+        executor = DaskExecutor(client, timeout_s=0.1)
         assert map_views(process_of, views, executor, stage="look")[0][1] == os.getpid()
 
 

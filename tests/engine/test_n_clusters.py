@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
-from mscam_dask.data.history_dataset import count_dataset
+from mscam_dask.data.results import count_dataset
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import initial_graph as setup
 from mscam_dask.engine import n_clusters as cluster_count

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.solvers.feature_effects import feature_effects
@@ -17,7 +18,7 @@ from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
-def cohens_d(own: np.ndarray, rest: np.ndarray) -> np.ndarray:
+def cohens_d(own: NDArray[np.float64], rest: NDArray[np.float64]) -> Any:
     pooled = (len(own) - 1) * own.var(axis=0, ddof=1) + (len(rest) - 1) * rest.var(axis=0, ddof=1)
     return (own.mean(axis=0) - rest.mean(axis=0)) / np.sqrt(pooled / (len(own) + len(rest) - 2))
 

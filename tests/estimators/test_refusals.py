@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from distributed import Client, LocalCluster
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -88,6 +90,20 @@ def test_a_closed_client_is_refused() -> None:
         pass
     with pytest.raises(ClusterError, match=quotes("closed", "distributed.Client")):
         quick(client=client).fit(integer_views())
+
+
+def test_an_asynchronous_client_is_refused() -> None:
+    async def fit() -> None:
+        async with (
+            LocalCluster(
+                n_workers=1, processes=False, dashboard_address=None, asynchronous=True
+            ) as cluster,
+            Client(cluster, asynchronous=True, set_as_default=False) as client,
+        ):
+            quick(client=client).fit(integer_views())
+
+    with pytest.raises(ConfigurationError, match=quotes("asynchronous", "distributed.Client")):
+        asyncio.run(fit())
 
 
 @pytest.mark.parametrize("n_features_per_view", [(5, 7), (11, 0), (), (-1, 12), 11, "47"])

@@ -108,7 +108,7 @@ class HistoryExecutor:
         return [handle.result for handle in handles]
 
     def release(self, handles: Sequence[FakeHandle]) -> None:
-        """What was released is lost at once, unless a waiting task needs it."""
+        """Lose released results at once, unless a waiting task needs them."""
         for handle in handles:
             assert not handle.is_released, f"{handle.key!r} was released twice"
             handle.is_released = True

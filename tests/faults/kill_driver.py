@@ -90,14 +90,14 @@ def exit_code(process: int) -> int:
 
 
 def go_on(pipeline: Path, root: Path) -> Callable[[], object]:
-    """What someone does whose run was killed: resume it, or start it if it had not begun."""
+    """Repeat a killed run as its user would: resume it, or start it if it had not begun."""
     if (root / "run.json").exists():
         return lambda: resume_run(root)
     return lambda: run_pipeline(read_config(pipeline), root)
 
 
 def phase(root: Path) -> str:
-    """What a killed run was doing."""
+    """Return what a killed run was doing."""
     events = root / "events.jsonl"
     if not events.exists():
         return "before the first step"

@@ -98,7 +98,7 @@ def test_clusters_are_found_at_any_magnitude(
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_tiny_values_pass_where_numpy_is_told_to_raise(scale: Any) -> None:
+def test_tiny_values_pass_where_numpy_raises(scale: Any) -> None:
     views, _ = gaussian_views(3, n_samples=60)
     with np.errstate(under="ignore"):
         tiny = [1e-310 * view for view in views]
@@ -172,12 +172,12 @@ def test_half_the_samples_identical(
 @pytest.mark.parametrize("n_clusters", [2, 3, 7])
 def test_two_places_only(model: Estimator, n_clusters: int) -> None:
     place = np.repeat([[0.0, 1.0], [3.0, 5.0]], 12, axis=0)
-    told = (
+    warning = (
         pytest.warns(ConvergenceWarning, match=r"\b2\b.*\b24\b")
         if n_clusters > 2
         else nullcontext()
     )
-    with told:
+    with warning:
         fitted = fit([place, place[:, ::-1]], n_clusters, model=model)
     # no cluster has samples of both places
     assert not set(fitted.labels_[:12]) & set(fitted.labels_[12:])

@@ -16,7 +16,7 @@ import zarr
 from click.testing import CliRunner
 
 import mscam_dask
-from mscam_dask.benchmark.directory import ExperimentDirectory
+from mscam_dask.benchmark.experiment import ExperimentDirectory
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result

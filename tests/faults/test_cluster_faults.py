@@ -72,7 +72,7 @@ def pids(client: Client) -> list[int]:
 
 
 def figure(text: str) -> None:
-    """What docs/reliability.md quotes; shown with -s."""
+    """Print a figure that docs/reliability.md quotes; shown with -s."""
     sys.stdout.write(f"\n{text.strip()}\n")
 
 
@@ -276,7 +276,7 @@ def test_all_workers_gone_is_a_typed_error_in_time(tmp_path: Path) -> None:
     ):
         assert cluster.client is not None
         cluster.client.wait_for_workers(1, timeout=60)
-        with DaskExecutor(cluster.client, workers_timeout_s=1.0) as executor:
+        with DaskExecutor(cluster.client, timeout_s=1.0) as executor:
             assert executor.gather([executor.submit(abs, -2, key="before/0")]) == [2]
             waiting = executor.submit(time.sleep, 60, key="sleep/0")
             worker.kill()

@@ -1,4 +1,4 @@
-"""A real encrypted scheduler: who gets in, and what everyone else is told."""
+"""A real encrypted scheduler: who gets in, and the errors of everyone else."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoint_arrays import decode_arrays, encode_array
-from mscam_dask.data.checkpoints import CURRENT, FileCheckpointStore
+from mscam_dask.data.checkpoints import CURRENT, FileCheckpointStore, decode_arrays, encode_array
 from mscam_dask.errors import TemporaryFailure
 from mscam_dask.types.checkpoint import Checkpoint
 from tests.faults.memory_disk import FailingFiles, Loss, MemoryDisk, PowerCut
@@ -40,11 +39,11 @@ def encoded_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "mscam_dask.data.checkpoint_content.encode_array",
+            "mscam_dask.data.checkpoints.encode_array",
             lambda name, values: encoded(name, values.dtype.str, values.shape, values.tobytes()),
         )
         patch.setattr(
-            "mscam_dask.data.checkpoint_content.decode_arrays",
+            "mscam_dask.data.checkpoints.decode_arrays",
             lambda files: decoded(pickle.dumps(files)),
         )
         yield

@@ -7,8 +7,8 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoint_content import CURRENT
 from mscam_dask.data.checkpoint_objects import ObjectCheckpointStore
+from mscam_dask.data.checkpoints import CURRENT
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure

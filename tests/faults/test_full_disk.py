@@ -122,7 +122,7 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(small_disk: Path, tmp_p
     assert is_full(caught.value)
     filled[0].unlink()
     outcome = resume_run(root)
-    assert outcome.record.resumes[-1].after_iteration == 2
+    assert outcome.record.resumed[-1].after_iteration == 2
     assert outcome_of(root) == outcome_of(tmp_path / "whole")
     assert RunDirectory(root).read_record().state == "finished"
 

@@ -1,4 +1,4 @@
-"""The driver is killed at a random moment or told to end; the run goes on to the same bits."""
+"""A driver that is killed at a random moment or stopped: the resumed run gives the same bits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def iterations_in(events: Path) -> int:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_a_driver_told_to_end_leaves_a_run_that_goes_on(
+def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
     file = write_pipeline(tmp_path)
@@ -83,7 +83,7 @@ def test_a_driver_told_to_end_leaves_a_run_that_goes_on(
     assert (record["state"], record["exit_code"]) == ("interrupted", code)
     assert number.name in record["error"]["message"]
     outcome = resume_run(root)
-    assert outcome.record.resumes[0].after_iteration is not None
-    assert outcome.record.resumes[0].after_iteration >= 2
+    assert outcome.record.resumed[0].after_iteration is not None
+    assert outcome.record.resumed[0].after_iteration >= 2
     run_pipeline(read_config(file), tmp_path / "whole")
     assert outcome_of(root) == outcome_of(tmp_path / "whole")

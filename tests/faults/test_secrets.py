@@ -133,9 +133,9 @@ def test_the_command_line_does_not_show_it(
     script = (
         "import click, builtins, sys\n"
         "from mscam_dask import errors\n"
-        "from mscam_dask.cli.errors import guarded\n"
+        "from mscam_dask.cli.errors import handle_errors\n"
         "kind = getattr(builtins, sys.argv[1], None) or getattr(errors, sys.argv[1])\n"
-        "@click.command()\n@guarded\n"
+        "@click.command()\n@handle_errors\n"
         "def command(): raise kind('denied: https://u:' + sys.argv[2] + '@host or ' + sys.argv[2])\n"
         "command(['--debug'] if sys.argv[3] == 'True' else [])\n"
     )

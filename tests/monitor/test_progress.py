@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
-from mscam_dask.monitor.messages import by_view_words
+from mscam_dask.monitor.messages import format_view_settings
 from mscam_dask.monitor.progress import (
     NotebookProgress,
     PlainProgress,
@@ -131,7 +131,7 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
     assert lines_with(rows[1], "4.00")
     assert lines_with(shown, "cluster", 123, 1, 4)
     assert lines_with(shown, "standard", 10, 20, 2)
-    assert lines_with(shown, 2, 20, "0:00:54")  # 18 iterations of 3 s are left
+    assert lines_with(shown, 2, 20, "<54 s")  # 18 iterations of 3 s are left
 
 
 @pytest.mark.parametrize(
@@ -176,14 +176,18 @@ def test_preparations_chosen_by_view_are_said_everywhere(terminal: Console) -> N
     assert re.search(quotes("unit", 10, "<script>alert(1)</script>", "standard", 0.1), shown)
     stream = io.StringIO()
     PlainProgress(stream)(BY_VIEW)
-    ways = ("unit", 10, "<script>alert(1)</script>", "form/edge", "standard", 0.1, "colour")
-    assert lines_with(stream.getvalue(), *ways, 20)
+    assert lines_with(stream.getvalue(), 20)
+    assert lines_with(stream.getvalue(), "unit", 10, "<script>alert(1)</script>", "form/edge")
+    assert lines_with(stream.getvalue(), "standard", 0.1, "colour")
 
 
 def test_many_views_prepared_alike_are_counted_and_their_names_are_inert() -> None:
-    many = by_view_words([*((f"view {i}", "unit", 10.0) for i in range(9)), ("x", "none", 1.0)])
-    assert re.search(quotes("unit", 10, 9, "none", 1, "x"), many)
-    assert "view 0" not in many
+    many = format_view_settings(
+        [*((f"view {i}", "unit", 10.0) for i in range(9)), ("x", "none", 1.0)]
+    )
+    for line, values in zip(many, [("unit", 10, 9), ("none", 1, "x")], strict=True):
+        assert re.search(quotes(*values), line)
+    assert "view 0" not in many[0]
     escape = dataclasses.replace(BY_VIEW.view_settings[0], view="\x1b[31m")
     stream = io.StringIO()
     PlainProgress(stream)(dataclasses.replace(BY_VIEW, view_settings=(escape,)))
@@ -259,9 +263,9 @@ def test_a_log_gets_one_line_for_each_thing_that_happened() -> None:
         ("cluster", ()),
         ("fit", (123, 1, 4, STARTED.executor)),
         ("fit", ("standard", 10, 20, 2, "0.5 s")),
-        ("fit", (1, 20, 4, *same, "2.00 s", "0:00:38")),
-        ("fit", (2, 20, 3, 4, *same, "4.00 s", "0:00:54")),
-        ("fit", (3, 20, 4, *same, "2.00 s", "0:00:45")),
+        ("fit", (1, 20, 4, *same, "2.00 s", "<38 s")),
+        ("fit", (2, 20, 3, 4, *same, "4.00 s", "<54 s")),
+        ("fit", (3, 20, 4, *same, "2.00 s", "<46 s")),
         ("fit", (4, 3, "6.5 s")),
         ("cluster", ("4 connected components", "8.0 s")),
     ]
@@ -281,7 +285,7 @@ def test_a_signal_is_no_failure_of_the_fit() -> None:
     assert lines_with(failed, "fit", "WorkerLostError", "3.0 s")
 
 
-@pytest.mark.parametrize(("width", "n_columns"), [(100, 6), (75, 6), (74, 5), (60, 4), (34, 2)])
+@pytest.mark.parametrize(("width", "n_columns"), [(100, 6), (71, 6), (70, 5), (56, 4), (34, 2)])
 def test_a_narrow_terminal_has_whole_numbers_in_fewer_columns(width: int, n_columns: int) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=width, markup=False)
     with TerminalProgress(console) as progress:
@@ -293,7 +297,7 @@ def test_a_narrow_terminal_has_whole_numbers_in_fewer_columns(width: int, n_colu
     lines = shown.splitlines()
     (row,) = lines_with(shown, "3 of 4")
     titles = lines[lines.index(row) - 1]
-    assert len(re.split(r"\s{2,}", titles.strip())) == n_columns
+    assert len(re.sub(r"\x1b\[\d*m", "", titles).split()) == n_columns
 
 
 def test_live_progress_is_for_terminals_only(terminal: Console) -> None:

@@ -1,6 +1,8 @@
-"""From affinities and embeddings to labels: the last steps of the spectral methods."""
+"""Steps that the spectral baselines share: affinities, eigenvectors and k-means."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 import scipy.linalg
@@ -9,13 +11,15 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.cluster import KMeans
 
+from mscam_dask.benchmark.baselines.base import Baseline, require_choice, require_count
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.orthonormal import orient_columns
 
 __all__ = [
-    "AFFINITIES",
+    "AffinityBaseline",
     "gaussian_affinity",
     "kmeans_labels",
     "leading_eigenvectors",
@@ -26,13 +30,37 @@ __all__ = [
     "view_affinity",
 ]
 
-AFFINITIES = ("gaussian", "neighbors")
+_AFFINITIES = ("gaussian", "neighbors")
 
 _LANCZOS_FROM = 500
-"""Samples from which Lanczos' method is the faster one."""
+"""Minimum number of samples for which the Lanczos method is faster."""
 
 _LANCZOS_SHARE = 0.3
-"""Products with the matrix, as a share of n, that cost less than factoring it densely."""
+"""Maximum number of products with the matrix, as a share of n: more cost as much as dense solution."""
+
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class AffinityBaseline(Baseline):
+    """Base class of the methods that start from an affinity matrix of each view.
+
+    Parameters
+    ----------
+    affinity : {"gaussian", "neighbors"}, default="gaussian"
+        exp(−d² / 2σ²) with σ the median distance, or the symmetrized graph of the `n_neighbors`
+        nearest samples.
+    n_neighbors : int, default=10
+        For affinity="neighbors".
+    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+        See `Baseline`.
+    """
+
+    affinity: str = "gaussian"
+    n_neighbors: int = 10
+
+    def _check(self, data: MultiViewData) -> None:
+        require_choice("affinity", self.affinity, _AFFINITIES)
+        if self.affinity == "neighbors":
+            require_count("n_neighbors", self.n_neighbors, maximum=data.n_samples - 1)
 
 
 def gaussian_affinity(
@@ -54,14 +82,14 @@ def gaussian_affinity(
     Raises
     ------
     DataError
-        More than half of all pairs coincide, so that the median distance is 0.
+        If at least half of all pairs coincide, so that the median distance is 0.
     """
     squared = squared_distances(rows, rows)
     median = float(np.sqrt(np.median(squared[np.triu_indices(len(rows), 1)])))
     if median == 0.0:
         raise DataError(
-            f"at least half of the {len(rows)} x {len(rows)} distances of a view are 0: the median "
-            "distance is no width for a Gaussian. Leave the view out or use neighbour graphs."
+            f"at least half of the {len(rows)} x {len(rows)} distances of a view are 0, so the median "
+            "distance cannot be the width of a Gaussian. Exclude the view or use neighbor graphs."
         )
     squared *= -0.5 / (width_factor * median) ** 2
     np.exp(squared, out=squared)
@@ -82,7 +110,7 @@ def neighbor_affinity(rows: NDArray[np.float64], n_neighbors: int) -> csr_array[
 
 
 def view_affinity(rows: NDArray[np.float64], kind: str, n_neighbors: int) -> NDArray[np.float64]:
-    """`neighbor_affinity` or `gaussian_affinity`, one of `AFFINITIES`, dense (n, n)."""
+    """Dense `neighbor_affinity` or `gaussian_affinity` of a view, (n, n)."""
     if kind == "neighbors":
         return np.asarray(neighbor_affinity(rows, n_neighbors).toarray())
     return gaussian_affinity(rows)
@@ -111,27 +139,27 @@ def leading_eigenvectors(matrix: NDArray[np.float64], count: int) -> NDArray[np.
 
     Notes
     -----
-    A large matrix without a zero is left to Lanczos' method, to rounding, in a tenth of the time,
-    unless its leading eigenvalues are so close that it takes more products than factoring costs.
-    One with zeros may be of several components and its eigenvalue 1 multiple, which one starting
-    vector does not see safely: that is factored densely.
+    Large matrices without zeros go to the Lanczos method, which has the same accuracy in a tenth of
+    the time unless the leading eigenvalues are too close. A matrix with zeros may have several
+    connected components, and thus a multiple eigenvalue 1 that the Lanczos method can miss from
+    one starting vector: the dense solver takes these.
     """
     n = len(matrix)
     if n >= _LANCZOS_FROM and 6 * count < n and np.all(matrix):
-        start = np.random.default_rng(0).standard_normal(n)  # the same at every call
+        start = np.random.default_rng(0).standard_normal(n)  # the same in every call
         basis = max(4 * count, 40)
         restarts = max(2, int(_LANCZOS_SHARE * n) // (basis - count))
         try:
             _, vectors = eigsh(matrix, count, which="LA", v0=start, ncv=basis, maxiter=restarts)
             return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
         except ArpackNoConvergence:
-            pass  # factored below
+            pass  # The dense solver below does not fail.
     _, vectors = scipy.linalg.eigh(matrix, subset_by_index=[n - count, n - 1])
     return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
 
 
 def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows divided by their length; zero rows stay."""
+    """Rows scaled to length 1; zero rows stay zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)
 
@@ -139,7 +167,7 @@ def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 def kmeans_labels(
     rows: NDArray[np.float64], n_clusters: int, *, n_init: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """The best of `n_init` k-means++ starts by the within-cluster sum of squares, (n,)."""
+    """Labels (n,) of the best of `n_init` k-means++ starts by the within-cluster sum of squares."""
     model = KMeans(n_clusters, n_init=n_init, random_state=int(rng.integers(2**31)))
     return np.asarray(model.fit_predict(rows), dtype=np.int64)
 
@@ -147,15 +175,15 @@ def kmeans_labels(
 def spectral_labels(
     affinity: NDArray[np.float64], n_clusters: int, *, n_init: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Ng, Jordan and Weiss: k-means on the unit rows of the leading eigenvectors.
+    """Spectral clustering of Ng, Jordan and Weiss: k-means on the unit rows of leading eigenvectors.
 
     Parameters
     ----------
     affinity : (n, n)
-        Symmetric, non-negative.
+        Symmetric, nonnegative.
     n_clusters : int
     n_init : int
-        Starts of k-means.
+        Number of k-means starts.
     rng : numpy.random.Generator
 
     Returns

@@ -1,7 +1,8 @@
-"""What the comparison methods share: taking views in, refusing what cannot work, showing labels."""
+"""Base classes of the baselines: input, checks of parameters and memory, and labels."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,17 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 
-from mscam_dask.benchmark.baselines._views import scaled_features
 from mscam_dask.data.sparse import is_sparse
-from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.data.views.as_multi_view import (
+    MultiViewData,
+    RowSource,
+    as_multi_view,
+    row_ranges,
+)
 from mscam_dask.data.views.validation import check_sizes, validate
 from mscam_dask.engine.executors.local import available_memory_bytes
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
 from mscam_dask.estimators._random_state import seed_of
+from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments
+from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.spectral_cut import canonical_labels
+from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Scale
 
-__all__ = ["Baseline", "View", "require_choice", "require_count", "require_number"]
+__all__ = [
+    "Baseline",
+    "SingleViewBaseline",
+    "View",
+    "require_choice",
+    "require_count",
+    "require_number",
+]
 
 View = NDArray[np.float64]
 """Scaled rows of one view, (n_samples, d_v)."""
@@ -30,30 +45,36 @@ View = NDArray[np.float64]
 _GIB = 2.0**30
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyped bases
-    """Base of the comparison methods; a method gives its parameters and `_cluster`.
+    """Base class of the baselines; a subclass adds its parameters as fields, and `_cluster`.
 
-    Every method turns its views into scaled feature rows first (see
-    `mscam_dask.benchmark.baselines._views`), so one input serves all of them. Labels never enter a fit.
+    Every view becomes scaled feature rows first (`scaled_features`), so that all baselines take
+    the same input. Ground truth never enters a fit.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    scale, view_type, n_features_per_view
+        As for `mscam_dask.MSCAM`; scale is "standard" by default.
+    random_state : int, RandomState or None, default=None
+    memory_limit_bytes : int, optional
+        Memory that the fit may use; None: the free memory of the machine.
     """
 
-    #: How messages name the method.
+    #: Name of the method in messages.
     _title: ClassVar[str] = ""
-    #: Dense (n, n) float64 arrays alive at the peak, beside one for each view.
+    #: Dense (n, n) float64 arrays at the peak, without those of each view.
     _square_matrices: ClassVar[int] = 0
-    #: ... and the number of those for each view.
+    #: Dense (n, n) float64 arrays of each view.
     _square_matrices_per_view: ClassVar[int] = 0
 
-    n_clusters: int
-    scale: Scale
-    view_type: Any
-    n_features_per_view: Sequence[int] | None
-    random_state: int | np.random.RandomState | None
-    memory_limit_bytes: int | None
-
-    labels_: NDArray[np.int64]
-    view_names_: tuple[str, ...]
-    data_warnings_: tuple[Any, ...]
+    n_clusters: int = dataclasses.field(default=8, kw_only=False)
+    scale: Scale = "standard"
+    view_type: Any = "features"
+    n_features_per_view: Sequence[int] | None = None
+    random_state: int | np.random.RandomState | None = None
+    memory_limit_bytes: int | None = None
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Cluster the samples.
@@ -62,9 +83,9 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         ----------
         X : as for `mscam_dask.MSCAM.fit`
             A list or dict of (n_samples, n_features_v) arrays, an xarray.Dataset, a
-            `MultiViewData`, a store path, or one array, cut into views by `n_features_per_view`.
+            `MultiViewData`, a store path, or one array, split into views by `n_features_per_view`.
         y : ignored
-            Present for scikit-learn; labels never enter a fit.
+            Present for scikit-learn.
 
         Returns
         -------
@@ -73,34 +94,34 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         Raises
         ------
         ConfigurationError
-            A parameter is out of range, or does not fit the data.
+            If a parameter is out of range, or does not fit the data.
         DataError
-            The views cannot be clustered as given; the message names view and rows.
+            If the views cannot be clustered; the message names view and rows.
         MemoryPlanError
-            The arrays of the method do not fit into memory.
+            If the arrays of the method do not fit into memory.
         """
         data = self._views(X)
-        # everything that can be refused without reading a row comes first
+        # Checks that read no row come first.
         check_sizes(data.n_samples, n_clusters=self.n_clusters, n_neighbors=1)
         self.check_parameters(data)
         self._check_memory(data)
         seed = seed_of(self.random_state)
         report = validate(data, n_clusters=self.n_clusters, n_neighbors=1)
-        self.view_names_ = data.view_names
-        self.data_warnings_ = tuple(report.issues)
+        self.view_names_: tuple[str, ...] = data.view_names
+        self.data_warnings_: tuple[Any, ...] = tuple(report.issues)
         views = tuple(
-            scaled_features(source, scale=self.scale) for source in self._chosen(data).views
+            scaled_features(source, scale=self.scale) for source in self._used_views(data).views
         )
         labels = self._cluster(views, np.random.default_rng(seed))
-        self.labels_ = canonical_labels(np.asarray(labels, dtype=np.int64))
+        self.labels_: NDArray[np.int64] = canonical_labels(np.asarray(labels, dtype=np.int64))
         return self
 
     @abstractmethod
     def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Labels (n,) of the scaled views; sets what attributes the method has."""
+        """Labels (n,) from the scaled views; sets the attributes of the method."""
 
     def check_parameters(self, data: MultiViewData) -> None:
-        """Refuse parameters with which these views cannot be clustered; no row is read.
+        """Check the parameters against the views, without reading a row.
 
         Raises
         ------
@@ -108,18 +129,22 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
             As from `fit`.
         """
         require_choice("scale", self.scale, get_args(Scale))
+        parameters = self.get_params(deep=False)
+        for name in ("max_iter", "n_init"):
+            if name in parameters:
+                require_count(name, parameters[name])
         self._check(data)
-        self._chosen(data)
+        self._used_views(data)
 
     def _check(self, data: MultiViewData) -> None:
-        """Refuse parameters that are out of range or do not fit the data."""
+        """Check the method's own parameters, alone and against the views."""
 
-    def _chosen(self, data: MultiViewData) -> MultiViewData:
-        """The views the method looks at: all, unless it is one of a single view."""
+    def _used_views(self, data: MultiViewData) -> MultiViewData:
+        """Views that the method clusters: all of them by default."""
         return data
 
     def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
-        """Peak bytes beside the scaled views themselves."""
+        """Peak bytes in addition to the scaled views."""
         matrices = self._square_matrices + self._square_matrices_per_view * len(widths)
         return 8 * n_samples * n_samples * matrices
 
@@ -129,83 +154,162 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
             limit = available_memory_bytes()
         else:
             require_count("memory_limit_bytes", limit)
-        chosen = self._chosen(data).views
+        sources = self._used_views(data).views
         n = data.n_samples
-        # a pairwise view becomes coordinates through its kernel: three n x n arrays, one at a time
-        pairwise = any(source.view_type != "features" for source in chosen)
-        held = 8 * n * sum(source.shape[1] for source in chosen)
-        working = self._working_bytes(n, [source.shape[1] for source in chosen])
-        need = held + max(working, 24 * n * n * pairwise)
+        # A pairwise view becomes coordinates through its kernel: three n x n arrays, one view at a time.
+        pairwise = any(source.view_type != "features" for source in sources)
+        views_bytes = 8 * n * sum(source.shape[1] for source in sources)
+        working = self._working_bytes(n, [source.shape[1] for source in sources])
+        need = views_bytes + max(working, 24 * n * n * pairwise)
         if need <= limit:
             return
         largest = ""
-        remedy = "Give more memory or fewer samples"
-        matrices = self._square_matrices + self._square_matrices_per_view * len(chosen)
+        remedy = "Use more memory or fewer samples"
+        matrices = self._square_matrices + self._square_matrices_per_view * len(sources)
         if matrices:
-            fits = math.isqrt(max(0, int((limit - held) / (8 * matrices))))
-            largest = f", of which {matrices} dense {n} x {n} arrays are {working / _GIB:.2f} GiB"
+            n_fitting = math.isqrt(max(0, int((limit - views_bytes) / (8 * matrices))))
+            largest = f", {working / _GIB:.2f} GiB of it for {matrices} dense {n} x {n} arrays"
             remedy = (
-                f"About {fits} samples fit. Draw a sample of that size, give more memory, or take a "
-                "method that is linear in n: lmvsc, smvsc or MSCAM"
+                f"Use a random subset of about {n_fitting} samples, more memory, or a method that "
+                "is linear in n: lmvsc, smvsc or MSCAM"
             )
         raise MemoryPlanError(
             f"{self._title} on {n} samples needs about {need / _GIB:.2f} GiB ({need} bytes){largest}; "
-            f"{limit / _GIB:.2f} GiB ({limit} bytes) are allowed. {remedy}."
+            f"the limit is {limit / _GIB:.2f} GiB ({limit} bytes). {remedy}."
         )
 
     def _views(self, X: Any) -> MultiViewData:
-        if self.n_features_per_view is not None:
-            return as_multi_view(
-                X if is_sparse(X) else np.asarray(X) if isinstance(X, list | tuple) else X,
-                n_features_per_view=self.n_features_per_view,
-                view_type=self.view_type,
+        if (
+            self.n_features_per_view is not None
+            and not is_sparse(X)
+            and isinstance(X, list | tuple)
+        ):
+            X = np.asarray(X)
+        return as_multi_view(
+            X, n_features_per_view=self.n_features_per_view, view_type=self.view_type
+        )
+
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class SingleViewBaseline(Baseline):
+    """Base class of the methods for one table: one view, or the columns of all views concatenated.
+
+    Parameters
+    ----------
+    view : int, str or None, default=None
+        Position or name of the one view to cluster; None: all views, their columns concatenated.
+        The *best* single view can only be chosen with labels.
+    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+        See `Baseline`.
+    """
+
+    view: int | str | None = None
+
+    def _used_views(self, data: MultiViewData) -> MultiViewData:
+        if self.view is None:
+            return data
+        names, view = data.view_names, self.view
+        if isinstance(view, str) and view in names:
+            position = names.index(view)
+        elif isinstance(view, Integral) and not isinstance(view, bool) and 0 <= view < len(names):
+            position = int(view)
+        else:
+            raise ConfigurationError(
+                f"view={view!r} is not a view of the data: allowed are the names {list(names)}, the "
+                f"positions 0 to {len(names) - 1}, or None for all views concatenated."
             )
-        return as_multi_view(X, view_type=self.view_type)
+        return dataclasses.replace(data, views=(data.views[position],))
 
 
-def require_count(name: str, value: object, *, minimum: int = 1, maximum: int | None = None) -> int:
-    """`value` as an int when it is a whole number in range.
+def scaled_features(source: RowSource, *, scale: Scale) -> NDArray[np.float64]:
+    """Rows of one view, of any view type, in the space of its Euclidean distances.
+
+    Parameters
+    ----------
+    source : RowSource
+    scale : {"standard", "unit", "minmax", "none"}
+        For feature views; distance and kernel views have no columns to scale.
+
+    Returns
+    -------
+    (n_samples, r)
+        Feature views: the scaled columns, r = d. Distance views: the coordinates Q S of the
+        centered kernel exp(-D / mean D), whose squared Euclidean distances are
+        2 - 2 exp(-D / mean D) up to one factor: they grow with D, so that the order of
+        neighbors is that of D. Kernel views: the coordinates of the centered kernel. Both are
+        the features that MSCAM uses, with a mean squared singular value of one.
 
     Raises
     ------
     ConfigurationError
-        Naming the parameter, what was got and what is allowed.
+        If `scale` is none of the four.
+    DataError
+        If all rows of a distance or kernel view are equal.
+
+    Notes
+    -----
+    Feature views are read twice by blocks of 64 MiB; the result is the only array of their size.
+    """
+    n_samples, n_columns = source.shape
+    if source.view_type != "features":
+        shape = ViewShape(n_samples, n_columns, source.view_type)
+        basis = view_svd(source.read, shape, scale=scale, name=source.name).basis
+        return np.asarray(basis.vectors * np.sqrt(basis.singular_values_squared))
+    moments: ColumnMoments | None = None
+    for start, stop in row_ranges(source):
+        block = ColumnMoments.from_rows(source.read(start, stop))
+        moments = block if moments is None else moments.merge(block)
+    assert moments is not None, "a view without rows passed validation"
+    transform = fit_transform_from_moments(scale, moments)
+    rows = np.empty((n_samples, n_columns))
+    for start, stop in row_ranges(source):
+        rows[start:stop] = transform.apply(source.read(start, stop))
+    return rows
+
+
+def require_count(name: str, value: object, *, minimum: int = 1, maximum: int | None = None) -> int:
+    """Return `value` as an int if it is a whole number in range.
+
+    Raises
+    ------
+    ConfigurationError
+        With the parameter, its value and the allowed range.
     """
     allowed = f"a whole number >= {minimum}" + ("" if maximum is None else f" and <= {maximum}")
     if isinstance(value, Integral) and not isinstance(value, bool):
         count = int(value)
         if minimum <= count and (maximum is None or count <= maximum):
             return count
-    raise ConfigurationError(f"{name}={value!r} is not usable: allowed is {allowed}.")
+    raise ConfigurationError(f"{name}={value!r} is invalid: allowed is {allowed}.")
 
 
 def require_number(name: str, value: object, *, positive: bool = True) -> float:
-    """`value` as a float when it is a finite number > 0 (or >= 0).
+    """Return `value` as a float if it is a finite number > 0 (or >= 0).
 
     Raises
     ------
     ConfigurationError
-        Naming the parameter, what was got and what is allowed.
+        With the parameter, its value and the allowed range.
     """
     if isinstance(value, Real) and not isinstance(value, bool):
         number = float(value)
         if math.isfinite(number) and (number > 0 or (number == 0 and not positive)):
             return number
     raise ConfigurationError(
-        f"{name}={value!r} is not usable: allowed is a finite number {'>' if positive else '>='} 0."
+        f"{name}={value!r} is invalid: allowed is a finite number {'>' if positive else '>='} 0."
     )
 
 
 def require_choice(name: str, value: object, allowed: Sequence[str]) -> str:
-    """`value` when it is one of the words allowed.
+    """Return `value` if it is one of the allowed words.
 
     Raises
     ------
     ConfigurationError
-        Naming the parameter, what was got and what is allowed.
+        With the parameter, its value and the allowed words.
     """
     if isinstance(value, str) and value in allowed:
         return value
     raise ConfigurationError(
-        f"{name}={value!r} is not usable: allowed is one of {', '.join(allowed)}."
+        f"{name}={value!r} is invalid: allowed is one of {', '.join(allowed)}."
     )

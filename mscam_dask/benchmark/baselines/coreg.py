@@ -1,4 +1,4 @@
-"""CoReg: spectral embeddings of the views, pulled towards a common one.
+"""CoReg: spectral embeddings of the views, regularized toward a consensus embedding.
 
     max Σ_v tr(U_vᵀ L_v U_v) + λ Σ_v tr(U_v U_vᵀ U* U*ᵀ)   over U_vᵀU_v = U*ᵀU* = I_c
 
@@ -8,59 +8,46 @@ L_v + λ U* U*ᵀ, U* those of Σ_v U_v U_vᵀ.
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from mscam_dask.benchmark.baselines._spectral import (
-    AFFINITIES,
+    AffinityBaseline,
     kmeans_labels,
     leading_eigenvectors,
     normalized_affinity,
     unit_rows,
     view_affinity,
 )
-from mscam_dask.benchmark.baselines.base import (
-    Baseline,
-    View,
-    require_choice,
-    require_count,
-    require_number,
-)
+from mscam_dask.benchmark.baselines.base import View, require_number
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConvergenceWarning
-from mscam_dask.types.parameters import Scale
 
 __all__ = ["CoReg"]
 
 
-class CoReg(Baseline):
-    """Co-regularised multi-view spectral clustering, centroid-based.
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class CoReg(AffinityBaseline):
+    """Co-regularized multi-view spectral clustering, centroid-based.
 
     Parameters
     ----------
-    n_clusters : int, default=8
     consensus_weight : float, default=0.01
         λ, the same for all views; the paper tries 0.01 to 0.05.
-    affinity : {"gaussian", "neighbors"}, default="gaussian"
-        Of each view: exp(−d² / 2σ²) with σ the median distance, or the symmetrised graph of the
-        `n_neighbors` nearest samples.
-    n_neighbors : int, default=10
-        For affinity="neighbors".
-    scale, view_type, n_features_per_view
-        As for `mscam_dask.MSCAM`.
     max_iter : int, default=30
     tol : float, default=1e-4
         Stop when the objective rises by less than this share.
     n_init : int, default=20
-        Starts of k-means.
-    random_state : int, RandomState or None, default=None
-    memory_limit_bytes : int, optional
-        What the fit may use; None: what the machine has free.
+        Number of k-means starts.
+    affinity, n_neighbors
+        See `AffinityBaseline`; the default affinity is "gaussian".
+    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+        See `Baseline`.
 
     Attributes
     ----------
@@ -68,7 +55,7 @@ class CoReg(Baseline):
     consensus_embedding_ : (n_samples, n_clusters)
         U*, orthonormal columns.
     objective_ : tuple of float
-        After each iteration; never falls.
+        After each iteration; nondecreasing.
     n_iter_ : int
 
     Notes
@@ -78,58 +65,21 @@ class CoReg(Baseline):
     References
     ----------
     A. Kumar, P. Rai, H. Daumé III, "Co-regularized multi-view spectral clustering", NIPS 2011.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(CoReg(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "CoReg"
     _square_matrices: ClassVar[int] = 3
     _square_matrices_per_view: ClassVar[int] = 1
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        consensus_weight: float = 0.01,
-        affinity: str = "gaussian",
-        n_neighbors: int = 10,
-        scale: Scale = "standard",
-        view_type: Any = "features",
-        n_features_per_view: Sequence[int] | None = None,
-        max_iter: int = 30,
-        tol: float = 1e-4,
-        n_init: int = 20,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit_bytes: int | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.consensus_weight = consensus_weight
-        self.affinity = affinity
-        self.n_neighbors = n_neighbors
-        self.scale = scale
-        self.view_type = view_type
-        self.n_features_per_view = n_features_per_view
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.random_state = random_state
-        self.memory_limit_bytes = memory_limit_bytes
+    consensus_weight: float = 0.01
+    max_iter: int = 30
+    tol: float = 1e-4
+    n_init: int = 20
 
     def _check(self, data: MultiViewData) -> None:
+        super()._check(data)
         require_number("consensus_weight", self.consensus_weight, positive=False)
-        require_choice("affinity", self.affinity, AFFINITIES)
-        if self.affinity == "neighbors":
-            require_count("n_neighbors", self.n_neighbors, maximum=data.n_samples - 1)
-        require_count("max_iter", self.max_iter)
         require_number("tol", self.tol, positive=False)
-        require_count("n_init", self.n_init)
 
     def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
         affinities = [
@@ -150,8 +100,8 @@ class CoReg(Baseline):
                 break
         else:
             warnings.warn(
-                f"CoReg stopped after max_iter={self.max_iter} iterations, the objective still "
-                f"rising by more than tol={self.tol} of itself. Raise max_iter or tol.",
+                f"CoReg stopped after max_iter={self.max_iter} iterations, with the objective still "
+                f"rising by more than tol={self.tol} of its value. Raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -179,8 +129,8 @@ class CoReg(Baseline):
         consensus: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Leading eigenvectors of L + λ U* U*ᵀ."""
-        regularised = matrix + self.consensus_weight * (consensus @ consensus.T)
-        return leading_eigenvectors(regularised, self.n_clusters)
+        regularized = matrix + self.consensus_weight * (consensus @ consensus.T)
+        return leading_eigenvectors(regularized, self.n_clusters)
 
 
 def _consensus(embeddings: list[NDArray[np.float64]], count: int) -> NDArray[np.float64]:

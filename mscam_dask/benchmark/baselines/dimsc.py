@@ -1,17 +1,16 @@
-"""DiMSC: self-representations of the views, smooth and made diverse by the HSIC.
+"""DiMSC: self-representations of the views, smooth, and diverse by the HSIC.
 
     min Σ_v ‖X_v − X_vZ_v‖² + λ_S Σ_v tr(Z_v L_v Z_vᵀ) + λ_V Σ_{v<w} tr(Z_vᵀZ_v H Z_wᵀZ_w H)
 
-with the samples in the columns of X_v here, L_v the Laplacian of the view's neighbour graph and
-H = I − 11ᵀ/n. Given the other views each Z_v solves a Sylvester equation.
+with the samples in the columns of X_v here, L_v the Laplacian of the view's neighbor graph and
+H = I − 11ᵀ/n. Given the other views, each Z_v solves a Sylvester equation.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,6 @@ from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.linalg.chebyshev import apply_sparse
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.linalg.ridge import Basis, basis_from_rows
-from mscam_dask.types.parameters import Scale
 
 __all__ = ["DiMSC"]
 
@@ -55,29 +53,25 @@ class _ViewState:
         return fit + float(np.vdot(apply_sparse(self.smoothness, columns), columns))
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class DiMSC(Baseline):
     """Diversity-induced multi-view subspace clustering.
 
     Parameters
     ----------
-    n_clusters : int, default=8
     smoothness : float, default=0.02
         λ_S, in units of squared features; the paper tries 0.01 to 0.03.
     diversity : float, default=100.0
         λ_V, in the same unit; the paper tries 20 to 180.
     n_neighbors : int, default=5
-        Of the graph whose Laplacian asks neighbours to be represented alike.
-    scale, view_type, n_features_per_view
-        As for `mscam_dask.MSCAM`. λ_S and λ_V have no unit of their own: the weaker they are beside
-        XXᵀ, the nearer Z is to the projection on the rows of X, which knows no clusters.
+        Neighbors in the graph of the smoothness term.
     max_iter : int, default=20
     tol : float, default=1e-3
         Stop when the objective falls by less than this share.
     n_init : int, default=20
-        Starts of k-means.
-    random_state : int, RandomState or None, default=None
-    memory_limit_bytes : int, optional
-        What the fit may use; None: what the machine has free.
+        Number of k-means starts.
+    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+        See `Baseline`.
 
     Attributes
     ----------
@@ -85,72 +79,41 @@ class DiMSC(Baseline):
     affinity_ : (n_samples, n_samples)
         Σ_v |Z_v| + |Z_v|ᵀ.
     objective_ : tuple of float
-        After each round over the views; never rises.
+        After each pass over the views; nonincreasing.
     n_iter_ : int
 
     Notes
     -----
+    λ_S and λ_V have no natural unit: the smaller they are relative to XXᵀ, the closer Z is to the
+    projection on the rows of X, which does not depend on clusters.
+
     XᵀX Z + Z B = XᵀX with B = λ_S L + λ_V Σ_w H Z_wᵀZ_w H. In the singular directions q_i of X this
-    falls apart into (s_i² I + B) c_i = s_i² q_i, solved for all i after one reduction of B to a
-    tridiagonal matrix: 4/3 n³ flops a view and round. 2V + 5 dense (n, n) arrays. The factor
-    (n−1)⁻² of the HSIC is within λ_V, as in the paper.
+    separates into (s_i² I + B) c_i = s_i² q_i, solved for all i after one reduction of B to a
+    tridiagonal matrix: 4/3 n³ flops per view and pass. 2V + 5 dense (n, n) arrays. The factor
+    (n−1)⁻² of the HSIC is part of λ_V, as in the paper.
 
     References
     ----------
     X. Cao, C. Zhang, H. Fu, S. Liu, H. Zhang, "Diversity-induced multi-view subspace clustering",
     CVPR 2015, doi:10.1109/CVPR.2015.7298657.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> model = DiMSC(3, smoothness=100.0, diversity=10.0, random_state=0)
-    >>> np.bincount(model.fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "DiMSC"
     _square_matrices: ClassVar[int] = 5
     _square_matrices_per_view: ClassVar[int] = 2
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        smoothness: float = 0.02,
-        diversity: float = 100.0,
-        n_neighbors: int = 5,
-        scale: Scale = "standard",
-        view_type: Any = "features",
-        n_features_per_view: Sequence[int] | None = None,
-        max_iter: int = 20,
-        tol: float = 1e-3,
-        n_init: int = 20,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit_bytes: int | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.smoothness = smoothness
-        self.diversity = diversity
-        self.n_neighbors = n_neighbors
-        self.scale = scale
-        self.view_type = view_type
-        self.n_features_per_view = n_features_per_view
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.random_state = random_state
-        self.memory_limit_bytes = memory_limit_bytes
+    smoothness: float = 0.02
+    diversity: float = 100.0
+    n_neighbors: int = 5
+    max_iter: int = 20
+    tol: float = 1e-3
+    n_init: int = 20
 
     def _check(self, data: MultiViewData) -> None:
         require_number("smoothness", self.smoothness)
         require_number("diversity", self.diversity, positive=False)
         require_count("n_neighbors", self.n_neighbors, maximum=data.n_samples - 1)
-        require_count("max_iter", self.max_iter)
         require_number("tol", self.tol, positive=False)
-        require_count("n_init", self.n_init)
 
     def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
         states = [self._start(view) for view in views]
@@ -169,11 +132,11 @@ class DiMSC(Baseline):
             if len(objective) > 1 and objective[-2] - objective[-1] <= self.tol * objective[-2]:
                 break
             if len(states) == 1:
-                break  # nothing to be diverse from: the first solution is the last
+                break  # The diversity term is zero: the first solution is final.
         else:
             warnings.warn(
-                f"DiMSC stopped after max_iter={self.max_iter} rounds, the objective still falling "
-                f"by more than tol={self.tol} of itself. Raise max_iter or tol.",
+                f"DiMSC stopped after max_iter={self.max_iter} passes, with the objective still falling "
+                f"by more than tol={self.tol} of its value. Raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -188,7 +151,7 @@ class DiMSC(Baseline):
         return spectral_labels(affinity, self.n_clusters, n_init=self.n_init, rng=rng)
 
     def _start(self, view: View) -> _ViewState:
-        """The view alone: its Z without diversity."""
+        """Initial state of a view: its Z without the diversity term."""
         basis = basis_from_rows(view)
         graph = laplacian(neighbor_affinity(view, self.n_neighbors))
         smoothness = csr_array(self.smoothness * graph)
@@ -201,7 +164,7 @@ class DiMSC(Baseline):
         total: NDArray[np.float64],
     ) -> float:
         own = sum(state.own_cost() for state in states)
-        # tr(K_v H K_w H) over v < w: half of what all pairs have beyond v = w
+        # Sum of tr(K_v H K_w H) over v < w: half of the sum over all v ≠ w.
         pairs = float(np.vdot(total, total) - sum(np.vdot(K, K) for K in dependences)) / 2
         return own + self.diversity * pairs
 
@@ -221,13 +184,13 @@ def solve_view(basis: Basis, coupling: NDArray[np.float64]) -> NDArray[np.float6
     (r, n)
         C, rows c_i = s_i² (s_i² I + B)⁻¹ q_i.
     """
-    # B = P T Pᵀ with T tridiagonal; P leaves the first coordinate alone
+    # B = P T Pᵀ with T tridiagonal; P does not change the first coordinate.
     workspace = int(lapack.dsytrd_lwork(len(coupling), lower=1)[0])
     reduced, diagonal, beside, tau, _ = lapack.dsytrd(coupling, lower=1, lwork=workspace)
     reflectors = np.asfortranarray(reduced[1:, :-1])
     solved = _reflected(reflectors, tau, basis.vectors, transposed=True)
     for column, s2 in enumerate(basis.singular_values_squared):
-        # called thousands of times a fit: SciPy's own wrapper takes longer than the solution
+        # Called thousands of times in a fit: SciPy's wrapper takes longer than the solution.
         *_, solution, info = lapack.dgtsv(beside, diagonal + s2, beside, s2 * solved[:, column])
         if info > 0:
             raise np.linalg.LinAlgError("singular matrix")

@@ -1,6 +1,6 @@
-"""LMVSC: every view represented by its own anchors, the anchor graphs joined; linear time.
+"""LMVSC: each view represented by its own anchors, in linear time.
 
-    min_{Z_v} ‖X_v − Z_v A_v‖² + α‖Z_v‖²   rows of Z_v (n, m) on the simplex, one problem a view
+    min_{Z_v} ‖X_v − Z_v A_v‖² + α‖Z_v‖²   rows of Z_v (n, m) on the simplex, one problem for each view
 
 with the samples in the rows of X_v (n, d_v) and anchors A_v (m, d_v) from k-means. Clusters come
 from the left singular vectors of [Z_1 ... Z_V] Σ^-1/2 / √V, Σ the column sums.
@@ -8,9 +8,10 @@ from the left singular vectors of [Z_1 ... Z_V] Σ^-1/2 / √V, Σ the column su
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -22,104 +23,68 @@ from mscam_dask.benchmark.baselines.base import Baseline, View, require_count, r
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.linalg.simplex import project_rows_to_simplex
-from mscam_dask.types.parameters import Scale
 
 __all__ = ["LMVSC"]
 
 _BLOCK_ROWS = 2048
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class LMVSC(Baseline):
     """Large-scale multi-view subspace clustering in linear time.
 
     Parameters
     ----------
-    n_clusters : int, default=8
     n_anchors : int or None, default=None
         m, anchors of each view; None: `n_clusters`. The paper tries c, 50 and 100.
     alpha : float, default=1.0
-        Ridge on Z; the paper tries 0.001 to 10.
-    scale, view_type, n_features_per_view
-        As for `mscam_dask.MSCAM`.
+        Ridge penalty on Z; the paper tries 0.001 to 10.
     max_iter : int, default=1000
-        Most projected gradient steps of one block of rows.
+        Maximum number of projected gradient steps for a block of rows.
     tol : float, default=1e-6
-        A row is done when its step moves no entry by more.
+        A row has converged when a step changes no entry by more.
     n_init : int, default=20
-        Starts of the last k-means.
-    random_state : int, RandomState or None, default=None
-    memory_limit_bytes : int, optional
-        What the fit may use; None: what the machine has free.
+        Number of starts of the final k-means.
+    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+        See `Baseline`.
 
     Attributes
     ----------
     labels_ : (n_samples,) int64
     anchors_ : tuple of (m, d_v)
     anchor_graph_ : (n_samples, m · n_views)
-        Z_v side by side, the rows of each on the simplex.
+        Z_v concatenated, the rows of each on the simplex.
 
     Notes
     -----
-    Deviation: the quadratic programmes of all samples of a block are solved together, by
-    accelerated projected gradients, instead of one call of a solver a sample: the same minimiser.
-    n m (d + m · steps) flops a view; memory the scaled views, (n, m V) twice.
+    Deviation: accelerated projected gradients solve the quadratic programs of a block of samples
+    together, instead of one solver call for each sample; the minimizer is the same.
+    n m (d + m · steps) flops per view; memory: the scaled views, and twice (n, m V).
 
     References
     ----------
     Z. Kang et al., "Large-scale multi-view subspace clustering in linear time", AAAI 2020,
     doi:10.1609/aaai.v34i04.5867.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(LMVSC(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "LMVSC"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_anchors: int | None = None,
-        alpha: float = 1.0,
-        scale: Scale = "standard",
-        view_type: Any = "features",
-        n_features_per_view: Sequence[int] | None = None,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        n_init: int = 20,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit_bytes: int | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_anchors = n_anchors
-        self.alpha = alpha
-        self.scale = scale
-        self.view_type = view_type
-        self.n_features_per_view = n_features_per_view
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.random_state = random_state
-        self.memory_limit_bytes = memory_limit_bytes
+    n_anchors: int | None = None
+    alpha: float = 1.0
+    max_iter: int = 1000
+    tol: float = 1e-6
+    n_init: int = 20
 
     def _check(self, data: MultiViewData) -> None:
         if self.n_anchors is not None:
             require_count("n_anchors", self.n_anchors, maximum=data.n_samples)
         if self._anchor_count() * len(data.views) < self.n_clusters:
             raise ConfigurationError(
-                f"n_anchors={self.n_anchors} in {len(data.views)} view(s) span fewer than the "
-                f"{self.n_clusters} dimensions that the clusters need. Raise n_anchors."
+                f"n_anchors={self.n_anchors} in {len(data.views)} view(s) give fewer than the "
+                f"{self.n_clusters} dimensions that the embedding needs. Raise n_anchors."
             )
         require_number("alpha", self.alpha)
-        require_count("max_iter", self.max_iter)
         require_number("tol", self.tol)
-        require_count("n_init", self.n_init)
 
     def _anchor_count(self) -> int:
         return self.n_clusters if self.n_anchors is None else self.n_anchors
@@ -145,7 +110,7 @@ class LMVSC(Baseline):
                 unfinished += left
         if unfinished:
             warnings.warn(
-                f"LMVSC: {unfinished} of {len(Z) * len(views)} rows were still moving by more than "
+                f"LMVSC: {unfinished} of {len(Z) * len(views)} rows still changed by more than "
                 f"tol={self.tol} after max_iter={self.max_iter} steps. Raise max_iter, tol or alpha.",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -156,7 +121,7 @@ class LMVSC(Baseline):
 
 
 def _anchors(view: View, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Centres (m, d) of k-means on the view."""
+    """Centers (m, d) of k-means on the view."""
     model = KMeans(count, n_init=10, max_iter=100, random_state=int(rng.integers(2**31)))
     return np.asarray(model.fit(view).cluster_centers_, dtype=np.float64)
 
@@ -174,24 +139,22 @@ def simplex_least_squares(
         b.
     max_iter : int
     tol : float
-        A row is done when one step moves none of its entries by more.
+        A row has converged when a step changes no entry by more.
 
     Returns
     -------
     rows : (n, m)
     unfinished : int
-        Rows still moving at the end.
+        Number of rows that have not converged.
 
     Notes
     -----
-    Accelerated projected gradient with restart where the momentum points uphill, in the metric of
-    the identity; step 1 / λ_max(H). Rows that are done leave the batch. Gershgorin would waste
-    steps: λ_max is computed. H is first reduced by its share along 1, which moves no minimiser on
-    the simplex: H − h1ᵀ − 1hᵀ + s11ᵀ, with the smaller λ_max.
+    Accelerated projected gradients with step 1 / λ_max(H), restarted where the momentum points
+    uphill. Converged rows leave the batch. H is centered first, H − h1ᵀ − 1hᵀ + s11ᵀ, which
+    changes no minimizer on the simplex and lowers λ_max.
     """
     m = len(gram)
-    # On Σz = 1 a term linear in 1ᵀz is constant: the centred H and b have the same minimiser
-    # once what the centring takes from the linear part is put there.
+    # On Σz = 1 a term linear in 1ᵀz is constant, so centering H and correcting b keeps the minimizer.
     mean = gram.mean(axis=1)
     centered = gram - mean[:, None] - mean[None, :] + mean.mean()
     target = linear - mean[None, :]
@@ -222,7 +185,7 @@ def simplex_least_squares(
 def _left_singular(Z: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """Leading left singular vectors of Z Σ^-1/2, through the smaller Gram matrix (mV, mV)."""
     sums = Z.sum(axis=0)
-    used = sums > 0  # an anchor nobody uses has no column
+    used = sums > 0  # an anchor without samples has no column
     scaled = Z[:, used] / np.sqrt(sums[used])
     values, vectors = np.linalg.eigh(scaled.T @ scaled)
     count = min(count, len(values))

@@ -1,76 +1,63 @@
-"""MMSC: a non-negative indicator shared by the spectral embeddings of all views.
+"""MMSC: a nonnegative indicator shared by the spectral embeddings of all views.
 
     min Σ_v tr(G_vᵀ L_v G_v) + α‖G_v − G‖²   over GᵀG = I_c, G ≥ 0
 
-with L_v the normalised Laplacian of view v. The best G_v = α (L_v + αI)⁻¹ G given G, which leaves
-max tr(GᵀSG) over GᵀG = I, G ≥ 0, with S = Σ_v (L_v + αI)⁻¹.
+with L_v the normalized Laplacian of view v. The best G_v = α (L_v + αI)⁻¹ G given G, so the
+problem is max tr(GᵀSG) over GᵀG = I, G ≥ 0, with S = Σ_v (L_v + αI)⁻¹.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from mscam_dask.benchmark.baselines._spectral import (
-    AFFINITIES,
+    AffinityBaseline,
     kmeans_labels,
     leading_eigenvectors,
     normalized_affinity,
     unit_rows,
     view_affinity,
 )
-from mscam_dask.benchmark.baselines.base import (
-    Baseline,
-    View,
-    require_choice,
-    require_count,
-    require_number,
-)
+from mscam_dask.benchmark.baselines.base import View, require_number
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConvergenceWarning
-from mscam_dask.types.parameters import Scale
 
 __all__ = ["MMSC"]
 
 
-# Added to the first indicator, so that no entry of G starts at 0 and stays there.
+# Added to the first indicator, because an entry of G that starts at 0 stays at 0.
 _START_OFFSET = 0.2
 
 
-class MMSC(Baseline):
-    """Multi-modal spectral clustering with a non-negative indicator.
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class MMSC(AffinityBaseline):
+    """Multi-modal spectral clustering with a nonnegative indicator.
 
     Parameters
     ----------
-    n_clusters : int, default=8
     alpha : float, default=1.0
-        Weight of the agreement of the views with the common indicator.
-    affinity : {"neighbors", "gaussian"}, default="neighbors"
-        Of each view: the symmetrised graph of the `n_neighbors` nearest samples, or
-        exp(−d² / 2σ²) with σ the median distance.
-    n_neighbors : int, default=10
-        For affinity="neighbors".
-    scale, view_type, n_features_per_view
-        As for `mscam_dask.MSCAM`.
+        Weight of the distance between the views' indicators and the common one.
     max_iter : int, default=1000
-        Most multiplicative updates.
+        Maximum number of multiplicative updates.
     tol : float, default=1e-5
         Stop when tr(GᵀSG) changes by less than this share.
     n_init : int, default=20
-        Starts of the k-means that makes the first indicator.
-    random_state : int, RandomState or None, default=None
-    memory_limit_bytes : int, optional
-        What the fit may use; None: what the machine has free.
+        Number of k-means starts for the initial indicator.
+    affinity, n_neighbors
+        See `AffinityBaseline`; the default affinity is "neighbors".
+    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+        See `Baseline`.
 
     Attributes
     ----------
     labels_ : (n_samples,) int64
-        The column of the largest entry of each row of G. A cluster may come out empty.
+        The column of the largest entry of each row of G; a cluster can be empty.
     indicator_ : (n_samples, n_clusters)
         G ≥ 0, columns nearly orthonormal.
     objective_ : tuple of float
@@ -81,64 +68,28 @@ class MMSC(Baseline):
     Notes
     -----
     G ← G ∘ √(SG / (G GᵀSG)), which keeps G ≥ 0 because S ≥ 0: the inverse of an M-matrix has no
-    negative entry. The start is the indicator of spectral clustering on S, plus 0.2. V inverses,
+    negative entry. The initial G is the indicator of spectral clustering on S, plus 0.2. V inverses,
     O(V n³), then O(n² c) an update; five dense (n, n) arrays.
 
     References
     ----------
     X. Cai, F. Nie, H. Huang, F. Kamangar, "Heterogeneous image feature integration via multi-modal
     spectral clustering", CVPR 2011, doi:10.1109/CVPR.2011.5995740.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(MMSC(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "MMSC"
     _square_matrices: ClassVar[int] = 5
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        alpha: float = 1.0,
-        affinity: str = "neighbors",
-        n_neighbors: int = 10,
-        scale: Scale = "standard",
-        view_type: Any = "features",
-        n_features_per_view: Sequence[int] | None = None,
-        max_iter: int = 1000,
-        tol: float = 1e-5,
-        n_init: int = 20,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit_bytes: int | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.alpha = alpha
-        self.affinity = affinity
-        self.n_neighbors = n_neighbors
-        self.scale = scale
-        self.view_type = view_type
-        self.n_features_per_view = n_features_per_view
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.random_state = random_state
-        self.memory_limit_bytes = memory_limit_bytes
+    alpha: float = 1.0
+    affinity: str = "neighbors"
+    max_iter: int = 1000
+    tol: float = 1e-5
+    n_init: int = 20
 
     def _check(self, data: MultiViewData) -> None:
+        super()._check(data)
         require_number("alpha", self.alpha)
-        require_choice("affinity", self.affinity, AFFINITIES)
-        if self.affinity == "neighbors":
-            require_count("n_neighbors", self.n_neighbors, maximum=data.n_samples - 1)
-        require_count("max_iter", self.max_iter)
         require_number("tol", self.tol, positive=False)
-        require_count("n_init", self.n_init)
 
     def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
         n, c = len(views[0]), self.n_clusters
@@ -160,8 +111,8 @@ class MMSC(Baseline):
             G = G * np.sqrt(SG / divisor)
         else:
             warnings.warn(
-                f"MMSC stopped after max_iter={self.max_iter} updates, the objective still changing "
-                f"by {_change(objective):.1e} of itself (tol={self.tol}). Raise max_iter or tol.",
+                f"MMSC stopped after max_iter={self.max_iter} updates, with the objective still changing "
+                f"by {_change(objective):.1e} of its value (tol={self.tol}). Raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -171,7 +122,7 @@ class MMSC(Baseline):
         return np.asarray(np.argmax(G, axis=1), dtype=np.int64)
 
     def _resolvent(self, view: View) -> NDArray[np.float64]:
-        """(L + αI)⁻¹ of one view's normalised Laplacian, without negative entries."""
+        """(L + αI)⁻¹ of one view's normalized Laplacian, without negative entries."""
         affinity = view_affinity(view, self.affinity, self.n_neighbors)
         np.fill_diagonal(affinity, 0.0)
         matrix = -normalized_affinity(affinity)

@@ -1,16 +1,17 @@
-"""SMVSC: anchors shared by all views, one closed-form simplex step, linear time.
+"""SMVSC: anchors shared by all views, with a closed-form simplex step, in linear time.
 
     min Σ_v β_v² ‖X_v − Z Aᵀ W_vᵀ‖² + ‖Z‖²
     W_vᵀW_v = I, AᵀA = I, rows of Z (n, m) on the simplex, β ≥ 0, Σβ = 1
 
 with the samples in the rows of X_v (n, d_v), W_v (d_v, m) and A (m, m). Sun et al. solve one
-quadratic programme per sample; because both W_v and A are orthonormal its Hessian is
+quadratic program per sample; because both W_v and A are orthonormal its Hessian is
 2 (Σβ² + 1) I, so the solution is the projection of Σ_v β_v² X_v W_v A / (Σβ² + 1) on the simplex
-(`simplex_step` tells of the weights there).
+(`simplex_step` sets the weights there).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
@@ -30,41 +31,36 @@ from mscam_dask.benchmark.baselines.base import (
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.linalg.simplex import project_rows_to_simplex
-from mscam_dask.types.parameters import Scale
 
 __all__ = ["SMVSC"]
 
 _STARTS = ("first", "random")
 _STEPS = ("published", "objective")
 
-# Rows of X and Z handled together: what they need stays in the processor's cache.
+# Rows of X and Z in one block, which stays in the cache of the processor.
 _BLOCK_ROWS = 2048
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class SMVSC(Baseline):
     """Scalable multi-view subspace clustering with unified anchors.
 
     Parameters
     ----------
-    n_clusters : int, default=8
     anchors_per_cluster : int, default=1
         m / c; the paper tries 1, 2 and 3.
     simplex_step : {"published", "objective"}, default="published"
-        Weights of the views in the linear term of the simplex step: 1, as in the authors' code and
-        so in all published figures, or β_v², the derivative of the objective (0.68
+        Weights of the views in the linear term of the simplex step: 1, as in the authors' code
+        and all published scores, or β_v², the derivative of the objective (accuracy 0.68
         instead of 0.82 on Handwritten).
     start : {"first", "random"}, default="first"
-        Samples that are the anchors of the first iteration: the first m, as the authors' code
-        does, or m drawn at random. The result depends on it, so with "first" on the order of
-        the samples.
-    scale, view_type, n_features_per_view
-        As for `mscam_dask.MSCAM`.
+        Anchors of the first iteration: the first m samples, as in the authors' code, or m random
+        samples. With "first", the result depends on the order of the samples.
     max_iter : int, default=50
     tol : float, default=1e-3
         Stop when the objective changes by less than this share.
-    random_state : int, RandomState or None, default=None
-    memory_limit_bytes : int, optional
-        What the fit may use; None: what the machine has free.
+    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+        See `Baseline`.
 
     Attributes
     ----------
@@ -74,72 +70,41 @@ class SMVSC(Baseline):
     view_weights_ : (n_views,)
         β, summing to 1.
     objective_ : tuple of float
-        The objective after each iteration; descending with simplex_step="objective".
+        The objective after each iteration; nonincreasing with simplex_step="objective".
     n_iter_ : int
 
     Notes
     -----
-    4 n Σd m flops an iteration, memory the scaled views and three (n, m) arrays.
+    4 n Σd m flops per iteration; memory: the scaled views and three (n, m) arrays.
 
-    Deviations: (1) the simplex step in closed form instead of a quadratic programme a sample,
-    the same minimiser. (2) A view with d_v < m columns cannot have WᵀW = I; it is completed by
-    zero columns, which changes no distance. A starts at 0, so that the first W_v is the identity.
+    Deviations: (1) the simplex step has a closed form instead of a quadratic program per sample;
+    the minimizer is the same. (2) A view with d_v < m columns cannot have WᵀW = I; it is padded
+    with zero columns, which changes no distance. A starts at 0, so that the first W_v is the identity.
 
     References
     ----------
     M. Sun et al., "Scalable multi-view subspace clustering with unified anchors", ACM MM 2021,
     doi:10.1145/3474085.3475516.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(SMVSC(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "SMVSC"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        anchors_per_cluster: int = 1,
-        simplex_step: Literal["published", "objective"] = "published",
-        start: Literal["first", "random"] = "first",
-        scale: Scale = "standard",
-        view_type: Any = "features",
-        n_features_per_view: Sequence[int] | None = None,
-        max_iter: int = 50,
-        tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit_bytes: int | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.anchors_per_cluster = anchors_per_cluster
-        self.simplex_step = simplex_step
-        self.start = start
-        self.scale = scale
-        self.view_type = view_type
-        self.n_features_per_view = n_features_per_view
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.memory_limit_bytes = memory_limit_bytes
+    anchors_per_cluster: int = 1
+    simplex_step: Literal["published", "objective"] = "published"
+    start: Literal["first", "random"] = "first"
+    max_iter: int = 50
+    tol: float = 1e-3
 
     def _check(self, data: MultiViewData) -> None:
         require_count("anchors_per_cluster", self.anchors_per_cluster)
         require_choice("simplex_step", self.simplex_step, _STEPS)
         require_choice("start", self.start, _STARTS)
-        require_count("max_iter", self.max_iter)
         require_number("tol", self.tol, positive=False)
         n_anchors = self.n_clusters * self.anchors_per_cluster
         if n_anchors > data.n_samples:
             raise ConfigurationError(
                 f"{self.n_clusters} clusters with anchors_per_cluster={self.anchors_per_cluster} are "
-                f"{n_anchors} anchors for {data.n_samples} samples; allowed is one a sample at most. "
+                f"{n_anchors} anchors for {data.n_samples} samples; allowed is at most one per sample. "
                 "Lower anchors_per_cluster."
             )
 
@@ -177,8 +142,8 @@ class SMVSC(Baseline):
                 break
         else:
             warnings.warn(
-                f"SMVSC stopped after max_iter={self.max_iter} iterations, the objective still "
-                f"changing by more than tol={self.tol} of itself. Raise max_iter or tol.",
+                f"SMVSC stopped after max_iter={self.max_iter} iterations, with the objective still "
+                f"changing by more than tol={self.tol} of its value. Raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -190,7 +155,7 @@ class SMVSC(Baseline):
         return kmeans_labels(unit_rows(embedding), self.n_clusters, n_init=20, rng=rng)
 
     def _factors(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What each view's X W A is multiplied with in the Z-step, (V,)."""
+        """Factor of X W A of each view in the Z-step, (V,)."""
         linear = weights**2 if self.simplex_step == "objective" else np.ones_like(weights)
         return np.asarray(linear / (np.sum(weights**2) + 1.0), dtype=np.float64)
 
@@ -209,7 +174,7 @@ def _products(
 
 
 def _orthonormal(matrix: Any, n_columns: int) -> NDArray[np.float64]:
-    """argmax tr(Wᵀ M) over WᵀW = I; M is completed by zero rows where it has too few."""
+    """argmax tr(Wᵀ M) over WᵀW = I; M is padded with zero rows where it has too few."""
     rows = max(len(matrix), n_columns)
     padded = np.zeros((rows, n_columns))
     padded[: len(matrix)] = matrix
@@ -220,7 +185,7 @@ def _orthonormal(matrix: Any, n_columns: int) -> NDArray[np.float64]:
 def _simplex_step(
     views: tuple[View, ...], loadings: list[NDArray[np.float64]], factors: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Rows of Σ factor_v X_v W_v A on the simplex, block of rows by block."""
+    """Rows of Σ factor_v X_v W_v A projected on the simplex, by blocks of rows."""
     scaled = [w * B for w, B in zip(factors, loadings, strict=True)]
     Z = np.empty((len(views[0]), scaled[0].shape[1]))
     for start in range(0, len(Z), _BLOCK_ROWS):
@@ -244,7 +209,7 @@ def _losses(
 
 
 def _weights(losses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """argmin Σ β² loss over Σβ = 1: β ∝ 1 / loss; views without loss share all of it."""
+    """argmin Σ β² loss over Σβ = 1: β ∝ 1 / loss; views without loss share all the weight."""
     perfect = losses <= np.finfo(np.float64).tiny
     if perfect.any():
         return np.asarray(perfect / np.count_nonzero(perfect), dtype=np.float64)

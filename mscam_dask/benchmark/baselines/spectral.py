@@ -1,42 +1,45 @@
-"""Spectral clustering of Ng, Jordan and Weiss with a Gaussian kernel: one view, or all side by side."""
+"""Spectral clustering of one table: with a Gaussian kernel, or with a nearest-neighbor graph."""
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
-from numbers import Integral
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.cluster import SpectralClustering
+from sklearn.neighbors import kneighbors_graph
 
 from mscam_dask.benchmark.baselines._spectral import gaussian_affinity, spectral_labels
-from mscam_dask.benchmark.baselines.base import Baseline, View, require_count, require_number
+from mscam_dask.benchmark.baselines.base import (
+    Baseline,
+    SingleViewBaseline,
+    View,
+    require_count,
+    require_number,
+)
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.parameters import Scale
+from mscam_dask.errors import ConvergenceWarning
+from mscam_dask.linalg.laplacian import connected_components
 
-__all__ = ["GaussianSpectral", "choose_view"]
+__all__ = ["GaussianSpectral", "NeighborSpectral"]
 
 
-class GaussianSpectral(Baseline):
-    """Spectral clustering of one view (SC-BSV) or of the views side by side (SC-Concat).
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class GaussianSpectral(SingleViewBaseline):
+    """Spectral clustering of one view (SC-BSV) or of all views concatenated (SC-Concat).
 
     Parameters
     ----------
-    n_clusters : int, default=8
-    view : int, str or None, default=None
-        Position or name of the one view to cluster; None: all, their columns side by side.
-        "Best single view" is the best of these against the true labels, so not label-free.
     width_factor : float, default=1.0
-        Width of the Gaussian over the median distance between samples.
-    scale, view_type, n_features_per_view
-        As for `mscam_dask.MSCAM`.
+        Width of the Gaussian, relative to the median distance between samples.
     n_init : int, default=20
-        Starts of k-means.
-    random_state : int, RandomState or None, default=None
-    memory_limit_bytes : int, optional
-        What the fit may use; None: what the machine has free.
+        Number of k-means starts.
+    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+        See `Baseline`.
 
     Attributes
     ----------
@@ -44,56 +47,23 @@ class GaussianSpectral(Baseline):
 
     Notes
     -----
-    w_ij = exp(−‖x_i − x_j‖² / 2σ²), w_ii = 0; the c leading eigenvectors of D^-1/2 W D^-1/2, rows
-    scaled to length one, k-means. O(n² d + n³) flops, four dense (n, n) arrays.
+    w_ij = exp(−‖x_i − x_j‖² / 2σ²), w_ii = 0; k-means on the c leading eigenvectors of
+    D^-1/2 W D^-1/2, their rows scaled to length one. O(n² d + n³) flops, four dense (n, n) arrays.
 
     References
     ----------
     A. Y. Ng, M. I. Jordan, Y. Weiss, "On spectral clustering: analysis and an algorithm",
     NIPS 2001.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(GaussianSpectral(3, view=1, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "Spectral clustering"
     _square_matrices: ClassVar[int] = 4
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        view: int | str | None = None,
-        width_factor: float = 1.0,
-        scale: Scale = "standard",
-        view_type: Any = "features",
-        n_features_per_view: Sequence[int] | None = None,
-        n_init: int = 20,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit_bytes: int | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.view = view
-        self.width_factor = width_factor
-        self.scale = scale
-        self.view_type = view_type
-        self.n_features_per_view = n_features_per_view
-        self.n_init = n_init
-        self.random_state = random_state
-        self.memory_limit_bytes = memory_limit_bytes
+    width_factor: float = 1.0
+    n_init: int = 20
 
     def _check(self, data: MultiViewData) -> None:
         require_number("width_factor", self.width_factor)
-        require_count("n_init", self.n_init)
-
-    def _chosen(self, data: MultiViewData) -> MultiViewData:
-        return choose_view(data, self.view)
 
     def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
         rows = views[0] if len(views) == 1 else np.hstack(views)
@@ -102,24 +72,73 @@ class GaussianSpectral(Baseline):
         return spectral_labels(affinity, self.n_clusters, n_init=self.n_init, rng=rng)
 
 
-def choose_view(data: MultiViewData, view: int | str | None) -> MultiViewData:
-    """The data with the one view of this name or position; all views for None.
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class NeighborSpectral(Baseline):
+    """`sklearn.cluster.SpectralClustering` with affinity "nearest_neighbors" on all views concatenated.
 
-    Raises
-    ------
-    ConfigurationError
-        There is no such view; the message lists those there are.
+    Parameters
+    ----------
+    n_neighbors : int, default=10
+        Neighbors of a sample in the graph, itself included, as in scikit-learn.
+    n_init : int, default=10
+        Number of k-means starts.
+    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+        See `Baseline`.
+
+    Attributes
+    ----------
+    labels_ : (n_samples,) int64
+    n_connected_components_ : int
+        Of the neighbor graph; the fit warns if there are more than `n_clusters`.
+
+    Notes
+    -----
+    Memory O(n (Σd + k)): the views twice (apart and concatenated), the graph and its eigenvectors.
+    The time of the eigensolver (ARPACK, shift-invert mode) grows faster than n.
+
+    References
+    ----------
+    U. von Luxburg, "A tutorial on spectral clustering", Statistics and Computing 17 (2007),
+    doi:10.1007/s11222-007-9033-z.
     """
-    if view is None:
-        return data
-    names = data.view_names
-    if isinstance(view, Integral) and not isinstance(view, bool) and 0 <= view < len(names):
-        position = int(view)
-    elif isinstance(view, str) and view in names:
-        position = names.index(view)
-    else:
-        raise ConfigurationError(
-            f"view={view!r} is not one of the views: allowed are the names {list(names)} or the "
-            f"positions 0 to {len(names) - 1}, or None for all side by side."
+
+    _title: ClassVar[str] = "kNN-graph spectral clustering"
+
+    n_neighbors: int = 10
+    n_init: int = 10
+
+    def _check(self, data: MultiViewData) -> None:
+        require_count("n_neighbors", self.n_neighbors, minimum=2, maximum=data.n_samples)
+
+    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
+        graph = 12 * 4 * n_samples * self.n_neighbors
+        return 8 * n_samples * sum(widths) + graph + 8 * 20 * n_samples * self.n_clusters
+
+    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+        rows = views[0] if len(views) == 1 else np.hstack(views)
+        model = SpectralClustering(
+            self.n_clusters,
+            affinity="nearest_neighbors",
+            n_neighbors=self.n_neighbors,
+            n_init=self.n_init,
+            random_state=int(rng.integers(2**31)),
         )
-    return dataclasses.replace(data, views=(data.views[position],))
+        if self.n_clusters == len(rows):  # ARPACK cannot compute n eigenvectors
+            labels = np.arange(len(rows))
+            affinity = kneighbors_graph(rows, self.n_neighbors, include_self=True)
+        else:
+            with warnings.catch_warnings():
+                # Up to c components are intended; the warning below tells of more.
+                warnings.filterwarnings("ignore", message="Graph is not fully connected")
+                labels = model.fit_predict(rows)
+            affinity = model.affinity_matrix_
+        self.n_connected_components_, _ = connected_components(csr_array(affinity))
+        if self.n_connected_components_ > self.n_clusters:
+            warnings.warn(
+                f"the {self.n_neighbors}-neighbor graph has {self.n_connected_components_} connected "
+                f"components, more than the {self.n_clusters} clusters, so some are merged "
+                "arbitrarily. Raise n_neighbors.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return np.asarray(labels, dtype=np.int64)

@@ -1,57 +1,53 @@
-"""SSC: every sample as a sparse combination of the others; one view, or all side by side.
+"""SSC: each sample as a sparse combination of the others, in one view or all concatenated.
 
     min ‖C‖₁ + (λ_z/2) ‖X − CᵀX‖²   over diag(C) = 0      (samples in the rows of X)
 
-solved by the alternating direction method of multipliers; |C| + |C|ᵀ is cut spectrally.
+solved by the alternating direction method of multipliers; the labels are the spectral clustering of |C| + |C|ᵀ.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.benchmark.baselines._spectral import spectral_labels
-from mscam_dask.benchmark.baselines.base import Baseline, View, require_count, require_number
-from mscam_dask.benchmark.baselines.spectral import choose_view
+from mscam_dask.benchmark.baselines.base import (
+    SingleViewBaseline,
+    View,
+    require_number,
+)
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConvergenceWarning, DataError
 from mscam_dask.linalg.ridge import basis_from_rows
-from mscam_dask.types.parameters import Scale
 
 __all__ = ["SSC"]
 
 _SINGLE_PRECISION_TOL = 1e-5
-"""Entries of C are below 1 or little above it, so float32 has two digits to spare at this."""
+"""Minimum tol for single precision: entries of C are about 1, so float32 has two more digits."""
 
 
-class SSC(Baseline):
-    """Sparse subspace clustering of one view (SSC-BSV) or of the views side by side (SSC-Concat).
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class SSC(SingleViewBaseline):
+    """Sparse subspace clustering of one view (SSC-BSV) or of all views concatenated (SSC-Concat).
 
     Parameters
     ----------
-    n_clusters : int, default=8
-    view : int, str or None, default=None
-        Position or name of the one view to cluster; None: all, their columns side by side.
-        "Best single view" is the best of these against the true labels, so not label-free.
     alpha : float, default=20.0
-        λ_z = alpha / μ_z with μ_z = min_i max_{j≠i} |x_i·x_j|, the value below which some sample
-        would be represented by nothing; it is also the penalty of the ADMM.
-    scale, view_type, n_features_per_view
-        As for `mscam_dask.MSCAM`.
+        λ_z = alpha / μ_z with μ_z = min_i max_{j≠i} |x_i·x_j|, below which some sample has
+        no nonzero coefficient; α is also the penalty of the ADMM.
     max_iter : int, default=200
         As in the authors' code.
     tol : float, default=2e-4
-        Stop when no entry of the two copies of C differs by more. From 1e-5 on the iteration runs
-        in single precision.
+        Stop when no entry of the two copies of C differs by more. From 1e-5 the iterations run in
+        single precision.
     n_init : int, default=20
-        Starts of k-means.
-    random_state : int, RandomState or None, default=None
-    memory_limit_bytes : int, optional
-        What the fit may use; None: what the machine has free.
+        Number of k-means starts.
+    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+        See `Baseline`.
 
     Attributes
     ----------
@@ -59,68 +55,32 @@ class SSC(Baseline):
     coefficients_ : (n_samples, n_samples)
         C: column j represents sample j; zero diagonal, sparse in value.
     residual_ : float
-        Largest difference of the two copies of C at the end.
+        Largest difference between the two copies of C.
     n_iter_ : int
 
     Notes
     -----
     The linear step (λ_z XXᵀ + ρI)⁻¹ is applied through the singular directions of X, 4 n² r flops
-    an iteration with r = rank X instead of 2 n³; six dense (n, n) arrays. The affine constraint
-    1ᵀC = 1ᵀ of the paper's variant for motions is not part of this: features here are centred.
+    per iteration, r = rank X, instead of 2 n³; six dense (n, n) arrays. The affine constraint
+    1ᵀC = 1ᵀ of the paper's variant for motion segmentation is left out: features here are centered.
 
     References
     ----------
     E. Elhamifar, R. Vidal, "Sparse subspace clustering: algorithm, theory, and applications",
     IEEE TPAMI 35 (2013), doi:10.1109/TPAMI.2013.57.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = np.arange(90) % 3
-    >>> views = [6 * rng.normal(size=(3, d))[truth] + rng.normal(size=(90, d)) for d in (5, 8)]
-    >>> np.bincount(SSC(3, random_state=0).fit_predict(views)).tolist()
-    [30, 30, 30]
     """
 
     _title: ClassVar[str] = "SSC"
     _square_matrices: ClassVar[int] = 6
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        view: int | str | None = None,
-        alpha: float = 20.0,
-        scale: Scale = "standard",
-        view_type: Any = "features",
-        n_features_per_view: Sequence[int] | None = None,
-        max_iter: int = 200,
-        tol: float = 2e-4,
-        n_init: int = 20,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit_bytes: int | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.view = view
-        self.alpha = alpha
-        self.scale = scale
-        self.view_type = view_type
-        self.n_features_per_view = n_features_per_view
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.random_state = random_state
-        self.memory_limit_bytes = memory_limit_bytes
+    alpha: float = 20.0
+    max_iter: int = 200
+    tol: float = 2e-4
+    n_init: int = 20
 
     def _check(self, data: MultiViewData) -> None:
         require_number("alpha", self.alpha)
-        require_count("max_iter", self.max_iter)
         require_number("tol", self.tol)
-        require_count("n_init", self.n_init)
-
-    def _chosen(self, data: MultiViewData) -> MultiViewData:
-        return choose_view(data, self.view)
 
     def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
         rows = views[0] if len(views) == 1 else np.hstack(views)
@@ -154,7 +114,7 @@ class SSC(Baseline):
             Z += np.matmul(loadings, directions - directions @ Z, out=update)
             dual += Z  # scaled by 1/ρ
             np.clip(dual, -threshold, threshold, out=update)
-            np.subtract(dual, update, out=C)  # what is above the threshold
+            np.subtract(dual, update, out=C)  # soft threshold
             np.fill_diagonal(update, dual.diagonal())
             np.fill_diagonal(C, 0.0)
             dual, update = update, dual
@@ -164,8 +124,8 @@ class SSC(Baseline):
             if self.residual_ <= self.tol:
                 return np.asarray(C, dtype=np.float64)
         warnings.warn(
-            f"SSC stopped after max_iter={self.max_iter} iterations with the copies of C still "
-            f"{self.residual_:.1e} apart (tol={self.tol}). Raise max_iter or tol.",
+            f"SSC stopped after max_iter={self.max_iter} iterations with a difference of "
+            f"{self.residual_:.1e} between the copies of C (tol={self.tol}). Raise max_iter or tol.",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -177,11 +137,11 @@ def _smallest_reach(rows: View) -> float:
     products = np.abs(rows @ rows.T)
     np.fill_diagonal(products, 0.0)
     reach = products.max(axis=1)
-    # what rounding leaves of orthogonal samples is no reach
+    # Products of orthogonal samples are rounding errors.
     reach = reach[reach > 1e-12 * reach.max(initial=0.0)]
     if reach.size == 0:
         raise DataError(
-            "all samples are orthogonal to each other: none can be represented by the others. "
-            "Use other features, or a smaller scaling."
+            "all samples are orthogonal to each other, so none can be represented by the others. "
+            "Use other features or another scale."
         )
     return float(reach.min())

@@ -1,4 +1,4 @@
-"""Data to try: real digits that need no download, and synthetic unions of subspaces.
+"""Example data: real digits that need no download, and synthetic unions of subspaces.
 
 The UCI Multiple Features digits are in `mscam_dask.data.datasets.mfeat`; their loaders are
 available here too, and the corrupted mixture of the paper (`mscam_dask.data.datasets.mixtures`).

@@ -1,7 +1,7 @@
 """Feature families of small grey images: the views of the quickstart, computed, not downloaded.
 
 Each function takes images (n, height, width), values 0 (paper) to 1 (ink), and returns one
-row of features per image, (n, d) float64. Nothing is scaled or centred afterwards.
+row of features per image, (n, d) float64. Nothing is scaled or centered afterwards.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def fourier_magnitudes(images: Images) -> NDArray[np.float64]:
 def gradient_orientations(
     images: Images, *, n_orientations: int = 8, cell: int = 4, stride: int = 2
 ) -> NDArray[np.float64]:
-    """Histograms of gradient orientation in overlapping square cells, L2-normalised per cell.
+    """Histograms of gradient orientation in overlapping square cells, L2-normalized per cell.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def gradient_orientations(
 def zernike_magnitudes(images: Images, *, max_order: int = 8) -> NDArray[np.float64]:
     """Magnitudes of the Zernike moments up to an order; unchanged by quarter turns.
 
-    |A_pq| = (p+1)/pi |sum f(r, t) R_pq(r) exp(-i q t)| da over pixel centres inside the
+    |A_pq| = (p+1)/pi |sum f(r, t) R_pq(r) exp(-i q t)| da over pixel centers inside the
     circle through the corners of the image, for q >= 0, p - q even; d = 25 for order 8.
 
     References

@@ -13,7 +13,6 @@ https://www.robots.ox.ac.uk/~vgg/data/flowers/17/
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,6 @@ FLOWERS17_FILES = ("distancematrices17gcfeat06.mat", "distancematrices17itfeat08
 """Names of the two published files; either is enough."""
 
 _CLASSES = 17
-_DAMAGED = (
-    *(OSError, ValueError, TypeError, KeyError, IndexError, EOFError, NotImplementedError),
-    zlib.error,
-)
 
 
 def flowers17_files(path: Path) -> tuple[Path, ...]:
@@ -85,14 +80,14 @@ def load_flowers17(path: str | Path) -> MultiViewData:
 
 def _matrices(file: Path) -> list[ArrayRows]:
     from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
 
-    try:
+    from mscam_dask.data.readers.base import Source, unreadable
+    from mscam_dask.data.readers.matlab_elements import check_elements
+
+    source = Source(file)
+    with unreadable(source, "a MATLAB file"):
+        check_elements(source)
         content: dict[str, Any] = loadmat(file)
-    except (*_DAMAGED, MatReadError) as error:
-        raise DataError(
-            f"{file} cannot be read as a MATLAB file: {error}. Download it again."
-        ) from error
     found = [
         ArrayRows(np.asarray(values), name.removeprefix("D_"), "distance")
         for name, values in content.items()

@@ -116,7 +116,7 @@ def fetch_mfeat(cache: str | Path) -> MultiViewData:
     The tables of OpenML (data ids 12, 14, ..., 22) carry no sample ids, and may be rounded to
     six decimals. They are accepted when the sums of cos(i) (1 + j/d) x_ij over rows i and
     columns j equal those of the UCI files within 1e-7 of the sum of magnitudes: rounding
-    changes that by less than 1e-8, swapping two neighbouring rows by more than 1e-6, so the
+    changes that by less than 1e-8, swapping two neighboring rows by more than 1e-6, so the
     rows of the six tables are known to belong together. The cached file records the SHA-256
     of each table.
     """

@@ -32,7 +32,7 @@ class GaussianMixture:
     Attributes
     ----------
     means : V tuples of c tuples of d numbers
-        means[v][g] is the centre of cluster g in view v.
+        means[v][g] is the center of cluster g in view v.
     covariances : V tuples of c (d, d) nested tuples
         Symmetric positive definite.
 

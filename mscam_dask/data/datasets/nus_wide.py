@@ -37,8 +37,8 @@ NUS_WIDE_FEATURES = {
     "wt": "WT",
     "bow": "BOW_SIFT",
 }
-"""Word of a file name to view: colour histogram (64 columns), block-wise colour moments (225),
-colour auto-correlogram (144), edge directions (73), wavelet texture (128), bag of words (500)."""
+"""Word of a file name to view: color histogram (64 columns), block-wise color moments (225),
+color auto-correlogram (144), edge directions (73), wavelet texture (128), bag of words (500)."""
 
 _SPLITS = ("train", "test")
 _PARTS = ("train", "all", "test")  # in the order in which the samples are put
@@ -46,7 +46,7 @@ _PARTS = ("train", "all", "test")  # in the order in which the samples are put
 
 @dataclass(frozen=True)
 class _File:
-    """A file and what its name says."""
+    """File with the words of its name."""
 
     path: Path
     words: tuple[str, ...]
@@ -65,7 +65,7 @@ class _File:
 
     @property
     def concept(self) -> str:
-        """What is left of the name."""
+        """Name of the concept: the words of the file name that mean nothing else."""
         ignored = (*_SPLITS, "labels", "label", "lite")
         return "_".join(word for word in self.words if word not in ignored)
 

@@ -1,4 +1,4 @@
-"""Which of the named arrays of a file are labels, in the forms in which these are published.
+"""Labels among the named arrays of a file, in the forms in which they are published.
 
 A vector, also of text; a cell array with the same vector for each view, or one number for each
 sample; a matrix with the same column for each view; an indicator matrix, also a sparse one.
@@ -15,11 +15,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import LABEL_NAMES, Selection, Source, is_label_vector
-from mscam_dask.data.readers.matlab_variables import MatlabCellArray, describe
 from mscam_dask.data.sparse import is_sparse
 from mscam_dask.errors import DataError
 
-__all__ = ["ArrayLabels", "find_labels"]
+__all__ = ["MatlabCellArray", "NoMatrix", "describe", "find_labels"]
+
+
+@dataclass(frozen=True)
+class MatlabCellArray:
+    """A one-level cell array of numeric matrices."""
+
+    items: tuple[Any, ...]
+
+    def named(self, name: str) -> dict[str, Any]:
+        """Return its matrices by the names they have as views: name_0, name_1, ..."""
+        return {f"{name}_{index}": item for index, item in enumerate(self.items)}
+
+
+@dataclass(frozen=True)
+class NoMatrix:
+    """A variable that cannot be a view."""
+
+    matlab_class: str
+
+
+def describe(value: Any) -> str:
+    """Return the kind and shape of a variable as text."""
+    if isinstance(value, NoMatrix):
+        return value.matlab_class
+    if isinstance(value, MatlabCellArray):
+        return f"cell array of {len(value.items)} matrices"
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", ())
+    kind = {"O": "cell or object array", "V": "struct", "U": "text"}.get(
+        getattr(dtype, "kind", "O"), str(dtype)
+    )
+    return f"{kind}, shape {tuple(shape)}"
+
 
 # Where there is a column for each view the name may have a digit behind it, as y0.
 _CONVENTIONAL = re.compile(rf"({'|'.join(LABEL_NAMES)})\d?", re.IGNORECASE)
@@ -30,16 +61,16 @@ _HEAD = 64
 
 @dataclass(frozen=True, eq=False)
 class ArrayLabels:
-    """What `find_labels` found.
+    """Labels of a file, as `find_labels` returns them.
 
     Attributes
     ----------
     values
         (n,) numbers or text; None where nothing was taken.
     names
-        Of all arrays that are labels, also of those that were not taken; they are no views.
+        Names of all arrays that are labels, including those not taken; none of them is a view.
     notes
-        What was taken, and what not.
+        Which array was taken as labels, and which were not.
     """
 
     values: NDArray[Any] | None
@@ -50,7 +81,7 @@ class ArrayLabels:
 def find_labels(
     names: Iterable[str], value_of: Callable[[str], Any], *, source: Source, selection: Selection
 ) -> ArrayLabels:
-    """Find the array that is asked for as labels, else the best of those that are called so.
+    """Find the requested labels, else the best match among arrays with a usual name of labels.
 
     Parameters
     ----------
@@ -59,12 +90,12 @@ def find_labels(
     value_of
         Gives the array (NumPy, Dask, sparse) or `MatlabCellArray` of a name.
     source, selection
-        What is read; an array that is asked for as a view is no labels.
+        Source and selection; an array that is requested as a view is not taken as labels.
 
     Raises
     ------
     DataError
-        When what was asked for as labels has not one for each sample.
+        When the requested array does not have one label per sample.
     """
     names = tuple(names)
     found, differing = _by_convention(names, value_of, selection)
@@ -90,7 +121,7 @@ def find_labels(
 
 @dataclass(frozen=True, eq=False)
 class _Labels:
-    """(n,) labels and, where they are no plain vector, what says so in the note."""
+    """(n,) labels and a phrase for the note, if they were not a plain vector."""
 
     values: NDArray[Any]
     how: str = ""
@@ -143,7 +174,7 @@ def _differ(name: str, cells: MatlabCellArray) -> str:
 
 
 def _labels_in(value: Any) -> _Labels | None:
-    """The labels that an array or cell array is; None where it is none."""
+    """Return an array or cell array as labels, or None."""
     if _is_vector(value):
         return _Labels(_in_memory(value).ravel())
     if isinstance(value, MatlabCellArray):
@@ -161,7 +192,7 @@ def _is_vector(value: Any) -> bool:
 
 
 def _labels_in_cells(cells: MatlabCellArray) -> _Labels | None:
-    """The vector that all cells are, or that of the one number in each."""
+    """Return the vector that all cells hold, or the vector of one number per cell."""
     if not all(map(_is_vector, cells.items)):
         return None
     first, *others = vectors = [_in_memory(item).ravel() for item in cells.items]
@@ -173,7 +204,7 @@ def _labels_in_cells(cells: MatlabCellArray) -> _Labels | None:
 
 
 def _labels_in_matrix(values: Any, lines: str) -> _Labels | None:
-    """The column that all columns are, or where the 1 is in each row."""
+    """Return the column that all columns repeat, or the position of the 1 in each row."""
     head = _in_memory(values[:_HEAD])
     if not _is_repeated(head) and not _is_indicator(head):
         return None
@@ -188,7 +219,7 @@ def _labels_in_matrix(values: Any, lines: str) -> _Labels | None:
 
 
 def _labels_in_sparse(values: Any) -> _Labels | None:
-    """Where the 1 is in each row of a sparse matrix."""
+    """Return the position of the 1 in each row of a sparse matrix."""
     rows = values.tocsr(copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
@@ -205,12 +236,12 @@ def _are_classes(values: NDArray[Any]) -> bool:
 
 
 def _is_repeated(rows: NDArray[Any]) -> bool:
-    """Tell whether each row is one whole number again and again."""
+    """Tell whether each row repeats one whole number."""
     return bool((rows == rows[:, :1]).all() and (np.floor(rows) == rows).all())
 
 
 def _is_indicator(rows: NDArray[Any]) -> bool:
-    """Tell whether each row is zeros and one 1."""
+    """Tell whether each row has one 1 and zeros otherwise."""
     return bool(((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all())
 
 

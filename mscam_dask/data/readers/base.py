@@ -1,8 +1,10 @@
-"""What readers are given and what they return."""
+"""Sources of readers, their contents, and the limits and errors that all readers share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.store.object_store import Location, as_location
-from mscam_dask.data.views.sources import VIEW_TYPES, RowSource, ViewType
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.data.views.sources import READ_ERRORS, VIEW_TYPES, RowSource, ViewType
+from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
 __all__ = [
     "LABEL_NAMES",
+    "MAX_BYTES",
     "Selection",
     "Source",
     "SourceContents",
+    "check_lazy_size",
+    "check_row_size",
+    "check_size",
     "is_label_vector",
     "not_allowed",
     "oriented",
@@ -31,19 +37,28 @@ LABEL_NAMES = (
     *("labels", "label", "y", "gt", "gnd", "truth", "target", "class"),
     *("truelabel", "truelabels", "true_label", "true_labels", "groundtruth", "ground_truth"),
 )
-"""Names, in any case, under which a vector of whole numbers or text is taken for labels."""
+"""Names, in any case, under which a vector of whole numbers or text is taken as labels."""
+
+MAX_BYTES = 8 * 2**30
+"""Bytes that a file may declare for what is held in memory at once, unless a source says otherwise."""
+
+# Declared bytes for each stored byte: beyond, more than the limit is never read unasked.
+_MAX_EXPANSION = 1000
+
+# A Dask array has a task for each chunk.
+_MAX_CHUNKS = 250_000
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file, and how it is to be read where that cannot be seen from the file.
+    """File to read, with options that the file itself cannot tell.
 
     Parameters
     ----------
     path
         File or directory.
     name
-        Name of its view, for formats that hold one; by default the file's name without ending.
+        Name of its view, for formats that hold one; by default the file name without its suffix.
     samples_in
         "columns" for (features, samples) matrices, which are then transposed; of a text file the
         header has the sample ids then, and the column of ids the names of features.
@@ -56,6 +71,9 @@ class Source:
         (patient_id, PatientID) and has whole numbers that differ.
     delimiter
         Of a text file; None: comma for .csv, tab for .tsv, any white space otherwise.
+    max_bytes
+        Largest size that the file may declare for what is held in memory at once: the arrays of a
+        .npz or MATLAB file before v7.3, a chunk of the others.
     """
 
     path: str | Location
@@ -64,8 +82,13 @@ class Source:
     header: bool | None = None
     id_column: str | int | None = None
     delimiter: str | None = None
+    max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
+        if self.max_bytes < 1:
+            raise ConfigurationError(
+                f"max_bytes={self.max_bytes!r} for {self.path}; allowed is at least 1."
+            )
         if self.samples_in not in ("rows", "columns"):
             raise ConfigurationError(
                 f"samples_in={self.samples_in!r} for {self.path}; allowed are 'rows' and 'columns'."
@@ -80,25 +103,36 @@ class Source:
     @property
     def view_name(self) -> str:
         """Name of the only view of this file."""
-        return self.name if self.name is not None else self.file.stem
+        return self.name if self.name is not None else _unzipped(self.file).stem
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the file name in lower case, without that of gzip."""
+        return _unzipped(self.file).suffix.lower()
+
+    @property
+    def is_gzipped(self) -> bool:
+        """Whether the file's name ends in .gz."""
+        return self.file.suffix.lower() == ".gz"
+
+
+def _unzipped(file: Path) -> Path:
+    return file.with_suffix("") if file.suffix.lower() == ".gz" else file
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which views to read (None: all) and what is called labels (None: see `LABEL_NAMES`)."""
+    """Views to read (None: all) and the name of the labels (None: see `LABEL_NAMES`)."""
 
     views: tuple[str, ...] | None = None
     labels: str | None = None
 
     def wants(self, name: str, *, cell_array: str | None = None) -> bool:
-        """Tell whether a view is to be read, by its name or that of the cell array it is in.
-
-        One that is not may be left untouched.
-        """
+        """Tell whether a view is to be read, by its name or that of its cell array."""
         return self.views is None or name in self.views or cell_array in self.views
 
     def is_labels(self, name: str) -> bool:
-        """Tell whether a variable is to be taken for labels; one asked for as a view is none."""
+        """Tell whether a variable is to be taken as labels; one that is requested as a view is not."""
         if self.labels is not None:
             return name == self.labels
         return name.lower() in LABEL_NAMES and not (self.views is not None and name in self.views)
@@ -106,24 +140,24 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class SourceContents:
-    """What one source holds.
+    """Contents of one source.
 
     Attributes
     ----------
     where
         The source, for messages.
     views
-        Its views that were asked for; files stay open as long as the reader's stack.
+        Requested views; files stay open as long as the reader's stack.
     skipped
-        Names of what may be its other views, left untouched.
+        Names of possible other views, which were not read.
     cell_arrays
-        Names of the views of each cell array, by its name, as far as they were asked for.
+        Names of the requested views of each cell array, by its name.
     labels, label_names, sample_ids
-        What else it says of the samples, None where nothing.
+        Labels and ids of the samples; None if the source has none.
     labels_explicit
-        Whether labels are those asked for by name, not by convention.
+        Whether the labels were requested by name rather than found by convention.
     notes
-        What was taken for what, and what was left out.
+        How variables and columns were interpreted, and which were skipped.
     """
 
     where: str
@@ -163,39 +197,109 @@ def view_type_named(recorded: object, view: str, source: Source) -> ViewType:
         if recorded == view_type:
             return view_type
     raise DataError(
-        f"{source.path} says {recorded!r} for view {view!r}; allowed are {list(VIEW_TYPES)}. Correct "
-        "the file, or save it without and give view_type=..."
+        f"{source.path} records view type {recorded!r} for view {view!r}; allowed are {list(VIEW_TYPES)}. Correct "
+        "the file, or leave the attribute out and pass view_type=..."
     )
 
 
 def not_allowed(source: Source, error: PermissionError) -> DataError:
-    """Error of a source that this user may not read."""
+    """Return the error for a source that this user may not read."""
     file = source.path if error.filename is None else error.filename
     return DataError(
-        f"{file} may not be read ({error.strerror or error}). Ask its owner for the right to read it "
-        "(chmod a+r, and a+rx for the directories above it), or give a copy of your own."
+        f"{file} may not be read ({error.strerror or error}). Ask its owner for permission "
+        "(chmod a+r, and a+rx for the directories above it), or use a copy."
     )
 
 
+def check_size(source: Source, what: str, nbytes: int) -> None:
+    """Refuse what takes more memory than `Source.max_bytes`, before it is allocated.
+
+    Raises
+    ------
+    DataError
+        With the declared and the allowed size.
+    """
+    if nbytes > source.max_bytes:
+        raise DataError(
+            f"{source.path}: {what} would take {nbytes} bytes of memory; allowed are {source.max_bytes}. "
+            "Restore the file if this is not its size, or allow it: Source(path, max_bytes=...)."
+        )
+
+
+def check_row_size(values: Any, source: Source) -> Any:
+    """Return a sparse matrix as it is, if one row of it fits into memory as a dense array."""
+    check_size(source, f"a row of a sparse matrix of shape {values.shape}", 8 * max(values.shape))
+    return values
+
+
+def check_lazy_size(
+    source: Source,
+    what: str,
+    *,
+    shape: Sequence[int],
+    item_bytes: int,
+    chunks: Sequence[int] | None,
+    stored_bytes: int,
+) -> None:
+    """Refuse an array, to be read by chunks, whose declared shape its file can hardly hold.
+
+    Parameters
+    ----------
+    source, what
+        The file, and the array in it.
+    shape, item_bytes
+        As declared.
+    chunks
+        Shape of a chunk, which is decoded as a whole; None where there are none.
+    stored_bytes
+        Bytes that the array takes in the file.
+
+    Raises
+    ------
+    DataError
+        When a chunk takes more than `Source.max_bytes`; when the array does, and also more than
+        1000 times what is stored of it; or when it has more than 250 000 chunks.
+    """
+    declared = math.prod(shape) * item_bytes
+    if declared > _MAX_EXPANSION * stored_bytes:
+        check_size(
+            source,
+            f"{what} of shape {tuple(shape)}, of which {stored_bytes} bytes are stored,",
+            declared,
+        )
+    if chunks is None:
+        return
+    check_size(source, f"a chunk {tuple(chunks)} of {what}", math.prod(chunks) * item_bytes)
+    n_chunks = math.prod(
+        -(-size // max(1, chunk)) for size, chunk in zip(shape, chunks, strict=True)
+    )
+    if n_chunks > _MAX_CHUNKS:
+        raise DataError(
+            f"{source.path}: {what} has {n_chunks} chunks {tuple(chunks)}; allowed are {_MAX_CHUNKS}. Write "
+            "it again in larger chunks, of some megabytes each."
+        )
+
+
 @contextmanager
-def unreadable(source: Source, what: str, *errors: type[Exception]) -> Iterator[None]:
+def unreadable(source: Source, what: str, *, is_text: bool = False) -> Iterator[None]:
     """Turn a library's errors while reading into a DataError that names the file."""
-    caught: tuple[type[Exception], ...] = (OSError, *errors)
-    is_text = UnicodeDecodeError in errors
+    from scipy.io.matlab import MatReadError
+
+    errors: tuple[type[Exception], ...] = (*READ_ERRORS, csv.Error, MatReadError)
     try:
         yield
-    except DataError:
+    except MscamError:
         raise
     except PermissionError as error:
         raise not_allowed(source, error) from error
-    except caught as error:
+    except errors as error:
         if is_text and isinstance(error, UnicodeDecodeError):
             raise DataError(
-                f"{source.path} cannot be read as {what}: byte 0x{error.object[error.start]:02x} is no "
-                "UTF-8. Save text of another encoding as UTF-8 (iconv -f latin1 -t utf-8 FILE); "
-                "convert or unpack what is no text."
+                f"{source.path} cannot be read as {what}: byte 0x{error.object[error.start]:02x} is not "
+                "UTF-8. Convert text of another encoding (iconv -f latin1 -t utf-8 FILE), and binary "
+                "files to a format that can be read."
             ) from error
         raise DataError(
-            f"{source.path} cannot be read as {what}: {error}. Check that the file is complete "
-            "and what its name says it is."
+            f"{source.path} cannot be read as {what}: {str(error) or type(error).__name__}. Check that "
+            "the file is complete and in the format that its name says."
         ) from error

@@ -1,28 +1,35 @@
-"""What several sources hold, as one `MultiViewData`."""
+"""Combine several sources into one `MultiViewData`."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
-from mscam_dask.data.readers.align_samples import in_one_order, labels_of_file
-from mscam_dask.data.readers.orientation import check_sample_counts
+from mscam_dask.data.readers import Selection, Source, SourceContents, read_labels, read_source
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.conversion import common_sample_ids
+from mscam_dask.data.views.conversion import check_unique_ids, common_sample_ids
 from mscam_dask.data.views.labels import encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import RowSource
+from mscam_dask.data.views.sources import (
+    BLOCK_BYTES,
+    RowSource,
+    ViewType,
+    as_rows,
+    check_row_range,
+    feature_names_of,
+    row_ranges,
+)
 from mscam_dask.errors import DataError
 
-__all__ = ["Sources", "gather"]
+__all__ = ["OrderedRows", "Sources", "gather"]
 
 Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
 
@@ -45,14 +52,14 @@ def gather(
     Returns
     -------
     data
-        Views are read when they are asked for.
+        Views are read lazily.
     notes
-        What was taken for what, and what was left out.
+        How variables and columns were interpreted, and which were skipped.
 
     Raises
     ------
     DataError
-        When a source cannot be read, something asked for is not there, or sources disagree.
+        When a source cannot be read, a requested view or labels are missing, or sources disagree.
     """
     wanted = None if views is None else tuple(views)
     label_key = labels if isinstance(labels, str) else None
@@ -79,7 +86,7 @@ def gather(
 
 
 def _listed(sources: object) -> list[str | Location | Source]:
-    """The files that are given."""
+    """Return the sources as a list."""
     known = (str, Path, ObjectPath, Source)
     listed: Any = [sources] if isinstance(sources, known) else sources
     if not isinstance(listed, list | tuple) or not all(isinstance(item, known) for item in listed):
@@ -106,11 +113,11 @@ def _as_loaded(data: MultiViewData) -> SourceContents:
 def _choose(
     loaded: Sequence[SourceContents], views: Sequence[str] | Mapping[str, str] | None
 ) -> tuple[tuple[RowSource, ...], tuple[str, ...]]:
-    """The views that are asked for, and the source of each."""
+    """Return the requested views, and the source of each."""
     found = tuple(view for item in loaded for view in item.views)
     if not found and views is None:
         raise DataError(
-            f"{' and '.join(item.where for item in loaded)} has no view; what it has are labels. Add the "
+            f"{' and '.join(item.where for item in loaded)} has labels and no view. Add the "
             "files with the views."
         )
     named = [(view.name, view.name) for view in found] if views is None else _named(loaded, views)
@@ -120,8 +127,7 @@ def _choose(
     }
     if views is not None and len(where) < len(named):
         raise DataError(
-            f"views={list(views)} names a view twice; each is taken once. Leave out what is repeated, or "
-            "name the view that is meant."
+            f"views={list(views)} names a view twice; each is taken once. Remove the repeated name."
         )
     missing = [name for name, holders in where.items() if not holders]
     if missing:
@@ -149,7 +155,7 @@ def _choose(
 def _named(
     loaded: Sequence[SourceContents], views: Sequence[str] | Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Views that are asked for, (name in the source, name in the data); by a cell array all of its."""
+    """Return requested views as (name in the source, name in the data); a cell array stands for its views."""
     known = {view.name for item in loaded for view in item.views}
     cell_arrays = {name: held for item in loaded for name, held in item.cell_arrays.items()}
     named = []
@@ -165,7 +171,7 @@ def _labels(
     labels: str | Path | Sequence[Any] | NDArray[Any] | None,
     ids: tuple[str, ...] | None,
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None, tuple[str, ...]]:
-    """Labels of all samples, which have `ids`, their names, and what was taken for what."""
+    """Return the labels of the samples with `ids`, the names of labels, and notes."""
     known = [item for item in loaded if item.labels is not None]
     if isinstance(labels, str) and not any(item.labels_explicit for item in known):
         if not Path(labels).is_file():
@@ -194,3 +200,280 @@ def _labels(
             )
     codes, names = encoded[0]
     return codes, names if names is not None else known[0].label_names, ()
+
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class OrderedRows:
+    """View with its rows, and the columns of a pairwise view, in another order.
+
+    Parameters
+    ----------
+    source
+        The view as it is held.
+    order
+        (n,) a permutation: row i here is row ``order[i]`` there.
+    name, view_type
+        See `RowSource`.
+    block_bytes
+        Float64 bytes of the source that are read at a time, at most.
+
+    Notes
+    -----
+    A read passes over the part of the source that its rows lie in, block by block: memory is that
+    of two blocks. Rows that are mixed over a source of B blocks are read B times.
+    """
+
+    source: RowSource
+    order: NDArray[np.int64]
+    name: str
+    view_type: ViewType = "features"
+    block_bytes: int = BLOCK_BYTES
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of the source, if it has any."""
+        return feature_names_of(self.source)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64."""
+        check_row_range(self, start, stop)
+        wanted = self.order[start:stop]
+        rows = np.empty((stop - start, self.shape[1]))
+        for first, last in row_ranges(self.source, block_bytes=self.block_bytes):
+            here = np.flatnonzero((wanted >= first) & (wanted < last))
+            if here.size:
+                rows[here] = self.source.read(first, last)[wanted[here] - first]
+        if self.view_type != "features" and self.shape[1] == len(self.order):
+            rows = rows[:, self.order]
+        return as_rows(rows)
+
+
+def in_one_order(loaded: Sequence[SourceContents]) -> list[SourceContents]:
+    """Put sources that hold the same sample ids in the order of the first that has ids.
+
+    Parameters
+    ----------
+    loaded
+        Those without ids stay as they are, and so do those with other or repeated ids: what does
+        not fit is refused by `mscam_dask.data.views.conversion.common_sample_ids`.
+
+    Returns
+    -------
+    list of SourceContents
+        Sources that were reordered have a note.
+    """
+    known = [item for item in loaded if item.sample_ids is not None]
+    return [_ordered(item, known[0]) if item in known else item for item in loaded]
+
+
+def _ordered(item: SourceContents, first: SourceContents) -> SourceContents:
+    ids, wanted = item.sample_ids, first.sample_ids
+    assert ids is not None
+    assert wanted is not None
+    rows = {name: row for row, name in enumerate(ids)}
+    if ids == wanted or not len(rows) == len(ids) == len(wanted) or rows.keys() != set(wanted):
+        return item
+    order = np.array([rows[name] for name in wanted], dtype=np.int64)
+    labels = None if item.labels is None else np.asarray(item.labels).ravel()
+    n_moved = int(np.count_nonzero(order != np.arange(len(order))))
+    note = (
+        f"{item.where}: rows matched by sample id with {first.where} ({n_moved} of {len(order)} "
+        "stood elsewhere)"
+    )
+    return replace(
+        item,
+        sample_ids=wanted,
+        views=tuple(_view(view, order) for view in item.views),
+        labels=labels if labels is None or len(labels) != len(order) else labels[order],
+        notes=(*item.notes, note),
+    )
+
+
+def _view(view: RowSource, order: NDArray[np.int64]) -> RowSource:
+    """Return a view in order; one with another number of rows is returned as it is."""
+    return (
+        OrderedRows(view, order, view.name, view.view_type) if view.shape[0] == len(order) else view
+    )
+
+
+def labels_of_file(
+    file: Path, sample_ids: tuple[str, ...] | None
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Return the labels of a separate file, by id if it has ids, else row by row, and notes.
+
+    Parameters
+    ----------
+    file
+        As for `read_labels`.
+    sample_ids
+        Of the data, in their order; None where they have none.
+
+    Raises
+    ------
+    DataError
+        When the file cannot be read, an id occurs twice in it, or it has none for a sample.
+    """
+    labels, ids = read_labels(file)
+    if ids is None:
+        if sample_ids is None:
+            return labels, ()
+        return labels, (f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.",)
+    if sample_ids is None:
+        raise DataError(
+            f"{file} has labels by sample id, and the data have no ids. Give one label per line, in the "
+            "order of the rows; or data with ids (--id-column)."
+        )
+    check_unique_ids(ids, where=str(file))
+    rows = {name: row for row, name in enumerate(ids)}
+    missing = [name for name in sample_ids if name not in rows]
+    if missing:
+        raise DataError(
+            f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
+            f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add them, -1 for samples "
+            "without a label; or check that the ids are written alike."
+        )
+    n_others = len(ids) - len(sample_ids)
+    exclude_views = f", {n_others} of other samples left out" if n_others else ""
+    notes = (f"{file}: labels matched by sample id{exclude_views}.",)
+    return labels[[rows[name] for name in sample_ids]], notes
+
+
+def check_sample_counts(
+    views: Sequence[RowSource],
+    n_labels: int | None,
+    samples_in: Literal["rows", "columns"],
+    held_in: Sequence[str],
+) -> None:
+    """Refuse views with samples on columns, and views of which some have other numbers of rows.
+
+    Parameters
+    ----------
+    views
+        At least one, as read: samples should be on rows.
+    n_labels
+        Number of labels, None without labels.
+    samples_in
+        Where the files were said to have their samples.
+    held_in
+        The file of each view.
+
+    Raises
+    ------
+    DataError
+        With the options to read the files with. Views in one file of which only some have to be transposed, and labels
+        that are too many or too few, are left to `mscam_dask.data.views.multi_view.MultiViewData`.
+    """
+    counts = {view.shape[0] for view in views}
+    if len(counts) == 1 and n_labels in (None, *counts):
+        return
+    message = None
+    if n_labels is not None:
+        message = _by_labels(views, n_labels, samples_in)
+    if message is None and len(counts) > 1:
+        message = _by_files(views, n_labels, samples_in, held_in) or _by_columns(views, samples_in)
+    if message is not None:
+        raise DataError(message)
+
+
+def _by_labels(
+    views: Sequence[RowSource], n_labels: int, samples_in: Literal["rows", "columns"]
+) -> str | None:
+    """Return a message from the number of labels, or None."""
+    as_read, where, instead = _reading(samples_in)
+    listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
+    got = f"There are {n_labels} labels and"
+    on_rows = [view.name for view in views if view.shape[0] == n_labels]
+    on_columns = [view.name for view in views if view.shape[1] == n_labels]
+    if len(on_columns) == len(views):
+        return (
+            f"{got} every view{as_read} has that many columns ({listing}): samples are on {where}; "
+            f"{instead}."
+        )
+    if len({view.shape[0] for view in views}) == 1:
+        return None
+    if on_columns and not on_rows:
+        return (
+            f"{got} no view{as_read} has that many rows but some have that many columns ({listing}): "
+            f"samples are on {where}; {instead}, and take the views that have as many: "
+            f"{_taking(on_columns)}."
+        )
+    if on_rows and len({*on_rows, *on_columns}) < len(views):
+        return (
+            f"{got} not every view{as_read} has that many rows ({listing}); every view must have one "
+            f"row per sample. Take those that have: {_taking(on_rows)}."
+        )
+    return None
+
+
+def _by_files(
+    views: Sequence[RowSource],
+    n_labels: int | None,
+    samples_in: Literal["rows", "columns"],
+    held_in: Sequence[str],
+) -> str | None:
+    """Return a message naming files with samples on columns and others on rows, or None."""
+    counts = [view.shape[0] for view in views]
+    for count in sorted(dict.fromkeys(counts), key=lambda count: count != n_labels):
+        turned = {file for file, rows in zip(held_in, counts, strict=True) if rows != count}
+        if turned < set(held_in) and all(
+            view.shape[file in turned] == count for view, file in zip(views, held_in, strict=True)
+        ):
+            break
+    else:
+        return None
+    as_read, _, _ = _reading(samples_in)
+    listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
+    on_columns = turned if samples_in == "rows" else set(held_in) - turned
+    files = [file for file in dict.fromkeys(held_in) if file in on_columns]
+    others = [file for file in dict.fromkeys(held_in) if file not in on_columns]
+    return (
+        f"The views{as_read} have different numbers of samples ({listing}): it looks as if {count} samples "
+        f"were on columns in {', '.join(files)} and on rows in {', '.join(others)}. Read only the first "
+        "with Source(path, samples_in='columns'). --samples-in columns is for all files of a command; "
+        f"have one for the first alone, mscam-dask ingest {shlex.join(files)} --samples-in columns -o "
+        "turned.zarr, and name turned.zarr in their place."
+    )
+
+
+def _by_columns(views: Sequence[RowSource], samples_in: Literal["rows", "columns"]) -> str | None:
+    """Return a message for views of different numbers of rows; None if some have to be transposed."""
+    as_read, _, instead = _reading(samples_in)
+    listing = ", ".join(f"{view.name!r}: {view.shape[0]}" for view in views)
+    counts = {view.shape[0] for view in views}
+    widths = {view.shape[1] for view in views}
+    if len(widths) == 1:
+        hint = f"All have {widths.pop()} columns: if these are the samples, {instead}. Else keep"
+    elif any(all(count in view.shape for view in views) for count in counts):
+        return None
+    else:
+        hint = "Keep"
+    return (
+        f"The views{as_read} have different numbers of samples ({listing}); every view must have one "
+        f"row per sample. {hint} the samples all views share, in the same order; if some of these are "
+        "no views, take only those that are: views=[...] (--view NAME for each)."
+    )
+
+
+def _reading(samples_in: Literal["rows", "columns"]) -> tuple[str, str, str]:
+    """Return how the files were read, where the samples are otherwise, and how to read them that way."""
+    if samples_in == "rows":
+        other = "read the file with Source(path, samples_in='columns') (--samples-in columns)"
+        return "", "columns", other
+    other = "leave out samples_in='columns' (--samples-in columns)"
+    return ", read with samples_in='columns',", "the rows of the file", other
+
+
+def _taking(names: Sequence[str]) -> str:
+    flags = " ".join(f"--view {shlex.quote(name)}" for name in names)
+    return f"views={list(names)} ({flags})"

@@ -2,13 +2,12 @@
 
 Views are the numeric matrices of a file, and the cells of one-level cell arrays of numeric
 matrices (the form in which multi-view data sets are published), but for what is labels
-(`mscam_dask.data.readers.array_labels`), as cell arrays of text may be. Structs, function handles
+(`mscam_dask.data.readers.array_labels`), such as a cell array of text. Structs, function handles
 and nested cells are refused as views.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -16,9 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.array_labels import find_labels
-from mscam_dask.data.readers.base import Selection, Source, SourceContents, oriented, unreadable
-from mscam_dask.data.readers.matlab_variables import MatlabCellArray, NoMatrix, describe
+from mscam_dask.data.readers.array_labels import MatlabCellArray, NoMatrix, describe, find_labels
+from mscam_dask.data.readers.base import (
+    Selection,
+    Source,
+    SourceContents,
+    check_row_size,
+    check_size,
+    oriented,
+    unreadable,
+)
+from mscam_dask.data.readers.hdf5_check import check_hdf5
+from mscam_dask.data.readers.matlab_elements import check_elements
 from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import rows_of
 from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource
@@ -26,14 +34,10 @@ from mscam_dask.errors import DataError
 
 __all__ = ["read_mat"]
 
-_ERRORS = (ValueError, TypeError, KeyError, IndexError, EOFError, NotImplementedError, zlib.error)
-
 
 def read_mat(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
-    """Read the matrices of a MATLAB file; those of v7.3 are read by blocks, later."""
-    from scipy.io.matlab import MatReadError
-
-    with unreadable(source, "a MATLAB file (.mat)", MatReadError, *_ERRORS):
+    """Read the matrices of a MATLAB file; those of v7.3 are read lazily, by blocks."""
+    with unreadable(source, "a MATLAB file (.mat)"):
         with source.file.open("rb") as stream:
             is_hdf5 = stream.read(10) == b"MATLAB 7.3"
         found = _version_73(source, stack) if is_hdf5 else _version_5(source)
@@ -62,7 +66,7 @@ def _collect(
             if not selection.wants(name, cell_array=variable):
                 skipped += [name] if _is_matrix(values, single_column=True) else []
             elif _is_matrix(values, single_column=selection.views is not None):
-                views.append(rows_of(oriented(values, source), name=name))
+                views.append(rows_of(oriented(values, source), name=name, file=str(source.path)))
             elif selection.views is not None:
                 raise DataError(
                     f"{source.path}: {name!r} is {describe(values)}; allowed are numeric matrices, and "
@@ -103,17 +107,18 @@ def _is_matrix(values: Any, *, single_column: bool) -> bool:
 def _version_5(source: Source) -> Iterator[tuple[str, Any]]:
     from scipy.io import loadmat
 
+    check_elements(source)
     for name, values in loadmat(source.file, mat_dtype=False).items():
         if name.startswith("__"):
             continue
         where = f"{source.path}: {name!r}"
         if is_sparse(values):
-            yield name, checked_sparse(values, where)
+            yield name, check_row_size(checked_sparse(values, where), source)
         elif isinstance(values, np.ndarray) and values.dtype.kind == "O":
             items = list(values.ravel(order="F"))
             for index, item in enumerate(items):
                 if is_sparse(item):
-                    checked_sparse(item, f"{where}, cell {index},")
+                    check_row_size(checked_sparse(item, f"{where}, cell {index},"), source)
             yield name, _cells(items, values)
         else:
             yield name, values
@@ -129,24 +134,28 @@ def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
         ) from error
 
     file = stack.enter_context(h5py.File(source.file, "r"))
+    check_hdf5(file, source)
     for name in list(file):  # not file.items(): its iterator holds h5py's lock between items
         node = file[name]
-        if name.startswith("#"):  # where MATLAB keeps the contents of cells
+        if name.startswith("#"):  # MATLAB's group with the contents of cells
             continue
         where = f"{source.path}: {name!r}"
         if _class_of(node) == "cell" and isinstance(node, h5py.Dataset):
             # HDF5 stores MATLAB's column order as C order of the reversed shape.
-            nodes = [file[reference] for reference in node[()].ravel()]
+            nodes = [file[reference] for reference in _in_memory(node, source).ravel()]
+            for item in nodes:
+                check_hdf5(item, source)  # which no link of the file need lead to
             items = [
-                _hdf5_value(item, f"{where}, cell {index},") for index, item in enumerate(nodes)
+                _hdf5_value(item, source, f"{where}, cell {index},")
+                for index, item in enumerate(nodes)
             ]
-            yield name, _cells(items, _hdf5_value(node, where))
+            yield name, _cells(items, _hdf5_value(node, source, where))
         else:
-            yield name, _hdf5_value(node, where)
+            yield name, _hdf5_value(node, source, where)
 
 
 def _cells(items: list[Any], otherwise: Any) -> Any:
-    """`MatlabCellArray` of the items where all are matrices, an array of texts where all are one text."""
+    """Return a `MatlabCellArray` if all items are matrices, an array if each is one text, else `otherwise`."""
     if items and all(_is_matrix(item, single_column=True) for item in items):
         return MatlabCellArray(tuple(items))
     if items and all(_is_text(item) for item in items):
@@ -163,21 +172,23 @@ def _class_of(node: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _hdf5_value(node: Any, where: str) -> Any:
-    """Matrix of a dataset (lazy, transposed back), sparse matrix of a group, text, or what it is."""
+def _hdf5_value(node: Any, source: Source, where: str) -> Any:
+    """Return a dataset as lazy matrix, a group as sparse matrix, text as array, others as `NoMatrix`."""
     import dask.array as da
 
     if "MATLAB_sparse" in node.attrs:
         parts = {
-            "data": node["data"][()] if "data" in node else np.zeros(0),
-            "indices": node["ir"][()] if "ir" in node else np.zeros(0, dtype=np.int64),
-            "indptr": node["jc"][()],
+            "data": _in_memory(node["data"], source) if "data" in node else np.zeros(0),
+            "indices": _in_memory(node["ir"], source)
+            if "ir" in node
+            else np.zeros(0, dtype=np.int64),
+            "indptr": _in_memory(node["jc"], source),
         }
         shape = (int(node.attrs["MATLAB_sparse"]), len(parts["indptr"]) - 1)
-        return sparse_from_parts("csc", parts, shape, where)
+        return check_row_size(sparse_from_parts("csc", parts, shape, where), source)
     matlab_class = "empty" if "MATLAB_empty" in node.attrs else _class_of(node)
     if matlab_class == "char":
-        return _texts(node[()])
+        return _texts(_in_memory(node, source))
     is_numeric = matlab_class not in ("empty", "cell", "struct") and hasattr(node, "dtype")
     if not is_numeric or node.ndim != 2 or node.dtype.kind not in "biuf":
         return NoMatrix(matlab_class or "not numeric")
@@ -187,7 +198,13 @@ def _hdf5_value(node: Any, where: str) -> Any:
     return matrix.T
 
 
+def _in_memory(dataset: Any, source: Source) -> Any:
+    """All values of a dataset, if they fit into the source's limit."""
+    check_size(source, repr(dataset.name), dataset.size * dataset.dtype.itemsize)
+    return dataset[()]
+
+
 def _texts(columns: NDArray[Any]) -> NDArray[np.str_]:
-    """The text in each row of a matrix of UTF-16, which is stored by columns; as SciPy gives it."""
+    """Return the text of each row of a matrix of UTF-16 code units stored by columns."""
     rows = np.atleast_2d(columns).T.astype("<u2")
     return np.array([row.tobytes().decode("utf-16-le", "replace") for row in rows])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zipfile
-import zlib
 from contextlib import ExitStack
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from mscam_dask.data.readers.base import (
     Selection,
     Source,
     SourceContents,
+    check_row_size,
+    check_size,
     oriented,
     unreadable,
     view_type_named,
@@ -30,12 +32,16 @@ __all__ = ["read_npy", "read_npz"]
 
 _NUMBERED = re.compile(r"view_(\d+)")
 _DESCRIPTIVE = ("view_names", "kind", "label_names", "sample_ids", "digests")
-_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+
+# Bytes that one byte of deflate can stand for; other methods are not limited by their format.
+_MAX_DEFLATE = 1032
 
 
 def read_npy(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
     """Read one (n, d) array, mapped into memory rather than loaded."""
-    with unreadable(source, "a NumPy array (.npy) of numbers", *_ERRORS):
+    with unreadable(source, "a NumPy array (.npy) of numbers"):
+        with source.file.open("rb") as stream:
+            _check_header(source, source.file.name, stream, source.file.stat().st_size)
         values = np.load(source.file, mmap_mode="r", allow_pickle=False)
     views = (rows_of(oriented(values, source), name=source.view_name),)
     return SourceContents(where=str(source.path), views=views)
@@ -47,12 +53,12 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
     An archive without view_0 gives one view per two-dimensional array, named by its key, that is not
     labels (`find_labels`); one written by scipy.sparse.save_npz gives one view.
     """
-    with unreadable(source, "a NumPy archive (.npz) of numbers", *_ERRORS):
+    with unreadable(source, "a NumPy archive (.npz) of numbers"):
         # Opened here: np.load leaves a damaged archive open.
         stream = stack.enter_context(source.file.open("rb"))
         archive = stack.enter_context(np.load(stream, allow_pickle=False))
         keys: list[str] = list(archive.files)
-        if {"format", "shape", "data"} <= set(keys) and archive["format"].ndim == 0:
+        if {"format", "shape", "data"} <= set(keys) and not _array(archive, "format", source).ndim:
             matrix = _sparse_matrix(archive, source)
             views = (rows_of(oriented(matrix, source), name=source.view_name),)
             return SourceContents(where=str(source.path), views=views)
@@ -70,7 +76,8 @@ def _sparse_matrix(archive: Any, source: Source) -> Any:
     if {"row", "col"} <= set(archive.files):
         parts["coords"] = (_array(archive, "row", source), _array(archive, "col", source))
     form = as_text(_array(archive, "format", source).item())
-    return sparse_from_parts(form, parts, _array(archive, "shape", source), str(source.path))
+    shape = _array(archive, "shape", source)
+    return check_row_size(sparse_from_parts(form, parts, shape, str(source.path)), source)
 
 
 def _read_numbered(archive: Any, source: Source, selection: Selection) -> SourceContents:
@@ -159,9 +166,48 @@ def _labels_key(keys: list[str], selection: Selection, *, but: list[str]) -> str
     return found[0] if found else None
 
 
+def _check_header(source: Source, name: str, stream: IO[bytes], nbytes: int) -> None:
+    """Refuse an array whose header declares more values than its bytes hold."""
+    version = np.lib.format.read_magic(stream)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version, np.lib.format.read_array_header_2_0)  # 3.0 is 2.0 with names in UTF-8
+    shape, _, dtype = read(stream)
+    declared = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or (not dtype.hasobject and declared > nbytes):
+        raise DataError(
+            f"{source.path}: {name!r} declares shape {shape} of {dtype}, {declared} bytes, and holds "
+            f"{nbytes}. Restore the file from a copy."
+        )
+
+
+def _check_member(archive: Any, key: str, source: Source) -> None:
+    """Refuse an array of an archive whose declared sizes do not fit it, before it is read."""
+    files: zipfile.ZipFile = archive.zip
+    names = set(files.namelist())
+    member = files.getinfo(key if key in names else f"{key}.npy")
+    stored = source.file.stat().st_size
+    deflated = member.compress_type == zipfile.ZIP_DEFLATED
+    if member.compress_size > stored or (
+        deflated and member.file_size > _MAX_DEFLATE * (member.compress_size + 1)
+    ):
+        raise DataError(
+            f"{source.path}: {key!r} declares {member.compress_size} bytes that unpack to "
+            f"{member.file_size}, and the file has {stored}. Restore the file from a copy."
+        )
+    check_size(source, repr(key), member.file_size)
+    with files.open(member) as stream:
+        if stream.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
+            return  # which NumPy gives as bytes
+    with files.open(member) as stream:
+        _check_header(source, key, stream, member.file_size)
+
+
 def _array(archive: Any, key: str, source: Source) -> NDArray[Any]:
+    _check_member(archive, key, source)
     try:
-        values: NDArray[Any] = archive[key]
+        values: NDArray[Any] = np.asarray(archive[key])
     except ValueError as error:
         if "allow_pickle" not in str(error):
             raise

@@ -13,6 +13,7 @@ from mscam_dask.data.datasets.nus_wide import is_nus_wide, load_nus_wide
 from mscam_dask.data.readers.base import Selection, Source, SourceContents, not_allowed
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.numpy_files import read_npy, read_npz
+from mscam_dask.data.readers.parquet import read_parquet
 from mscam_dask.data.readers.text import read_text
 from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
 from mscam_dask.data.store.atomic_replace import recover
@@ -38,6 +39,12 @@ def _ends_with(*suffixes: str) -> Callable[[Path], bool]:
 
 def _is_zarr(path: Path) -> bool:
     return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray"))
+
+
+def _is_text(path: Path) -> bool:
+    suffix = "".join(path.suffixes[-2:]).lower()
+    is_table = suffix in (".csv.gz", ".tsv.gz", ".txt.gz") or path.suffix.lower() not in _OTHERS
+    return is_table and path.is_file()
 
 
 def _is_mfeat(path: Path) -> bool:
@@ -69,7 +76,7 @@ def _published(
 # Never a table of text, whatever they hold.
 _OTHERS = (
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".xlsx", ".xls", ".ods"),
-    *(".parquet", ".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".loom", ".mtx", ".arff"),
+    *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".loom", ".mtx", ".arff"),
     *(".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz"),
 )
 
@@ -79,13 +86,14 @@ FORMATS: tuple[Format, ...] = (
     Format("NumPy archive (.npz)", _ends_with(".npz"), read_npz),
     Format("NumPy array (.npy)", _ends_with(".npy"), read_npy),
     Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),
+    Format("Parquet (.parquet)", _ends_with(".parquet", ".pq"), read_parquet),
     Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
     Format("Zarr directory", _is_zarr, read_zarr),
     Format("directory of the UCI mfeat files", _is_mfeat, _published(load_mfeat)),
     Format("directory of the NUS-WIDE features", is_nus_wide, _published(load_nus_wide)),
     Format(
-        "text (.csv, .tsv, white space)",
-        lambda path: path.is_file() and path.suffix.lower() not in _OTHERS,
+        "text (.csv, .tsv, white space; .csv.gz, .tsv.gz, .txt.gz)",
+        _is_text,
         read_text,
     ),
 )

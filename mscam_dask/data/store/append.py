@@ -1,4 +1,4 @@
-"""More samples for a store: the old rows and the new ones as one `MultiViewData`."""
+"""Append samples to a store: old and new rows as one `MultiViewData`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.feature_names import (
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import (
+    RowSource,
+    ViewType,
+    as_rows,
+    check_row_range,
     feature_names_of,
     first_difference,
     is_numbering,
     listed,
 )
-from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import RowSource, ViewType, as_rows, check_row_range
 from mscam_dask.errors import DataError
 
 __all__ = ["JoinedRows", "joined_samples"]
 
 _SHOWN = 5
-_UNLABELLED = -1
+_UNLABELED = -1
 
 
 @dataclass(frozen=True, eq=False)
 class JoinedRows:
-    """The rows of one view, then those of another.
+    """View with the rows of one view followed by those of another.
 
     Parameters
     ----------
@@ -55,7 +58,7 @@ class JoinedRows:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Of the first, which those of the second were compared with."""
+        """Names of the columns of the first, which equal those of the second."""
         return feature_names_of(self.first)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
@@ -71,7 +74,7 @@ class JoinedRows:
 
 
 def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> MultiViewData:
-    """The samples of a store followed by new ones.
+    """Return the samples of a store followed by new ones.
 
     Parameters
     ----------
@@ -85,14 +88,14 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
     Returns
     -------
     MultiViewData
-        Views are read when they are asked for.
+        Views are read lazily.
 
     Raises
     ------
     DataError
         When views, columns, their names or metrics differ, a view is a distance or kernel matrix, samples with
         and without ids or labels would be mixed, an id is there already, or a label is neither
-        the position of a name nor -1 (unlabelled).
+        the position of a name nor -1 (unlabeled).
     """
     by_name = {view.name: view for view in new.views}
     if set(by_name) != set(old.view_names):
@@ -174,7 +177,7 @@ def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] 
 def _labels(
     old: MultiViewData, new: MultiViewData, where: str
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
-    """Labels of all; names that are new get the numbers after the old ones, -1 stays unlabelled."""
+    """Labels of all; names that are new get the numbers after the old ones, -1 stays unlabeled."""
     if old.labels is None and new.labels is None:
         return None, None
     if old.labels is None or new.labels is None:
@@ -195,17 +198,17 @@ def _labels(
     added = [name for name in new.label_names if name not in old.label_names]
     names = (*old.label_names, *added)
     codes = np.array([names.index(name) for name in new.label_names], dtype=np.int64)
-    renamed = np.append(codes, _UNLABELLED)[new.labels]  # whose last entry is that of -1
+    renamed = np.append(codes, _UNLABELED)[new.labels]  # whose last entry is that of -1
     return np.concatenate([old.labels, renamed]), names
 
 
 def _check_named(labels: NDArray[np.int64], names: tuple[str, ...], whose: str) -> None:
-    """Refuse labels that are neither the position of a name nor unlabelled."""
-    rows = np.flatnonzero((labels < _UNLABELLED) | (labels >= len(names)))
+    """Refuse labels that are neither the position of a name nor unlabeled."""
+    rows = np.flatnonzero((labels < _UNLABELED) | (labels >= len(names)))
     if rows.size:
         raise DataError(
             f"{rows.size} label(s) of {whose} have no name, the first {labels[rows[0]]} in row "
             f"{rows[0]}; allowed are 0 to {len(names) - 1}, the positions in label_names "
-            f"{list(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}, and {_UNLABELLED} for "
-            "unlabelled samples. Correct the labels, or give them as text."
+            f"{list(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}, and {_UNLABELED} for "
+            "unlabeled samples. Correct the labels, or give them as text."
         )

@@ -1,15 +1,15 @@
-"""A finished directory takes the name of an older one; what a killed writer left is put right.
+"""Replace a directory atomically, and recover from a writer that was killed.
 
 Beside a store ``data.zarr`` there may be, with eight random hexadecimal digits each:
 
 ``.data.zarr.lock``
-    While somebody writes; the operating system's lock on it ends with the process.
+    Exists during a write; the operating system's lock on it ends with the process.
 ``.data.zarr.<hex>.partial``
     A store that is being written, or one that was replaced and is being removed.
 ``.data.zarr.<hex>.old``
     The store itself, where two names cannot be swapped in one step, between the renames that
     replace it. A writer that was killed there leaves no ``data.zarr``: the next process that
-    wants it gives it its name back.
+    opens it restores the name.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from pathlib import Path
 
 from mscam_dask.data.store import schema
 from mscam_dask.data.store.checksums import root_attributes
-from mscam_dask.data.store.file_lock import take_lock
-from mscam_dask.data.store.filesystem import LOCAL, Files, rename_durably, unlink_quietly
+from mscam_dask.data.store.filesystem import LOCAL, Files, rename_durably, take_lock, unlink_quietly
 from mscam_dask.errors import DataError, TemporaryFailure
 
 __all__ = ["exclusive_writer", "new_partial", "recover", "replace_directory"]
@@ -36,7 +35,7 @@ _PAUSE_S = 0.01
 
 
 def new_partial(root: Path) -> Path:
-    """A name beside a directory under which nobody else writes it."""
+    """Return a unique temporary name beside a directory."""
     return root.with_name(f".{root.name}.{uuid.uuid4().hex[:8]}.partial")
 
 
@@ -76,7 +75,7 @@ def replace_directory(files: Files, partial: Path, root: Path) -> None:
 
 @contextmanager
 def exclusive_writer(root: Path) -> Iterator[None]:
-    """Keep other writers of a store out, and put right what a killed one left.
+    """Lock a store for writing, and recover from a writer that was killed.
 
     Parameters
     ----------
@@ -104,14 +103,14 @@ def exclusive_writer(root: Path) -> Iterator[None]:
 
 
 def recover(root: Path) -> None:
-    """Give a store its name back that a killed writer had moved aside; else do nothing.
+    """Restore the name of a store that a killed writer had moved aside; else do nothing.
 
     Raises
     ------
     DataError
         When this process may not rename it.
     TemporaryFailure
-        When another process holds it all the time.
+        When another process holds the lock for too long.
     ConfigurationError
         When the file system has no locks.
     """
@@ -138,7 +137,7 @@ def _recover_now(root: Path) -> None:
 
 
 def _locked(file: Path, root: Path) -> int:
-    """Descriptor of a lock file that is held and has its name."""
+    """Return the descriptor of the lock file, locked."""
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -158,7 +157,7 @@ def _locked(file: Path, root: Path) -> int:
 
 
 def _recover(root: Path) -> None:
-    """Under the lock: restore the newest store that was moved aside, remove what else is left."""
+    """Restore the newest store that was moved aside, and remove the other leftovers; the lock is held."""
     left = _left_over(root)
     if not os.path.lexists(root):
         aside = [path for path in left if path.suffix == ".old"]
@@ -167,13 +166,15 @@ def _recover(root: Path) -> None:
             newest = max(whole, key=lambda path: path.stat().st_ctime_ns)
             rename_durably(LOCAL, newest, root)
         else:
-            left = [path for path in left if path not in aside]  # somebody may want to look at it
+            left = [
+                path for path in left if path not in aside
+            ]  # kept: it may be all that is left of the store
     for path in left:
         unlink_quietly(LOCAL, path)
 
 
 def _left_over(root: Path) -> list[Path]:
-    """What writers left beside a store, or are writing."""
+    """Return temporary directories beside a store."""
     ours = re.compile(rf"\.{re.escape(root.name)}\.[0-9a-f]{{8}}\.(partial|old)")
     try:
         names = LOCAL.names(root.parent)

@@ -1,8 +1,8 @@
-"""The seal of a store: digests of all its metadata, in an attribute of its root group.
+"""Checksums of a store's metadata, in attributes of its root group.
 
 A chunk carries a checksum, but a `zarr.json` does not: with one bit flipped it can name another
 view, another number of views or another type. The root's attribute ``nodes`` has the SHA-256 of
-every other zarr.json, and ``seal`` that of the root's own content without the seal itself.
+every other zarr.json, and ``checksum`` that of the root's own content without this attribute.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ __all__ = [
     "CHECKSUMS",
     "METADATA_ERRORS",
     "corrupt_store",
+    "digest_of",
     "require_checksums",
     "root_attributes",
     "write_checksums",
@@ -28,7 +29,7 @@ __all__ = [
 CHECKSUMS = "nodes"
 """Attribute of the root group: path of each node -> SHA-256 of its zarr.json."""
 
-_SEAL = "seal"
+_CHECKSUM = "checksum"
 _METADATA = "zarr.json"
 _STORE_OF_RUN = "data.zarr"
 
@@ -44,40 +45,40 @@ METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError, 
 
 
 def corrupt_store(file: Location, what: str) -> StoreCorruptError:
-    """The error that names a damaged file and what to do."""
+    """Return the error for a damaged file."""
     return StoreCorruptError(f"{file} is damaged: {what}. {_RESTORE}")
 
 
 def write_checksums(group: Any, root: Location) -> None:
-    """Seal a store whose last array has been written.
+    """Write the checksums of a store whose last array has been written.
 
     Parameters
     ----------
     group
         Its root group, writable.
     root
-        Where it lies.
+        Location of the store.
     """
     below = len(str(root)) + 1
     files: list[Location] = sorted(root.rglob(_METADATA), key=str)
     nodes = {
-        str(file.parent)[below:]: _digest(file.read_bytes())
+        str(file.parent)[below:]: digest_of(file.read_bytes())
         for file in files
         if file.parent != root
     }
     group.attrs.update({CHECKSUMS: nodes})
-    group.attrs.update({_SEAL: _own_digest((root / _METADATA).read_bytes())})
+    group.attrs.update({_CHECKSUM: _own_digest((root / _METADATA).read_bytes())})
 
 
 def root_attributes(root: Location) -> Mapping[str, Any]:
-    """Attributes of a root group; those of a sealed store were compared with its seal.
+    """Return the attributes of a root group, after comparing metadata with their checksums.
 
     Raises
     ------
     DataError
         When there is no group.
     StoreCorruptError
-        When its metadata, or those of a node of a sealed store, are damaged or missing.
+        When its metadata, or those of a node with a checksum, are damaged or missing.
     """
     if not root.is_dir():
         raise DataError(
@@ -105,25 +106,25 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
         if unknown := [name for name, value in metadata.items() if not _is_known(name, value)]:
             raise ValueError(f"fields that no Zarr v3 group has: {unknown}")
         attributes: dict[str, Any] = dict(metadata.get("attributes") or {})
-        if _SEAL in attributes and attributes[_SEAL] != _own_digest(content):
-            raise ValueError("its content is not what was sealed")
+        if _CHECKSUM in attributes and attributes[_CHECKSUM] != _own_digest(content):
+            raise ValueError("its content does not match its checksum")
     except METADATA_ERRORS as error:
         raise corrupt_store(file, f"no usable group metadata: {error}") from error
-    if _SEAL in attributes:
+    if _CHECKSUM in attributes:
         _check_nodes(root, attributes[CHECKSUMS])
     return attributes
 
 
 def require_checksums(root: Location, attributes: Mapping[str, Any]) -> None:
-    """Refuse a store whose seal was taken away.
+    """Refuse a store without a checksum.
 
     Raises
     ------
     StoreCorruptError
         Naming the root's metadata.
     """
-    if _SEAL not in attributes:
-        raise corrupt_store(root / _METADATA, "its seal is missing")
+    if _CHECKSUM not in attributes:
+        raise corrupt_store(root / _METADATA, "its checksum is missing")
 
 
 def _is_known(name: str, value: Any) -> bool:
@@ -136,18 +137,19 @@ def _check_nodes(root: Location, nodes: Mapping[str, str]) -> None:
         file = root / path / _METADATA
         if not file.is_file():
             raise corrupt_store(file, "it is missing")
-        if _digest(file.read_bytes()) != digest:
-            raise corrupt_store(file, "its content is not what was sealed (SHA-256 differs)")
+        if digest_of(file.read_bytes()) != digest:
+            raise corrupt_store(file, "its content does not match its checksum (SHA-256)")
 
 
 def _own_digest(content: bytes) -> str:
-    """Digest of a root's metadata without their seal, however they are indented."""
+    """Return the digest of a root's metadata without the checksum, independent of indentation."""
     metadata = json.loads(content)
     metadata["attributes"] = {
-        name: value for name, value in metadata["attributes"].items() if name != _SEAL
+        name: value for name, value in metadata["attributes"].items() if name != _CHECKSUM
     }
-    return _digest(json.dumps(metadata, sort_keys=True).encode())
+    return digest_of(json.dumps(metadata, sort_keys=True).encode())
 
 
-def _digest(content: bytes) -> str:
+def digest_of(content: bytes) -> str:
+    """SHA-256, hexadecimal."""
     return hashlib.sha256(content).hexdigest()

@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from mscam_dask.data.store.atomic_replace import recover
-from mscam_dask.data.store.checksums import corrupt_store
-from mscam_dask.data.store.manifest import digest_of
+from mscam_dask.data.store.checksums import corrupt_store, digest_of
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.errors import MscamError
 

@@ -1,7 +1,7 @@
-"""The few operations on files that durable writing is made of.
+"""File operations for durable writing.
 
-What writes something that must survive a kill or a full disk does it through a `Files`: `LOCAL`
-for real, and in tests one whose n-th operation fails or that loses what was not synced.
+Code whose files must survive a kill or a full disk takes a `Files`: `LOCAL`, and in tests one whose
+n-th operation fails or that loses data that were not synced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from mscam_dask.errors import TemporaryFailure
+from mscam_dask.errors import ConfigurationError, TemporaryFailure
 
 __all__ = [
     "LOCAL",
@@ -26,6 +26,7 @@ __all__ = [
     "remove_tree",
     "rename_durably",
     "sync_tree",
+    "take_lock",
     "unlink_quietly",
     "write_durably",
 ]
@@ -158,7 +159,7 @@ def remove_tree(files: Files, path: Path) -> None:
 
 
 def unlink_quietly(files: Files, path: Path) -> None:
-    """Remove what nobody needs any more; what cannot be removed, or is not there, stays so."""
+    """Remove a file or directory, ignoring errors."""
     with suppress(OSError):
         remove_tree(files, path)
 
@@ -174,7 +175,7 @@ def sync_tree(files: Files, directory: Path) -> None:
 
 
 def rename_durably(files: Files, source: Path, target: Path) -> None:
-    """Give what is on the disk its name, in the same directory; the name is on the disk too then."""
+    """Rename a synced file or directory within its directory, and sync the directory."""
     files.rename(source, target)
     files.sync(target.parent)
 
@@ -192,7 +193,7 @@ def write_durably(files: Files, path: Path, content: bytes, *, partial: Path | N
 
 @contextmanager
 def full_disk_is_temporary(root: Path) -> Iterator[None]:
-    """Turn a lack of room (disk, quota, size of files) alone into the error that says to try again."""
+    """Turn errors of a full disk, quota or file size limit into `TemporaryFailure`."""
     try:
         yield
     except OSError as error:
@@ -207,21 +208,67 @@ def full_disk_is_temporary(root: Path) -> Iterator[None]:
 
 @contextmanager
 def failures_are_typed(what: str, remedy: str) -> Iterator[None]:
-    """Turn all that the operating system refuses into the error that says to try again.
+    """Turn every OSError into `TemporaryFailure`.
 
     Parameters
     ----------
     what
-        Was being written, for the message.
+        Subject of the message: the thing that is being written.
     remedy
         Closing sentence of the message.
     """
     try:
         yield
     except OSError as error:
-        other = (f"{error.strerror or error}", "Look after the disk")
+        other = (f"{error.strerror or error}", "Check the disk")
         reason, first = _NO_ROOM.get(error.errno or 0, other)
         where = f" ({error.filename})" if error.filename else ""
         raise TemporaryFailure(
             f"{what} could not be written: {reason}{where}. {first}, then {remedy}"
         ) from error
+
+
+_BUSY = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def take_lock(descriptor: int, file: Path, *, remedy: str, is_shared: bool = False) -> bool:
+    """Try to take a lock without waiting; return whether it was taken.
+
+    Parameters
+    ----------
+    descriptor
+        The file, opened; closing it gives the lock back.
+    file
+        Its name, for messages.
+    remedy
+        Sentence for the error on a file system without locks.
+    is_shared
+        Whether others may hold it in the same way beside this one.
+
+    Raises
+    ------
+    ConfigurationError
+        When the file system has no locks.
+    OSError
+        When the system fails otherwise.
+
+    Notes
+    -----
+    `flock`, which Linux and macOS have; over NFS it excludes other computers too where the
+    server keeps locks.
+    """
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        if error.errno in _NO_LOCKS:
+            raise ConfigurationError(
+                f"{file} cannot be locked ({error.strerror}): this file system has no file locks. "
+                f"{remedy}"
+            ) from error
+        raise
+    return True

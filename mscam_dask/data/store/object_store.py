@@ -1,4 +1,4 @@
-"""Places of stores beside directories: prefixes in an object store, through fsspec.
+"""Locations of stores: directories, and prefixes in an object store through fsspec.
 
 Credentials and endpoint come from the environment, where the libraries look for them.
 """
@@ -58,7 +58,7 @@ _URL = re.compile(r"(s3|gs)://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])/([^?#\0]+)")
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """An object or what lies below a prefix, asked the way a `Path` is.
+    """Object or prefix in an object store, with the methods of a `Path`.
 
     Parameters
     ----------
@@ -81,20 +81,20 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """What stands behind the last slash."""
+        """Part after the last slash."""
         return self.url.rpartition("/")[2]
 
     @property
     def parent(self) -> ObjectPath:
-        """What stands before the last slash."""
+        """Part before the last slash."""
         return ObjectPath(self.url.rpartition("/")[0])
 
     def absolute(self) -> ObjectPath:
-        """Itself."""
+        """Return the URL itself."""
         return self
 
     def is_absolute(self) -> bool:
-        """Every URL is."""
+        """Return True: every URL is absolute."""
         return True
 
     def is_file(self) -> bool:
@@ -197,12 +197,12 @@ def as_location(place: str | Location) -> Location:
 
 @contextmanager
 def translate_errors(place: Location) -> Iterator[None]:
-    """Turn what an object store answers into the package's errors; nothing for directories.
+    """Turn errors of an object store into those of the package; do nothing for directories.
 
     Raises
     ------
     FileNotFoundError
-        As it came, when the object is missing: the caller knows what that means.
+        When the object is missing.
     ConfigurationError
         When the library is not installed, or credentials are missing or do not suffice.
     TemporaryFailure
@@ -268,7 +268,7 @@ def size_of(place: Location) -> int:
 
 
 def zarr_place(place: Location, *, writable: bool = False) -> Any:
-    """Return what Zarr opens at a place.
+    """Return the Zarr store of a location.
 
     Read from an object store, a missing object is a FileNotFoundError and never a chunk of zeros.
     """

@@ -1,9 +1,9 @@
-"""The data dictionary: what a store holds, by name, dimensions, type and meaning.
+"""Data dictionary of a store: arrays by name, dimensions, type and meaning.
 
 A store is one Zarr v3 group in a local or shared directory. Its layout, version 2::
 
     data.zarr/                          attributes: format, format_version, n_samples, n_views,
-        |                               has_labels, has_sample_ids, label_names, nodes, seal
+        |                               has_labels, has_sample_ids, label_names, nodes, checksum
         views/0                         attributes: feature_names, optional
         views/0/values                  (sample, feature)   one array per view, by position
         views/1/values                  attributes: name, view_type, source_dtype, digest
@@ -12,8 +12,8 @@ A store is one Zarr v3 group in a local or shared directory. Its layout, version
         sample_ids/offsets              (edge,)
 
 Rules: every array carries a crc32c checksum in each chunk (Zarr's default codecs decode a
-flipped bit into wrong numbers without a word); every chunk is written, also when it is all
-fill value (a missing chunk would read as zeros); every zarr.json is sealed (see
+flipped bit into wrong numbers without an error); every chunk is written, also when it is all
+fill value (a missing chunk would read as zeros); every zarr.json has a checksum (see
 `mscam_dask.data.store.checksums`); dtypes are numeric, never object; a view's
 name is an attribute, never part of a path. `feature_names` lists the names of a view's columns
 where they have some; stores written before there was such an attribute have none.
@@ -61,7 +61,7 @@ class ArraySpec:
     required
         Whether every store has it.
     description
-        What the numbers mean.
+        Meaning of the numbers.
     """
 
     key: str
@@ -77,7 +77,7 @@ VALUES = ArraySpec(
     kinds="biuf",
     required=True,
     description=(
-        "Values of one view, one row per sample, chunked by rows only. What they are is in the "
+        "Values of one view, one row per sample, chunked by rows only. Their meaning is in the "
         "attribute `view_type`: coordinates, distances (not squared; zero diagonal, symmetric) or a "
         "kernel (symmetric). Attributes: name, view_type, source_dtype, digest (SHA-256 of the "
         "shape and the rows as little-endian float64)."

@@ -1,4 +1,4 @@
-"""Writing a store: aside, verified, on disk, and only then under its name."""
+"""Write a store: under a temporary name, verified, synced, then renamed."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ from mscam_dask.data.store.object_store import (
 )
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.views.conversion import check_unique_ids
-from mscam_dask.data.views.feature_names import feature_names_of
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource, ViewDigest
+from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource, ViewDigest, feature_names_of
 from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
@@ -176,7 +175,7 @@ def _refuse_taken(root: Location, *, overwrite: bool) -> None:
         )
     if not overwrite:
         raise DataError(
-            f"{root} exists; choose another output, or say overwrite=True (--overwrite) to "
+            f"{root} exists; choose another output, or pass overwrite=True (--overwrite) to "
             "replace it."
         )
 
@@ -188,7 +187,7 @@ def _is_in_use(root: Location) -> bool:
 
 
 def _is_whole_store(root: Location) -> bool:
-    """Whether a place is certainly ours: a damaged one might be another's."""
+    """Tell whether a location is an undamaged store of this package; a damaged one may not be."""
     try:
         return bool(root_attributes(resolve_current(root)).get("format") == schema.FORMAT)
     except DataError:

@@ -1,3 +1,3 @@
-"""data/views."""
+"""Views: row sources, conversion, validation and sampling."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one door through which data come in: `as_multi_view`."""
+"""Conversion of any supported input into `MultiViewData`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def as_multi_view(
     view_type: ViewTypeSpec = "features",
     view_names: Sequence[str] | None = None,
 ) -> MultiViewData:
-    """Make `MultiViewData` of whatever holds several views of the same samples.
+    """Convert several views of the same samples into `MultiViewData`.
 
     Parameters
     ----------
@@ -97,9 +97,9 @@ def as_multi_view(
     Examples
     --------
     >>> import numpy as np
-    >>> data = as_multi_view({"colour": np.ones((5, 3)), "shape": np.ones((5, 2), dtype="f4")})
+    >>> data = as_multi_view({"color": np.ones((5, 3)), "shape": np.ones((5, 2), dtype="f4")})
     >>> data.view_names, data.n_samples
-    (('colour', 'shape'), 5)
+    (('color', 'shape'), 5)
     >>> [view.shape for view in as_multi_view(np.ones((5, 7)), n_features_per_view=(3, 4)).views]
     [(5, 3), (5, 4)]
     """
@@ -148,7 +148,7 @@ def _check_dimensions(tables: Any, data: MultiViewData) -> None:
 
 
 def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewData:
-    """Return the same views with their metrics set as `view_type` says (see `as_multi_view`).
+    """Return the same views with their view types set as `view_type` says (see `as_multi_view`).
 
     Raises
     ------
@@ -205,7 +205,7 @@ def _renamed(data: MultiViewData, view_names: Sequence[str]) -> MultiViewData:
 
 
 def _is_table(value: Any) -> bool:
-    """One two-dimensional table, as opposed to a collection of them."""
+    """Tell whether a value is one two-dimensional table rather than a collection of them."""
     return (
         isinstance(value, RowSource)
         or is_sparse(value)

@@ -1,4 +1,4 @@
-"""Views for a task that passes over them again and again, by blocks of rows of its own."""
+"""Chunk cache for tasks that read a view several times."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mscam_dask.data.views.sources import (
 __all__ = ["KEPT_CHUNK_BYTES", "CachedChunkRows", "cache_chunks"]
 
 KEPT_CHUNK_BYTES = 16 * 2**20
-"""Most that a decoded chunk takes to be kept: what a store's default makes of single precision."""
+"""Largest decoded chunk that is kept: a default chunk of a store, from single to double precision."""
 
 
 class CachedChunkRows:
-    """A view in chunks, of which the one that was read last stays decoded.
+    """View in chunks that keeps the chunk read last.
 
     Blocks smaller than a chunk would have each chunk read, checked and decoded once for every
     block, on every pass.
@@ -35,8 +35,8 @@ class CachedChunkRows:
 
     Notes
     -----
-    For the length of a task, and for one thread: what it keeps would stay on the worker with the
-    arguments of the task.
+    Use within one task and one thread: as an argument of a task, the chunk would stay in the memory
+    of the worker.
     """
 
     def __init__(self, source: RowSource) -> None:
@@ -85,7 +85,7 @@ class CachedChunkRows:
 
 
 def cache_chunks(view: RowSource) -> RowSource:
-    """The same view for several passes: a sample in memory, of chunks the last one kept.
+    """Return a view for several passes: a sample in memory, or a view that keeps the last chunk.
 
     Chunks of more than `KEPT_CHUNK_BYTES` as float64 are not kept; views in memory are returned as
     they are.

@@ -1,6 +1,6 @@
-"""From what people hold (arrays, sparse matrices, frames, xarray) to row sources and ids.
+"""Conversion of arrays, sparse matrices, frames and xarray objects to row sources and ids.
 
-Frames and Dask or xarray objects are recognised by the module of their class, so that none
+Frames and Dask or xarray objects are recognized by the module of their class, so that none
 of those packages is imported for somebody who does not use it.
 """
 
@@ -17,9 +17,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask.data.sparse import checked_sparse, is_sparse
-from mscam_dask.data.views.content import check_view, unmasked
 from mscam_dask.data.views.labels import as_text
-from mscam_dask.data.views.sources import ArrayRows, DaskRows, RowSource, ViewType
+from mscam_dask.data.views.sources import (
+    ArrayRows,
+    DaskRows,
+    RowSource,
+    ViewType,
+    check_view,
+    unmasked,
+)
 from mscam_dask.errors import DataError
 
 __all__ = [
@@ -46,8 +52,12 @@ def is_instance_of(value: object, package: str, class_name: str) -> bool:
     )
 
 
-def rows_of(value: Any, *, name: str, view_type: ViewType = "features") -> RowSource:
+def rows_of(
+    value: Any, *, name: str, view_type: ViewType = "features", file: str = ""
+) -> RowSource:
     """Wrap one (n, d) table of any supported kind as a row source, without copying it.
+
+    A Dask array that reads a file by blocks comes with the name of this `file`.
 
     Raises
     ------
@@ -59,7 +69,7 @@ def rows_of(value: Any, *, name: str, view_type: ViewType = "features") -> RowSo
     if is_instance_of(value, "xarray", "DataArray"):
         value = value.data
     if is_instance_of(value, "dask", "Array"):
-        return DaskRows(value, name, view_type, names)
+        return DaskRows(value, name, view_type, names, file)
     if is_instance_of(value, "pandas", "DataFrame"):
         return ArrayRows(_frame_values(value, name), name, view_type, names)
     if is_sparse(value):
@@ -137,7 +147,7 @@ def _frame_values(frame: Any, name: str) -> NDArray[Any]:
         # Nullable columns: a missing value becomes NaN, which validation reports with its row.
         values: NDArray[Any] = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        # pandas makes Python objects of bool beside numbers, unless it is told the type
+        # pandas makes Python objects of bool beside numbers, unless it gets the dtype
         values = frame.to_numpy(dtype=np.result_type(*frame.dtypes) if len(frame.columns) else None)
     return values
 
@@ -251,7 +261,7 @@ def sample_dimension(dataset: Any) -> str:
 def dataset_views(
     dataset: Any, *, label_name: str = "labels"
 ) -> tuple[dict[str, Any], tuple[str, ...] | None, NDArray[Any] | None]:
-    """Take an xarray.Dataset apart: (views by name as DataArrays (n, d), ids, labels).
+    """Split an xarray.Dataset into views by name as DataArrays (n, d), ids and labels.
 
     Two-dimensional variables over the sample dimension are views, transposed where samples
     are not their first dimension; the one-dimensional variable `label_name` is the ground truth.

@@ -1,7 +1,9 @@
-"""Ground-truth labels, as they come, to one int64 per sample."""
+"""Ground-truth labels as one int64 per sample, and checks of names and ids."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,33 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
 
-__all__ = ["as_text", "encode_labels"]
+__all__ = ["as_text", "check_printable", "encode_labels"]
+
+# Control characters act on a terminal and break lines of a CSV file; surrogates are no UTF-8.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def as_text(item: object) -> str:
-    """Return an id or a name as text; of bytes, as HDF5 keeps them, what they say."""
+    """Return an id or a name as text; bytes, which HDF5 stores, are decoded."""
     return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item)
+
+
+def check_printable(texts: Iterable[str], what: str) -> None:
+    """Refuse texts with control characters, line separators or surrogates.
+
+    Raises
+    ------
+    DataError
+        With the first such text, escaped.
+    """
+    texts = tuple(texts)
+    if not _UNPRINTABLE.search("".join(texts)):
+        return
+    at = next(index for index, text in enumerate(texts) if _UNPRINTABLE.search(text))
+    raise DataError(
+        f"The {what} {texts[at]!a} at position {at} has control characters; allowed are texts that "
+        "can be printed in one line. Remove them."
+    )
 
 
 def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
@@ -50,7 +73,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
         if gone:
             raise DataError(
                 f"{len(gone)} label(s) are missing, the first {flat[gone[0]]} in row {gone[0]}. Give "
-                "unlabelled samples a number of their own, for example -1, or a name where labels are "
+                "unlabeled samples a number of their own, for example -1, or a name where labels are "
                 "text."
             )
     if flat.dtype.kind == "S" or (
@@ -70,7 +93,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
         rows = np.flatnonzero(~whole)
         raise DataError(
             f"{rows.size} label(s) are not whole numbers, the first {flat[rows[0]]} in row "
-            f"{rows[0]}; allowed are integers or text, one per sample. Give unlabelled samples a "
+            f"{rows[0]}; allowed are integers or text, one per sample. Give unlabeled samples a "
             "number of their own, for example -1."
         )
     raise DataError(
@@ -80,7 +103,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
 
 
 def _is_missing(item: object) -> bool:
-    """Tell whether a Python object stands for no value, as pandas has it."""
+    """Tell whether a Python object is a missing value, as pandas defines it."""
     if isinstance(item, float | np.floating):
         return bool(np.isnan(item))
     return item is None or type(item).__name__ in ("NAType", "NaTType")

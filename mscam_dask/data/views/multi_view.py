@@ -1,4 +1,4 @@
-"""Several views of the same samples, as one value."""
+"""Several views of the same samples."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.views.labels import check_printable
 from mscam_dask.data.views.sources import RowSource, recorded_digest, view_digest
 from mscam_dask.errors import DataError
 
@@ -18,7 +19,7 @@ __all__ = ["MultiViewData"]
 
 @dataclass(frozen=True, eq=False)
 class MultiViewData:
-    """The same n samples seen through one or more views.
+    """The same n samples in one or more views.
 
     Parameters
     ----------
@@ -35,8 +36,8 @@ class MultiViewData:
     Raises
     ------
     DataError
-        When there is no view, names repeat, or the numbers of samples differ; the message
-        lists every view with its count.
+        When there is no view, names repeat, the numbers of samples differ, or a name, id or label
+        has control characters, which would reach terminals and CSV files.
     """
 
     views: tuple[RowSource, ...]
@@ -57,6 +58,9 @@ class MultiViewData:
                 "names must be unique. Rename all but one of them."
             )
         self._check_counts()
+        check_printable(self.view_names, "view name")
+        check_printable(self.sample_ids or (), "sample id")
+        check_printable(self.label_names or (), "label")
 
     def _check_counts(self) -> None:
         counts = {view.name: view.shape[0] for view in self.views}
@@ -85,7 +89,7 @@ class MultiViewData:
             )
 
     def _turned(self, counts: Iterable[int]) -> list[str]:
-        """Views with samples on columns, if with these turned all have as many; else none."""
+        """Return views to transpose so that all have the same number of samples; else none."""
         for count in counts:
             if all(count in view.shape for view in self.views):
                 return [view.name for view in self.views if view.shape[0] != count]
@@ -107,7 +111,7 @@ class MultiViewData:
         return sum(8 * view.shape[0] * view.shape[1] for view in self.views)
 
     def digest(self) -> str:
-        """SHA-256 (hexadecimal) of what is clustered: names, metrics, shapes and values.
+        """SHA-256 (hexadecimal) of the names, view types, shapes and values of all views.
 
         Ids and labels are not part of it. Views of a store answer with the digest recorded
         when they were written; others are read once.

@@ -1,4 +1,4 @@
-"""Smaller data from larger ones: some rows of a view, as many samples of every class."""
+"""Samples of views: some rows, or the same number of samples of every class."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["SampledRows", "sample_per_class", "sampled_view"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SampledRows:
-    """Some rows of a view, and the same columns of a pairwise one; read when they are asked for.
+    """Some rows of a view, and the same columns of a pairwise view; read lazily.
 
     A task that gets this reads the rows itself: they pass through no other process. Nothing is kept,
     since a worker keeps the arguments of a task for as long as its result: see
@@ -68,7 +68,7 @@ class SampledRows:
 
 
 def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | SampledRows:
-    """Return some rows of a view: taken here from one in memory, later from one that is not."""
+    """Return some rows of a view: now if it is in memory, else lazily."""
     return _taken(view, rows) if isinstance(view, ArrayRows) else SampledRows(view, rows)
 
 
@@ -137,7 +137,7 @@ def _name(data: MultiViewData, label: int) -> str:
 def _taken(
     view: RowSource, chosen: NDArray[np.int64], columns: NDArray[np.int64] | None = None
 ) -> ArrayRows:
-    """Some rows (ascending) and, of a pairwise view, the columns given or those of the same numbers."""
+    """Return some rows (ascending) and, for a pairwise view, `columns` or those of the same numbers."""
     square = view.view_type != "features"
     columns = chosen if columns is None else columns
     # single precision stays: half the memory, and no digit lost

@@ -1,7 +1,7 @@
-"""Where the rows of one view come from.
+"""Row sources: one view each, read by blocks of rows.
 
-A `RowSource` hands out blocks of rows as C-ordered float64 whatever holds them, so that
-the code above never learns whether a view lives in memory, in a Dask graph or in a store.
+A `RowSource` returns blocks of rows as C-ordered float64, whether the view is in memory, in a Dask
+graph or in a store.
 Sources are small values: they can be compared by field, replaced with
 `dataclasses.replace`, and pickled to a worker.
 """
@@ -9,23 +9,28 @@ Sources are small values: they can be compared by field, replaced with
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import lzma
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from mscam_dask.data.sparse import checked_sparse, dense_rows, is_sparse
-from mscam_dask.data.views.content import check_view, unmasked
-from mscam_dask.errors import DataError
+from mscam_dask.errors import DataError, StoreCorruptError
 
 if TYPE_CHECKING:
     import dask.array as da
 
 __all__ = [
     "BLOCK_BYTES",
+    "READ_ERRORS",
     "VIEW_TYPES",
     "ArrayRows",
     "DaskRows",
@@ -34,20 +39,42 @@ __all__ = [
     "ViewType",
     "as_rows",
     "check_row_range",
+    "check_view",
+    "feature_names_of",
+    "first_difference",
+    "is_numbering",
+    "listed",
     "recorded_digest",
     "row_ranges",
     "rows_of_chunk",
+    "unmasked",
     "view_digest",
 ]
 
 ViewType = Literal["features", "distance", "kernel"]
-"""What the numbers of a view are: coordinates of the samples (n, d), pairwise distances
+"""Meaning of the numbers of a view: coordinates of the samples (n, d), pairwise distances
 (n, n, not squared) or a kernel (n, n)."""
 
 VIEW_TYPES: tuple[ViewType, ...] = get_args(ViewType)
 
 BLOCK_BYTES = 64 * 2**20
 """Float64 bytes of one row block when a whole view is streamed."""
+
+READ_ERRORS: tuple[type[Exception], ...] = (
+    *(ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, LookupError),
+    *(
+        MemoryError,
+        NameError,
+        OSError,
+        RuntimeError,
+        SyntaxError,
+        SystemError,
+        TypeError,
+        ValueError,
+    ),
+    *(lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""Errors that libraries raise for files that are damaged or made to harm."""
 
 # Of the copy that is digested at a time.
 _DIGESTED_BYTES = 2**20
@@ -95,7 +122,7 @@ class ArrayRows:
     name, view_type
         See `RowSource`.
     feature_names
-        Of the d columns; None where what held them has none.
+        Names of the d columns; None if they have none.
 
     Raises
     ------
@@ -145,6 +172,8 @@ class DaskRows:
         of a cluster: a worker that reads a block must be able to compute it alone).
     name, view_type, feature_names
         See `ArrayRows`.
+    file
+        File that the blocks are read from, for messages; empty for a graph of the user's own.
 
     Raises
     ------
@@ -157,6 +186,7 @@ class DaskRows:
     name: str
     view_type: ViewType = "features"
     feature_names: tuple[str, ...] | None = None
+    file: str = ""
     _checks_blocks: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -204,6 +234,8 @@ class DaskRows:
 
         Raises
         ------
+        StoreCorruptError
+            When the rows cannot be read from `file`.
         DataError
             When the rows have masked values, or are not of the shape or dtype that the array says,
             or a sparse block has indices out of range.
@@ -216,18 +248,35 @@ class DaskRows:
         if self._checks_blocks:  # before rows are taken out of them
             meta = meta_from_array(array)
             array = da.map_blocks(_checked_block, array, where=where, dtype=array.dtype, meta=meta)
-        block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)
+        with _readable(self, start, stop):
+            block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)
         if hasattr(block, "toarray"):
             block = block.toarray()
         if block.shape != (stop - start, self.shape[1]):
             raise DataError(
                 f"View {self.name!r} is a Dask array that says {self.shape}, and its rows "
                 f"{start}:{stop} came with shape {block.shape}: a function of its graph returns blocks "
-                "of another shape. Tell map_blocks the chunks that come out (chunks=...), or call "
+                "of another shape. Pass the chunks of the result to map_blocks (chunks=...), or call "
                 ".compute_chunk_sizes()."
             )
         check_view(self.name, block.shape, block.dtype)
         return as_rows(unmasked(block, self.name, rows=(start, stop)))
+
+
+@contextmanager
+def _readable(source: DaskRows, start: int, stop: int) -> Iterator[None]:
+    """Turn errors of a file that is read by blocks into one that names it."""
+    try:
+        yield
+    except DataError:
+        raise
+    except READ_ERRORS as error:
+        if not source.file:
+            raise
+        raise StoreCorruptError(
+            f"{source.file} is damaged: rows {start}:{stop} of view {source.name!r} cannot be read "
+            f"({str(error) or type(error).__name__}). Restore it from a copy."
+        ) from error
 
 
 def _checked_block(block: Any, where: str) -> Any:
@@ -247,7 +296,7 @@ def _sparse_values_of(array: da.Array) -> Iterator[Any]:
 
 
 def _may_make_sparse_blocks(array: da.Array) -> bool:
-    """Tell whether blocks of a Dask array are sparse, or may be without its saying so.
+    """Tell whether blocks of a Dask array are, or may be, sparse.
 
     Those that are read from a file are not: only the rows asked for are read of them.
     """
@@ -301,7 +350,7 @@ def rows_of_chunk(source: RowSource) -> int:
 
 
 def recorded_digest(source: RowSource) -> str:
-    """`view_digest` of a source that had it written down, as a store has; else nothing."""
+    """Return the recorded `view_digest` of a source such as a store; else an empty text."""
     return str(getattr(source, "recorded_digest", ""))
 
 
@@ -333,3 +382,107 @@ def view_digest(source: RowSource) -> str:
     for start, stop in row_ranges(source):
         digest.update(source.read(start, stop))
     return digest.hexdigest()
+
+
+_UNUSABLE_KINDS = {
+    "O": "Python objects",
+    "c": "complex numbers",
+    "M": "dates",
+    "m": "time differences",
+    "S": "byte strings",
+    "U": "text",
+    "T": "text",
+    "V": "structured or raw records",
+}
+
+_REMEDIES = {
+    "O": "convert it to numbers first, for example with numpy.asarray(view, dtype=float)",
+    "c": "give the real and imaginary parts (or modulus and phase) as columns",
+    "M": "give a number instead, for example days since a reference date",
+    "m": "divide by a unit, for example view / numpy.timedelta64(1, 's')",
+    "S": "encode it as numbers first, for example one column per category",
+    "U": "encode it as numbers first, for example one column per category",
+    "T": "encode it as numbers first, for example one column per category",
+    "V": "pick the numeric fields and stack them as columns",
+}
+
+
+def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
+    """Refuse a view that is not a two-dimensional table of real numbers.
+
+    Raises
+    ------
+    DataError
+        Naming the view, what it holds and how to convert it.
+    """
+    resolved = np.dtype(dtype)
+    if resolved.kind not in "biuf":
+        held = _UNUSABLE_KINDS.get(resolved.kind, "values that are not numbers")
+        remedy = _REMEDIES.get(resolved.kind, "convert it to numbers first")
+        raise DataError(
+            f"View {name!r} holds {held} (dtype {resolved}); allowed are real numbers "
+            f"(bool, integer, floating point). To use it, {remedy}."
+        )
+    if len(shape) != 2:
+        raise DataError(
+            f"View {name!r} has {len(shape)} dimension(s), shape {tuple(shape)}; allowed is a "
+            "two-dimensional array (samples, features). Reshape a single feature to (n, 1), "
+            "flatten images to one row per sample."
+        )
+
+
+def unmasked(
+    values: NDArray[Any], name: str, *, rows: tuple[int, int] | None = None
+) -> NDArray[Any]:
+    """Return the plain array of a masked one; any other array as it is.
+
+    Parameters
+    ----------
+    values
+        The view, or a block of its rows.
+    name
+        Of the view.
+    rows
+        (start, stop) of the block, for the message.
+
+    Raises
+    ------
+    DataError
+        With the number of masked values, which are missing.
+    """
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    n_masked = int(np.count_nonzero(np.ma.getmaskarray(values)))
+    if n_masked:
+        where = "" if rows is None else f" in rows {rows[0]}:{rows[1]}"
+        raise DataError(
+            f"View {name!r} has {n_masked} masked (missing) value(s){where}; every value must be "
+            "known. Impute them or drop the samples, then pass a plain array."
+        )
+    plain: NDArray[Any] = values.data
+    return plain
+
+
+_SHOWN = 5
+
+
+def feature_names_of(view: RowSource) -> tuple[str, ...] | None:
+    """Return the names of the d columns of a view, None if it has none."""
+    names: tuple[str, ...] | None = getattr(view, "feature_names", None)
+    return names
+
+
+def is_numbering(names: Sequence[str]) -> bool:
+    """Tell whether names are 0, 1, ..., the default of a frame."""
+    return tuple(names) == tuple(map(str, range(len(names))))
+
+
+def first_difference(names: Sequence[str], others: Sequence[str]) -> int:
+    """Return the position of the first name that differs in `others`, which has the same length."""
+    pairs = enumerate(zip(names, others, strict=True))
+    return next(position for position, (name, other) in pairs if name != other)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, quoted, for messages."""
+    return ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")

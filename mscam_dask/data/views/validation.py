@@ -1,22 +1,27 @@
-"""What cannot be clustered is refused with its place and a remedy; what is odd is reported."""
+"""Validation of data before a fit: errors with place and remedy, and data warnings."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from numbers import Integral
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.content import check_view
 from mscam_dask.data.views.conversion import check_unique_ids
-from mscam_dask.data.views.data_warnings import DataIssue, ValidationReport
-from mscam_dask.data.views.duplicates import DistinctRows, duplicate_samples
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.pairwise import check_pairwise, check_square
-from mscam_dask.data.views.sources import RowSource, ViewDigest, recorded_digest, row_ranges
+from mscam_dask.data.views.sources import (
+    RowSource,
+    ViewDigest,
+    check_view,
+    recorded_digest,
+    row_ranges,
+)
 from mscam_dask.errors import ConfigurationError, DataError
 
 __all__ = [
@@ -24,6 +29,7 @@ __all__ = [
     "ValidationReport",
     "check_finite",
     "check_not_empty",
+    "check_not_negative",
     "check_sizes",
     "validate",
     "validate_view",
@@ -33,6 +39,79 @@ _SHOWN = 5
 
 # Sums and differences of numbers below this are numbers.
 _LARGEST = 1e304
+
+
+@dataclass(frozen=True)
+class DataIssue:
+    """Data warning: an unusual property of the data that is accepted.
+
+    Attributes
+    ----------
+    view
+        Name of the view, "" for all of them together.
+    kind
+        "zero rows", "constant columns", or "repeated samples" where fewer samples differ than there
+        are clusters asked for.
+    count
+        Number of rows, columns or samples.
+    first
+        The first few, by position.
+    total
+        Number of rows (columns) the view has.
+    """
+
+    view: str
+    kind: Literal["zero rows", "constant columns", "repeated samples"]
+    count: int
+    first: tuple[int, ...]
+    total: int
+
+    @property
+    def message(self) -> str:
+        """Message of the warning: the finding, and the remedy."""
+        listing = ", ".join(map(str, self.first)) + (
+            ", ..." if self.count > len(self.first) else ""
+        )
+        if self.kind == "zero rows":
+            return (
+                f"View {self.view!r}: {self.count} of {self.total} samples are all zero (rows "
+                f"{listing}). They are alike in this view, which then says nothing about them; the "
+                "other views decide. If zero stands for 'not measured', drop these samples or "
+                "this view."
+            )
+        if self.kind == "repeated samples":
+            n_distinct = self.total - self.count
+            return (
+                f"Only {n_distinct} of {self.total} samples differ from each other: the others (rows "
+                f"{listing}) are equal to an earlier one in every view. In more than {n_distinct} "
+                "clusters equal samples are divided by chance: set n_clusters to at most "
+                f"{n_distinct}, or check how the views were made."
+            )
+        return (
+            f"View {self.view!r}: {self.count} of {self.total} columns have one value only (columns "
+            f"{listing}). They carry no information and count as zero after scaling; they can be "
+            "dropped."
+        )
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """Report of `validate`.
+
+    Attributes
+    ----------
+    n_samples
+    view_names
+    findings
+        Of all views, in their order.
+    digests
+        `view_digest` of each view by name, recorded or as it was read; empty unless asked for.
+    """
+
+    n_samples: int
+    view_names: tuple[str, ...]
+    issues: tuple[DataIssue, ...]
+    digests: dict[str, str] = field(default_factory=dict)
 
 
 _Findings = tuple[DataIssue, ...]
@@ -48,7 +127,7 @@ def validate(
     digest: bool = False,
     over: _Over = map,
 ) -> ValidationReport:
-    """Check that data can be clustered as asked; reads every view by row blocks.
+    """Check that data can be clustered with the given sizes; reads every view by row blocks.
 
     Parameters
     ----------
@@ -101,7 +180,7 @@ def validate(
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
-    """Refuse a number of clusters or neighbours that n samples cannot have.
+    """Refuse a number of clusters or neighbors that n samples cannot have.
 
     Raises
     ------
@@ -110,7 +189,7 @@ def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
     """
     for name, value, largest, reason in (
         ("n_clusters", n_clusters, n_samples, "a cluster has at least one sample"),
-        ("n_neighbors", n_neighbors, n_samples - 1, "a sample is no neighbour of itself"),
+        ("n_neighbors", n_neighbors, n_samples - 1, "a sample is no neighbor of itself"),
     ):
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise ConfigurationError(
@@ -184,7 +263,7 @@ def check_finite(view: RowSource) -> None:
 def validate_view(
     view: RowSource, digest: ViewDigest | None = None, distinct: DistinctRows | None = None
 ) -> _Findings:
-    """What is odd about one view that is not empty; raises `DataError` as `validate` does.
+    """Return the data warnings of one view that is not empty; raise `DataError` as `validate` does.
 
     Its rows go into `digest` and `distinct`, if there are some.
     """
@@ -243,3 +322,202 @@ def _refuse_constant(view: RowSource) -> None:
         f"View {view.name!r} is constant: all {view.shape[0]} rows are equal in all "
         f"{view.shape[1]} columns, so it cannot tell samples apart. Drop the view."
     )
+
+
+_TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
+
+
+def check_square(view: RowSource) -> None:
+    """Refuse a distance or kernel view without one row and one column per sample.
+
+    Raises
+    ------
+    DataError
+        Naming the view and its shape.
+    """
+    if view.shape[0] != view.shape[1]:
+        raise DataError(
+            f"View {view.name!r} has view_type={view.view_type!r} and shape {view.shape}; a {view.view_type} "
+            "view is square, one row and one column per sample. Declare it view_type='features', or "
+            "give the full matrix (scipy.spatial.distance.squareform expands a condensed one)."
+        )
+
+
+@dataclass
+class _Extremes:
+    """Running extremes of one matrix."""
+
+    lowest: float = np.inf
+    highest: float = -np.inf
+    largest_diagonal: float = 0.0  # in magnitude, with its sign
+    largest_diagonal_row: int = 0
+    lowest_diagonal: float = 0.0
+
+
+def check_pairwise(view: RowSource) -> None:
+    """Refuse a square view of finite values that is no distance or no kernel matrix.
+
+    Distances are nonnegative with a zero diagonal; the diagonal of a kernel is nonnegative;
+    both are symmetric. Differences up to 1e-6 of the largest magnitude pass. Whether a kernel
+    is positive semidefinite is left to those who take its eigenvalues.
+
+    Raises
+    ------
+    DataError
+        Naming the view, the worst entry, its place and what to do.
+    """
+    extremes = _extremes_of(view)
+    allowed = _TOLERANCE * max(abs(extremes.lowest), abs(extremes.highest))
+    if view.view_type == "distance":
+        _refuse_negative(view, extremes.lowest, allowed)
+        if abs(extremes.largest_diagonal) > allowed:
+            raise DataError(
+                f"Distance view {view.name!r} has {extremes.largest_diagonal:.6g} on the diagonal, "
+                f"in row {extremes.largest_diagonal_row}; the distance of a sample to itself is 0. "
+                "If it holds similarities, declare it view_type='kernel'; else set the diagonal to 0."
+            )
+    elif extremes.lowest_diagonal < -allowed:
+        raise DataError(
+            f"Kernel view {view.name!r} has {extremes.lowest_diagonal:.6g} on the diagonal; a "
+            "kernel's diagonal (squared lengths) is nonnegative. If it holds distances, declare "
+            "it view_type='distance'."
+        )
+    _check_symmetric(view, allowed)
+
+
+def check_not_negative(view: RowSource) -> None:
+    """Refuse negative distances, in a block to other samples too; reads the view once.
+
+    Raises
+    ------
+    DataError
+        Naming the view and the lowest value, when it is below −1e-6 of the largest magnitude.
+    """
+    lowest = highest = 0.0
+    for start, stop in row_ranges(view):
+        rows = view.read(start, stop)
+        lowest = min(lowest, float(rows.min(initial=0.0)))
+        highest = max(highest, float(rows.max(initial=0.0)))
+    _refuse_negative(view, lowest, _TOLERANCE * max(-lowest, highest))
+
+
+def _refuse_negative(view: RowSource, lowest: float, allowed: float) -> None:
+    if lowest < -allowed:
+        raise DataError(
+            f"Distance view {view.name!r} has negative values, down to {lowest:.6g}; "
+            "distances are nonnegative. If it holds similarities, declare it view_type='kernel'."
+        )
+
+
+def _extremes_of(view: RowSource) -> _Extremes:
+    extremes = _Extremes()
+    for start, stop in row_ranges(view):
+        rows = view.read(start, stop)
+        extremes.lowest = min(extremes.lowest, float(rows.min()))
+        extremes.highest = max(extremes.highest, float(rows.max()))
+        diagonal = rows.diagonal(offset=start)
+        row = int(np.abs(diagonal).argmax())
+        if abs(diagonal[row]) > abs(extremes.largest_diagonal):
+            extremes.largest_diagonal = float(diagonal[row])
+            extremes.largest_diagonal_row = start + row
+        extremes.lowest_diagonal = min(extremes.lowest_diagonal, float(diagonal.min()))
+    return extremes
+
+
+def _check_symmetric(view: RowSource, allowed: float) -> None:
+    """Compare every pair of tiles (I, J), (J, I), so that memory stays two row blocks."""
+    n_different, largest, where = 0, 0.0, (0, 0)
+    ranges = list(row_ranges(view))
+    for index, (start, stop) in enumerate(ranges):
+        rows = view.read(start, stop)
+        for other_start, other_stop in ranges[: index + 1]:
+            others = rows if other_start == start else view.read(other_start, other_stop)
+            with np.errstate(over="ignore"):
+                gap = np.abs(rows[:, other_start:other_stop] - others[:, start:stop].T)
+            different = int(np.count_nonzero(gap > allowed))
+            # The diagonal tile holds each pair twice.
+            n_different += different // 2 if other_start == start else different
+            if different and gap.max() > largest:
+                row, column = np.unravel_index(int(gap.argmax()), gap.shape)
+                largest = float(gap.max())
+                where = (int(row) + start, int(column) + other_start)
+    if n_different:
+        raise DataError(
+            f"{view.view_type.capitalize()} view {view.name!r} is not symmetric: {n_different} pair(s) of "
+            f"samples differ from their transpose by more than {allowed:.3g}, the most at "
+            f"{where} by {largest:.6g}. If both directions are estimates of one value, pass "
+            "(matrix + matrix.T) / 2; if rows are coordinates, declare view_type='features'."
+        )
+
+
+# Of rows that are compared at a time.
+_COMPARED_BYTES = 2**20
+
+
+@dataclass
+class DistinctRows:
+    """Distinct rows of one view, as long as there are fewer than `limit`.
+
+    Most views have more within their first rows, and the others are skipped then.
+
+    Parameters
+    ----------
+    limit
+        Number of clusters.
+    """
+
+    limit: int
+    _number_of: dict[bytes, int] = field(default_factory=dict)
+    _numbers: list[NDArray[np.int64]] | None = field(default_factory=list)
+
+    def update(self, rows: NDArray[np.float64]) -> None:
+        """Add the next rows, (m, d)."""
+        step = max(1, _COMPARED_BYTES // (8 * rows.shape[1]))
+        for start in range(0, len(rows), step):
+            if self._numbers is None:
+                return
+            part = rows[start : start + step] + 0.0  # one zero for both signs
+            as_bytes = part.view(np.dtype((np.void, part.strides[0]))).ravel()
+            found, which = np.unique(as_bytes, return_inverse=True)
+            number = [
+                self._number_of.setdefault(
+                    blake2b(row.tobytes(), digest_size=16).digest(), len(self._number_of)
+                )
+                for row in found[: self.limit]
+            ]
+            if len(self._number_of) >= self.limit:
+                self._numbers = None
+            else:
+                self._numbers.append(np.array(number)[which])
+
+    def numbers(self) -> NDArray[np.int64] | None:
+        """Number of each sample's row among the distinct ones, (n,); None where there are `limit`."""
+        return None if self._numbers is None else np.concatenate(self._numbers)
+
+
+def duplicate_samples(
+    numbers: Sequence[NDArray[np.int64] | None], limit: int
+) -> NDArray[np.int64] | None:
+    """Return samples that equal an earlier one in all views, if fewer than `limit` are distinct.
+
+    Parameters
+    ----------
+    numbers
+        `DistinctRows.numbers` of each view.
+    limit
+        Number of clusters.
+
+    Returns
+    -------
+    (m,) int64 or None
+        In ascending order; None where at least `limit` samples differ from each other.
+    """
+    kinds = np.zeros(1, dtype=np.int64)
+    for view in numbers:
+        if view is None:
+            return None
+        _, kinds = np.unique(kinds * limit + view, return_inverse=True)
+    _, first = np.unique(kinds, return_index=True)
+    if len(first) >= limit:
+        return None
+    return np.setdiff1d(np.arange(len(kinds)), first)

@@ -1,8 +1,8 @@
-"""Arrays as they were before they travelled.
+"""Memory alignment of arrays that come from another process.
 
-An array that comes from another process lies where its message put it, now and then at an address
-that is no multiple of its item size. NumPy computes with such an array in another order, so that
-the last bits of a product depend on which worker a task ran on. A copy mends that.
+Such an array lies where its message put it, sometimes at an address that is no multiple of its
+item size. NumPy computes with it in another order, so the last bits of a product would depend on
+the worker that a task ran on. A copy is aligned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["aligned"]
 
 
 def aligned(value: Any) -> Any:
-    """`value`, with unaligned arrays in it replaced by copies of the same memory order.
+    """Return `value` with unaligned arrays in it replaced by copies of the same memory order.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ def aligned(value: Any) -> Any:
         return value if value.flags.aligned else value.copy(order="K")
     if isinstance(value, csr_array):
         parts = (value.data, value.indices, value.indptr)
-        mended = tuple(aligned(part) for part in parts)
-        return value if _same(mended, parts) else csr_array(mended, shape=value.shape)
+        copies = tuple(aligned(part) for part in parts)
+        return value if _same(copies, parts) else csr_array(copies, shape=value.shape)
     if isinstance(value, list) or type(value) is tuple:
         items = type(value)(aligned(item) for item in value)
         return value if _same(items, value) else items
@@ -46,14 +46,14 @@ def aligned(value: Any) -> Any:
 def _dataclass(value: Any) -> Any:
     names = [field.name for field in dataclasses.fields(value)]
     parts = [getattr(value, name) for name in names]
-    mended = [aligned(part) for part in parts]
-    if _same(mended, parts):
+    copies = [aligned(part) for part in parts]
+    if _same(copies, parts):
         return value
     whole = copy.copy(value)
-    for name, part in zip(names, mended, strict=True):
-        object.__setattr__(whole, name, part)  # frozen, and already checked when it was made
+    for name, part in zip(names, copies, strict=True):
+        object.__setattr__(whole, name, part)  # frozen, and validated when it was made
     return whole
 
 
 def _same(first: Any, second: Any) -> bool:
-    return all(one is other for one, other in zip(first, second, strict=True))
+    return all(left is right for left, right in zip(first, second, strict=True))

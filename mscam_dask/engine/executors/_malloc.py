@@ -1,10 +1,10 @@
-"""Worker processes keep a little of the memory they have freed, and no more.
+"""Settings of glibc's malloc in worker processes: a bounded amount of freed memory is kept.
 
-Dask starts workers with MALLOC_TRIM_THRESHOLD_=65536, which has glibc hand every block of 128 KiB
-or more back to the system as soon as it is freed, and fetch it again, page by page and zeroed, for
-the next array of that size. Kernels whose temporary arrays are made for the second-level cache
-take more than twice the time so. Without it, what is free below a block that is still used stays with
-the process however large it is. See docs/decisions/0048.
+Dask starts workers with MALLOC_TRIM_THRESHOLD_=65536: glibc then returns every block of 128 KiB
+or more to the system as soon as it is freed and fetches it again, page by page and zeroed, for the
+next array of that size. Kernels with temporary arrays of the size of the second-level cache take
+more than twice the time. Without any threshold, free memory below a block in use stays with the
+process, however large it is. See docs/decisions/0048.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import psutil
 __all__ = [
     "DASK_TRIM",
     "KEPT_BYTES",
-    "give_freed_memory_back",
     "keep_freed_memory",
+    "return_freed_memory",
     "without_dask_trim",
 ]
 
 DASK_TRIM = ("MALLOC_TRIM_THRESHOLD_", "65536")
-"""Variable and value that Dask's nanny sets; another value is somebody's choice."""
+"""Variable and value that Dask's nanny sets; another value is a choice of the user."""
 
-# Of mallopt, in glibc's malloc.h.
+# Parameters of mallopt, from glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
@@ -47,7 +47,7 @@ def keep_freed_memory() -> bool:
     Returns
     -------
     bool
-        Whether there was something to undo and a glibc to undo it in.
+        Whether Dask had set it and glibc took the change.
     """
     name, value = DASK_TRIM
     if os.environ.get(name) != value or not sys.platform.startswith("linux"):
@@ -61,39 +61,39 @@ def keep_freed_memory() -> bool:
 
 
 class _Resident:
-    """The smallest resident set of this process since freed memory was last given back."""
+    """Smallest resident set of this process since freed memory was last returned."""
 
-    least_bytes: ClassVar[int] = 0
+    min_bytes: ClassVar[int] = 0
 
 
-def give_freed_memory_back() -> bool:
-    """Give back what lies free anywhere in the heap, if the process has grown by `KEPT_BYTES`.
+def return_freed_memory() -> bool:
+    """Return free memory anywhere in the heap to the system, if the process has grown by `KEPT_BYTES`.
 
-    To be called after each task of a process in which `keep_freed_memory` undid Dask's setting;
+    For use after each task of a process in which `keep_freed_memory` undid Dask's setting;
     elsewhere it does nothing.
 
     Returns
     -------
     bool
-        Whether something was given back.
+        Whether memory was returned.
 
     Notes
     -----
-    A growth that is still used makes one call in vain for each `KEPT_BYTES` of it.
+    Growth by memory in use costs one useless call for each `KEPT_BYTES` of it.
     """
     if not keep_freed_memory():
         return False
     process = psutil.Process()
     resident = process.memory_info().rss
-    if resident <= _Resident.least_bytes + KEPT_BYTES:
-        _Resident.least_bytes = min(resident, _Resident.least_bytes)
+    if resident <= _Resident.min_bytes + KEPT_BYTES:
+        _Resident.min_bytes = min(resident, _Resident.min_bytes)
         return False
-    given = bool(ctypes.CDLL(None).malloc_trim(0))
-    _Resident.least_bytes = process.memory_info().rss
-    return given
+    returned = bool(ctypes.CDLL(None).malloc_trim(0))
+    _Resident.min_bytes = process.memory_info().rss
+    return returned
 
 
 def without_dask_trim(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment for a process of its own that a worker starts."""
+    """Environment for a process that a worker starts, without Dask's setting."""
     name, value = DASK_TRIM
     return {key: text for key, text in environment.items() if (key, text) != (name, value)}

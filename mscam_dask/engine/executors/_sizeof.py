@@ -1,7 +1,7 @@
-"""How much memory the results of our tasks take, told to Dask.
+"""Memory of task results, registered with `dask.sizeof`.
 
-Dask moves and spills by `dask.sizeof`, which sees a dataclass as a few dozen bytes whatever
-arrays it holds.
+Dask moves and spills results by `dask.sizeof`, which counts a dataclass as a few dozen bytes
+whatever arrays it holds.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["make_measurable", "n_bytes"]
 
 
 def n_bytes(value: Any) -> int:
-    """Return the bytes of a value with all that dataclasses and sequences in it hold."""
+    """Return the bytes of a value, including what dataclasses and sequences in it hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
-        return sys.getsizeof(value) + sum(n_bytes(getattr(value, one.name)) for one in fields)
+        return sys.getsizeof(value) + sum(n_bytes(getattr(value, field.name)) for field in fields)
     if isinstance(value, list | tuple):
         return sys.getsizeof(value) + sum(map(n_bytes, value))
     if issparse(value):
@@ -30,9 +30,9 @@ def n_bytes(value: Any) -> int:
 
 
 def make_measurable(value: Any) -> None:
-    """Have Dask measure a value's type, or that of its items, by `n_bytes` from now on."""
-    for one in value if isinstance(value, list | tuple) else (value,):
-        kind = type(one)
+    """Register `n_bytes` with Dask for a value's type, or for those of its items."""
+    for item in value if isinstance(value, list | tuple) else (value,):
+        kind = type(item)
         if dataclasses.is_dataclass(kind) and kind not in _known:
             sizeof.register(kind, n_bytes)
             _known.add(kind)

@@ -1,15 +1,18 @@
-"""What the Dask dashboard shows the tasks of a fit by: its settings and outer iterations, as spans."""
+"""Dask spans of a fit: its settings and outer iterations, as the dashboard groups tasks."""
 
 from __future__ import annotations
 
 import re
-import uuid
+from collections.abc import Callable
+from typing import Any
 
 from dask.base import get_annotations
 
-__all__ = ["Spans", "phase_of"]
+__all__ = ["Spans", "phase_of", "span_cleaner"]
 
-# In the keys of these stages a number that comes first is that of an outer iteration; elsewhere it may be
+_TOP = "mscam"
+
+# In the keys of these stages a leading number is that of an outer iteration; elsewhere it may be
 # a view's name, or a number of clusters.
 _OF_ITERATIONS = frozenset(
     {
@@ -34,7 +37,7 @@ _OF_ITERATIONS = frozenset(
 
 
 def phase_of(stage: str, first: str) -> str | None:
-    """What a key's first part after the stage names: an iteration, a setting, or neither."""
+    """Phase named by the first part of a key after the stage: an iteration, a setting, or None."""
     if first.isdecimal():
         return f"outer iteration {int(first) + 1}" if stage in _OF_ITERATIONS else None
     setting = re.fullmatch(r"setting-\d+-(\d+)", first)
@@ -42,27 +45,43 @@ def phase_of(stage: str, first: str) -> str | None:
 
 
 class Spans:
-    """The spans of a fit: one for each outer iteration, for what is before and what is after.
+    """Span annotations of a fit: one span for each outer iteration or setting, "set-up", "result".
 
     Notes
     -----
-    `distributed.span` makes a new one each time it is entered; the dashboard would show one span
-    for each task.
+    All fits on a cluster share these spans. Dask's scheduler and workers keep totals for every
+    span they have seen, so spans of its own for each fit would grow without bound.
     """
 
-    def __init__(self, run: str) -> None:
-        self._run = f"run {run}"
-        self._parents = (str(uuid.uuid4()), str(uuid.uuid4()))
-        self._ids: dict[str, str] = {}
-        self._on_the_way = False
+    def __init__(self) -> None:
+        self._has_iterated = False
 
-    def at(self, phase: str | None) -> dict[str, tuple[str, ...]]:
-        """Annotation of a task of an iteration or setting, or of what is around them."""
-        self._on_the_way |= phase is not None and phase.startswith("outer")
-        name = phase or ("result" if self._on_the_way else "set-up")
-        ids = (*self._parents, self._ids.setdefault(name, str(uuid.uuid4())))
-        around = get_annotations().get("span", {"name": (), "ids": ()})  # the caller's own
+    def annotation(self, phase: str | None) -> dict[str, tuple[str, ...]]:
+        """Return the annotation of a task in a phase, or of one before or after all phases."""
+        self._has_iterated |= phase is not None and phase.startswith("outer")
+        name = phase or ("result" if self._has_iterated else "set-up")
+        caller = get_annotations().get("span", {"name": (), "ids": ()})
+        top = "/".join((*caller["ids"][-1:], _TOP))
         return {
-            "name": (*around["name"], "mscam", self._run, name),
-            "ids": (*around["ids"], *ids),
+            "name": (*caller["name"], _TOP, name),
+            "ids": (*caller["ids"], top, f"{top}/{name}"),
         }
+
+
+def span_cleaner() -> Callable[..., None]:
+    """Return a function for the scheduler that drops what our spans keep of ended tasks.
+
+    Dask's spans keep every task group and one record for each task submitted. The function is
+    nested so that it is pickled by value: the scheduler may not have this package.
+    """
+
+    def clean(dask_scheduler: Any, top: str = _TOP) -> None:
+        extension = dask_scheduler.extensions.get("spans")
+        for span in () if extension is None else list(extension.spans_search_by_tag.get(top, ())):
+            ended = [one for one in span.groups if one.name not in dask_scheduler.task_groups]
+            span.groups.difference_update(ended)
+            metadata = getattr(span, "_metadata", None)
+            if metadata:
+                del metadata["collections"][1:]
+
+    return clean

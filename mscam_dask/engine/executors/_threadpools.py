@@ -1,29 +1,75 @@
-"""One thread of BLAS and of OpenMP for each task: who runs a task changes no bit of its result."""
+"""Limits of BLAS and OpenMP threads: one for each task, so that no executor changes a bit."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from threadpoolctl import OpenBLASController, threadpool_limits
 
-from mscam_dask.engine.executors._refcount import RefCountedContext
+__all__ = ["PinnedBlas", "RefCountedContext"]
 
-__all__ = ["PinnedBlas"]
+
+class RefCountedContext:
+    """A process-wide setting: the first of overlapping fits sets it, the last restores it.
+
+    Parameters
+    ----------
+    setting
+        Returns a context that sets it, at the latest on entering, and restores it on leaving.
+    """
+
+    def __init__(self, setting: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._setting = setting
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._set: AbstractContextManager[Any] | None = None
+        self._is_permanent = False
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            if self._depth == 0:
+                self._set = self._setting()
+                self._set.__enter__()
+            self._depth += 1
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0 and self._set is not None:
+                self._set.__exit__(None, None, None)
+                self._set = None
+
+    def enter_permanently(self) -> None:
+        """Set it once in this process and keep it, unless a fit has it set."""
+        if self._is_permanent or self._depth > 0:
+            return
+        with self._lock:
+            if not self._is_permanent and self._depth == 0:
+                self._setting().__enter__()
+                self._is_permanent = True
 
 
 class _OneBlasThread:
-    """One BLAS thread for the process, from whichever of its threads it is asked and taken back.
+    """A limit of one BLAS thread for the process, set and restored from any of its threads.
 
     Notes
     -----
-    From version 3.8 on threadpoolctl listens to one thread alone, the first that set a limit of
-    OpenBLAS, and passes over the others in silence; so that thread is forgotten first.
+    Since version 3.8 threadpoolctl accepts limits of OpenBLAS from the first thread that set one
+    and silently ignores the others, so that thread is cleared before.
     """
 
     def __enter__(self) -> Self:
-        _forget_who_set_limits()
+        _clear_controlling_thread()
         self._limits = threadpool_limits(limits=1, user_api="blas")
         return self
 
@@ -33,23 +79,23 @@ class _OneBlasThread:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _forget_who_set_limits()
+        _clear_controlling_thread()
         self._limits.restore_original_limits()
-        _forget_who_set_limits()  # anybody may set one now
+        _clear_controlling_thread()  # any thread may set one now
 
 
-def _forget_who_set_limits() -> None:
+def _clear_controlling_thread() -> None:
     if hasattr(OpenBLASController, "clear_controlling_thread"):
         OpenBLASController.clear_controlling_thread(force=True)
 
 
 class PinnedBlas:
-    """One BLAS and one OpenMP thread per task: other counts give other bits, and oversubscribe.
+    """A limit of one BLAS and one OpenMP thread: other counts change bits and oversubscribe cores.
 
     Notes
     -----
-    The BLAS limit is the process's, and fits that overlap share it. The OpenMP limit belongs to
-    the thread that sets it, so every thread that runs tasks has to.
+    The BLAS limit holds for the process and is shared by overlapping fits. The OpenMP limit holds
+    for the thread that sets it, so every thread that runs tasks sets it.
     """
 
     _blas: ClassVar[RefCountedContext] = RefCountedContext(_OneBlasThread)
@@ -77,17 +123,17 @@ class PinnedBlas:
 
     @classmethod
     def pin_thread(cls) -> None:
-        """Pin OpenMP in the calling thread, for as long as it lives."""
+        """Limit OpenMP in the calling thread for the rest of its life."""
         if not getattr(cls._thread, "pinned", False):
             threadpool_limits(limits=1, user_api="openmp")
             cls._thread.pinned = True
 
     @classmethod
     def pin_permanently(cls) -> None:
-        """Pin a thread of a worker, and its process unless a fit in this process has.
+        """Limit a worker's thread, and its process unless a fit in this process does.
 
-        This does not count as a fit. A worker inside the driver's process may start a task when
-        its fit has left already; the next fit must pin, and give the threads back, all the same.
+        This does not count as a fit: a worker inside the driver's process may start a task after
+        its fit has ended, and the next fit still sets and restores the limit.
         """
         cls.pin_thread()
         cls._blas.enter_permanently()

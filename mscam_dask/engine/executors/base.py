@@ -1,4 +1,4 @@
-"""The contract between the driver loop and whatever runs its tasks.
+"""Contract between the driver and the executors of its tasks.
 
 A task is a plain function of its arguments. Arguments may be handles of earlier tasks, alone
 or in lists; the executor puts the results in their place. Blocks and orders of summation are
@@ -14,33 +14,33 @@ from typing import Any, Protocol, Self
 __all__ = ["Executor", "Handle"]
 
 Handle = Any
-"""A result to come; opaque to everyone but the executor that made it."""
+"""A future result; opaque to all but the executor that made it."""
 
 
 class Executor(Protocol):
-    """Runs tasks. Entered for the length of a fit."""
+    """Executor of tasks; a context that is entered for the length of a fit."""
 
     @property
     def description(self) -> str:
-        """One line for people: what runs the tasks."""
+        """One line for people that names what runs the tasks."""
         ...
 
     @property
     def n_workers(self) -> int:
-        """Tasks that can run at the same time."""
+        """Number of tasks that can run at the same time."""
         ...
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """Memory for one task at a time: that of the smallest worker over its threads.
+        """Memory for one task: that of the smallest worker divided by its threads.
 
-        None when there is no limit to know.
+        None when no limit is known.
         """
         ...
 
     @property
     def shares_memory(self) -> bool:
-        """Whether tasks see the driver's arrays; if not, these travel inside the tasks."""
+        """True when tasks read the driver's arrays; otherwise these travel inside the tasks."""
         ...
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
@@ -58,11 +58,11 @@ class Executor(Protocol):
         ...
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        """Results in the order of the handles; raises the first error of a task."""
+        """Return results in the order of the handles, or raise the first error of a task."""
         ...
 
     def release(self, handles: Sequence[Handle]) -> None:
-        """Say that these results are not needed any more."""
+        """Release results that are not needed any more."""
         ...
 
     def __enter__(self) -> Self: ...

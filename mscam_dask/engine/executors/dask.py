@@ -1,62 +1,320 @@
-"""The executor on a Dask cluster; the only module of the engine that imports distributed.
+"""Executor on a Dask cluster; the only module of the engine that imports distributed.
 
 Tasks are submitted with explicit keys and `pure=False`, results stay on the workers until they
-are released, and nothing is scattered: what a lost worker held is computed again.
+are released, and nothing is scattered: the results of a lost worker are computed again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
+import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import dask.config
 from dask.base import annotate
+from dask.utils import parse_timedelta
 from distributed import KilledWorker, wait
 from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
 from distributed.comm.core import CommClosedError
 
+from mscam_dask import __version__
 from mscam_dask.engine.executors._aligned import aligned
-from mscam_dask.engine.executors._dask_config import FIT_CONFIG
-from mscam_dask.engine.executors._malloc import give_freed_memory_back, keep_freed_memory
+from mscam_dask.engine.executors._malloc import keep_freed_memory, return_freed_memory
 from mscam_dask.engine.executors._sizeof import make_measurable
-from mscam_dask.engine.executors._spans import Spans, phase_of
-from mscam_dask.engine.executors._threadpools import PinnedBlas
-from mscam_dask.engine.executors._watchdog import POLL_S, WorkerWatchdog
+from mscam_dask.engine.executors._spans import Spans, phase_of, span_cleaner
+from mscam_dask.engine.executors._threadpools import PinnedBlas, RefCountedContext
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.errors import ClusterError, NoWorkersError, SchedulerLostError, WorkerLostError
+from mscam_dask.errors import (
+    ClusterError,
+    ConfigurationError,
+    NoWorkersError,
+    SchedulerLostError,
+    WorkerLostError,
+    WorkersPausedError,
+)
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["DaskExecutor"]
+__all__ = [
+    "POLL_S",
+    "DaskExecutor",
+    "WorkerWatchdog",
+    "ask_workers",
+    "check_versions",
+    "present_workers",
+    "wait_for_a_worker",
+    "workers_timeout_s",
+]
+
+POLL_S = 2.0
+"""Seconds between two checks of a driver that waits."""
+
+_START_POLL_S = 0.1
+_CLEANING_S = 2.0
 
 _GIB = 2.0**30
 
-# An exception may be that of a disk or a network; ours are the same when tried again.
+_TIMEOUT_SETTING = "mscam.workers-timeout"
+_TIMEOUT_S = 60.0
+
+# An exception may come from a disk or a network; those of this package are the same every time.
 _RETRIES = 2
 
-# Nothing waits for these before the first partition is judged: they run where a worker would
-# stand idle, beside the spectrum of the first graph above all, which is one task.
-_IN_THE_GAPS = frozenset({"reference_graphs"})
+# Nothing waits for these before the first partition is scored: they run where a worker would
+# stand idle, above all beside the spectrum of the first graph, which is one task.
+_LOW_PRIORITY = frozenset({"reference_graphs"})
 
-# Alike tasks that want the same large arguments. The scheduler would leave them to the worker that
-# has these already, also where others then stand idle: they are dealt out, and may still be moved.
+# Similar tasks with the same large arguments. The scheduler would leave them to the worker that
+# has these already, even while others stand idle: they are dealt out, and may still be moved.
 _DEALT_OUT = frozenset({"candidate_neighbors", "ivf_neighbors", "projected_distances", "admm_view"})
+
+_FIT_CONFIG = RefCountedContext(
+    lambda: dask.config.set(
+        {
+            # Views in the driver's memory travel inside their tasks; the memory plan bounds them.
+            "distributed.admin.large-graph-warning-threshold": "4GiB",
+            # A LocalCluster gives up a worker that is not back by then, and starts no other.
+            "distributed.deploy.lost-worker-timeout": "120s",
+        }
+    )
+)
+
+
+def workers_timeout_s() -> float:
+    """Seconds without a usable worker, or an answer of the scheduler, before a fit ends.
+
+    Dask's setting `mscam.workers-timeout` (in the environment `DASK_MSCAM__WORKERS_TIMEOUT`), a
+    number of seconds or a duration such as "5 minutes"; 60 s by default.
+    """
+    value = dask.config.get(_TIMEOUT_SETTING, None)
+    try:
+        seconds = _TIMEOUT_S if value is None else float(parse_timedelta(value))
+    except (AttributeError, TypeError, ValueError, KeyError):
+        seconds = 0.0
+    if not 0.0 < seconds < float("inf"):
+        raise ConfigurationError(
+            f"Dask's setting {_TIMEOUT_SETTING} = {value!r} is no duration; allowed is a positive "
+            "number of seconds, or a duration such as '5 minutes'."
+        )
+    return seconds
+
+
+def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any]]:
+    """Return the workers by address, as the scheduler describes them.
+
+    Raises
+    ------
+    SchedulerLostError
+        When the scheduler does not answer within `timeout_s`.
+    """
+    with _translated(client):
+        try:
+            identity = client.sync(
+                _scheduler_of(client).identity, n_workers=-1, callback_timeout=timeout_s
+            )
+        except TimeoutError as error:
+            raise SchedulerLostError(
+                f"the Dask scheduler {_address(client)} has not answered for {timeout_s:g} s. "
+                "Checkpoints are intact: start the scheduler again and repeat the command"
+            ) from error
+        except OSError as error:
+            raise _scheduler_lost() from error
+    return dict(identity["workers"])
+
+
+def _address(client: Client) -> str:
+    return str(_scheduler_of(client).address)
+
+
+def _scheduler_of(client: Client) -> Any:
+    """The remote procedure calls of the scheduler: typed as optional, None only before the start."""
+    return client.scheduler
+
+
+def _is_usable(worker: Mapping[str, Any]) -> bool:
+    """Return whether a worker starts tasks or runs one; Dask pauses it when its memory is full."""
+    metrics = worker.get("metrics") or {}
+    return worker["status"] == "running" or bool(metrics.get("executing"))
+
+
+class WorkerWatchdog:
+    """Check, repeated during a wait, that the cluster has a worker that can run tasks.
+
+    Parameters
+    ----------
+    workers : callable
+        Returns the workers that there are now, as `present_workers` does.
+    address : str
+        Address of the cluster, for the message.
+    timeout_s : float
+        Seconds without a usable worker that are tolerated.
+    """
+
+    def __init__(
+        self,
+        workers: Callable[[], Mapping[str, Mapping[str, Any]]],
+        address: str,
+        timeout_s: float,
+    ) -> None:
+        self._workers = workers
+        self._address = address
+        self._timeout_s = timeout_s
+        self._last_seen = time.monotonic()
+
+    def check(self) -> bool:
+        """Check for usable workers; whether there is one.
+
+        Raises
+        ------
+        NoWorkersError
+            When there has been none for too long.
+        WorkersPausedError
+            When there were some, paused by Dask because their memory is full.
+        ClusterError
+            Raised by `workers` when the cluster does not answer.
+        """
+        workers = self._workers().values()
+        if any(map(_is_usable, workers)):
+            self._last_seen = time.monotonic()
+            return True
+        if time.monotonic() - self._last_seen > self._timeout_s:
+            raise self._error(list(workers))
+        return False
+
+    def _error(self, workers: list[Mapping[str, Any]]) -> NoWorkersError:
+        if not workers:
+            return NoWorkersError(
+                f"the Dask scheduler {self._address} has had no worker for {self._timeout_s:g} s. "
+                f"Start workers, for example dask worker {self._address}, and repeat the command"
+            )
+        fullest = max(workers, key=lambda worker: _used_bytes(worker) / _limit_bytes(worker))
+        memory = (
+            f"{_used_bytes(fullest) / _GIB:.2f} of {_limit_bytes(fullest) / _GIB:.2f} GiB in use "
+            f"on {fullest.get('name', 'one')}"
+        )
+        return WorkersPausedError(
+            f"all {len(workers)} Dask workers of {self._address} have been paused for "
+            f"{self._timeout_s:g} s, because their memory is full ({memory}). Give workers more "
+            "memory (--memory-limit) or use fewer of them, and repeat the command"
+        )
+
+
+def _used_bytes(worker: Mapping[str, Any]) -> float:
+    return float((worker.get("metrics") or {}).get("memory") or 0)
+
+
+def _limit_bytes(worker: Mapping[str, Any]) -> float:
+    return float(worker.get("memory_limit") or float("inf"))
+
+
+def wait_for_a_worker(client: Client, timeout_s: float) -> None:
+    """Wait until a worker can run tasks.
+
+    Notes
+    -----
+    An adaptive cluster may have no worker until there is a task, so one is submitted.
+
+    Raises
+    ------
+    NoWorkersError
+        When no worker can within `timeout_s`.
+    SchedulerLostError
+        When the scheduler is gone or does not answer.
+    """
+    watchdog = WorkerWatchdog(
+        lambda: present_workers(client, timeout_s), _address(client), timeout_s
+    )
+    if watchdog.check():
+        return
+    with _translated(client):
+        request = client.submit(int, key=f"mscam-start-{uuid.uuid4().hex}", pure=False)
+    try:
+        while not watchdog.check():
+            time.sleep(_START_POLL_S)
+    finally:
+        request.release()
+
+
+def check_versions(client: Client, timeout_s: float) -> None:
+    """Check that every worker has this version of the package.
+
+    Raises
+    ------
+    ClusterError
+        Naming a worker that lacks the package or has another version.
+    SchedulerLostError
+        When there is no answer within `timeout_s`.
+    """
+    for worker, answer in ask_workers(client, _version_probe(), timeout_s=timeout_s).items():
+        if isinstance(answer, BaseException):
+            raise ClusterError(
+                f"worker {worker} cannot run mscam_dask: {type(answer).__name__}: {answer}. "
+                f"Install mscam-dask {__version__} on every worker."
+            ) from answer
+        if answer != __version__:
+            raise ClusterError(
+                f"worker {worker} has mscam_dask {answer}, this is {__version__}. Install the "
+                "same version everywhere."
+            )
+
+
+def ask_workers(
+    client: Client, function: Callable[..., Any], *args: Any, timeout_s: float
+) -> dict[str, Any]:
+    """Run a function on every worker outside of tasks; results or exceptions by address.
+
+    Workers that leave meanwhile are left out.
+
+    Raises
+    ------
+    SchedulerLostError
+        When there is no answer within `timeout_s`.
+    """
+    with _translated(client):
+        try:
+            answers: dict[str, Any] = client.run(
+                function, *args, on_error="return", callback_timeout=timeout_s
+            )
+        except TimeoutError as error:
+            raise SchedulerLostError(
+                f"the Dask scheduler {_address(client)} or one of its workers has not answered for "
+                f"{timeout_s:g} s. Start the cluster again and repeat the command"
+            ) from error
+    return {worker: answer for worker, answer in answers.items() if not _has_left(answer)}
+
+
+def _has_left(answer: object) -> bool:
+    return isinstance(answer, CommClosedError | ConnectionError)
+
+
+def _version_probe() -> Callable[[], str]:
+    """Return a function, pickled by value because workers may lack it, for their version."""
+
+    def version() -> str:
+        import mscam_dask
+
+        return mscam_dask.__version__
+
+    return version
 
 
 class DaskExecutor:
-    """Runs tasks on the workers of a `distributed.Client`.
+    """Executor on the workers of a `distributed.Client`.
 
     Parameters
     ----------
     client : distributed.Client
         Connected; neither opened nor closed here.
-    workers_timeout_s : float
-        How long to wait for the first worker.
+    timeout_s : float, optional
+        Seconds without a usable worker, or without an answer of the scheduler, before an error. By
+        default `workers_timeout_s`.
     run_id : str, optional
         Part of every key: a digit and eight characters of any kind but "-". By default random.
     dashboard : str, optional
@@ -69,21 +327,21 @@ class DaskExecutor:
 
     Notes
     -----
-    Within one process (`LocalCluster(processes=False)`) BLAS is pinned to one thread for the
-    length of the fit, in worker processes for good.
+    Workers inside this process (`LocalCluster(processes=False)`) have one BLAS thread while a fit
+    runs, worker processes from the first task on.
     """
 
     def __init__(
         self,
         client: Client,
         *,
-        workers_timeout_s: float = 60.0,
+        timeout_s: float | None = None,
         run_id: str | None = None,
         dashboard: str | None = None,
     ) -> None:
         self._client = client
         self._dashboard = dashboard
-        self._workers_timeout_s = workers_timeout_s
+        self._timeout_s = workers_timeout_s() if timeout_s is None else timeout_s
         # a leading digit keeps it out of key prefixes
         self._run = run_id or f"0{uuid.uuid4().hex[:8]}"
         if client.status != "running":
@@ -91,10 +349,10 @@ class DaskExecutor:
                 f"the Dask client is {client.status}; allowed is one that is connected. Make a new "
                 "one, distributed.Client(address), or leave client out for threads of this process"
             )
-        self._address = client.scheduler_info(n_workers=0)["address"]
+        self._address = _address(client)
         self._keys: set[tuple[str, str]] = set()
         self._dealt: tuple[str, Iterator[str]] = ("", iter(()))
-        self._spans = Spans(self._run)
+        self._spans = Spans()
         self._stack = contextlib.ExitStack()
         self._handles: weakref.WeakValueDictionary[tuple[str, str], Handle] = (
             weakref.WeakValueDictionary()
@@ -130,21 +388,13 @@ class DaskExecutor:
         return list(self._by_address().values())
 
     def _by_address(self) -> dict[str, dict[str, Any]]:
-        """What the scheduler says of each worker, by address."""
-        with _translated(self._client):
-            return dict(self._client.scheduler_info(n_workers=-1)["workers"])
+        return present_workers(self._client, self._timeout_s)
 
     def __enter__(self) -> Self:
-        try:
-            with _translated(self._client):
-                self._client.wait_for_workers(1, timeout=self._workers_timeout_s)
-        except TimeoutError as error:
-            raise NoWorkersError(
-                f"no Dask worker joined {self._address} within "
-                f"{self._workers_timeout_s:g} s; start workers, or connect to a scheduler that "
-                "has some"
-            ) from error
-        self._stack.enter_context(FIT_CONFIG)
+        wait_for_a_worker(self._client, self._timeout_s)
+        if not self.shares_memory:
+            check_versions(self._client, self._timeout_s)
+        self._stack.enter_context(_FIT_CONFIG)
         self._stack.enter_context(PinnedBlas())
         return self
 
@@ -154,9 +404,12 @@ class DaskExecutor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # an exception that somebody keeps holds handles, and these what is on the workers
+        # an exception that is kept refers to handles, and these to results on the workers
         if self._client.status == "running":
             self.release(list(self._handles.values()))
+            # without it the next fit does the same; an error on the way out says more than its own
+            with contextlib.suppress(Exception):
+                self._client.run_on_scheduler(span_cleaner(), callback_timeout=_CLEANING_S)
         self._stack.close()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
@@ -173,7 +426,7 @@ class DaskExecutor:
             group, name = f"{group}-{first}", rest
         unique = self._unique(group, name)
         place = self._next_place(group) if stage in _DEALT_OUT else None
-        with _translated(self._client), annotate(span=self._spans.at(phase)):
+        with _translated(self._client), annotate(span=self._spans.annotation(phase)):
             handle = self._client.submit(
                 _run_pinned,
                 function,
@@ -183,18 +436,18 @@ class DaskExecutor:
                 retries=_RETRIES,
                 workers=None if place is None else [place],
                 allow_other_workers=place is not None,
-                priority=-1 if stage in _IN_THE_GAPS else 0,
+                priority=-1 if stage in _LOW_PRIORITY else 0,
             )
         self._handles[unique] = handle
         return handle
 
     def _next_place(self, group: str) -> str | None:
-        """A worker for the next task of a group: each in turn, as often as it has threads."""
+        """Return a worker for the next task of a group: each in turn, as often as it has threads."""
         dealt, places = self._dealt
         if dealt != group:
             workers = self._by_address()
             places = itertools.cycle(
-                [address for address, one in workers.items() for _ in range(one["nthreads"])]
+                [address for address, worker in workers.items() for _ in range(worker["nthreads"])]
             )
             self._dealt = (group, places)
         return next(places, None)
@@ -214,13 +467,12 @@ class DaskExecutor:
         with _translated(self._client):
             self._wait(list(handles))
             try:
-                results: list[Any] = self._client.gather(list(handles))
+                return self._fetch(list(handles))
             except KilledWorker as error:
                 raise self._worker_lost(error) from error
-        return results
 
     def _wait(self, handles: list[Handle]) -> None:
-        """Until all are done, as long as somebody is there to do them."""
+        """Wait until all tasks have ended, as long as workers can run them."""
         watchdog = self.watchdog()
         while handles:
             with contextlib.suppress(TimeoutError), self._client.as_current():
@@ -228,14 +480,33 @@ class DaskExecutor:
                 return
             watchdog.check()
 
+    def _fetch(self, handles: list[Handle]) -> list[Any]:
+        """Results of tasks that have ended, as long as the scheduler answers."""
+        watchdog = self.watchdog()
+        gathering: Any = self._client.gather(handles, asynchronous=True)
+        loop: Any = self._client.loop
+        future = asyncio.run_coroutine_threadsafe(gathering, loop.asyncio_loop)
+        try:
+            while True:
+                try:
+                    results: list[Any] = future.result(POLL_S)
+                except TimeoutError:
+                    if future.done():  # a task raised it
+                        raise
+                    watchdog.check()
+                else:
+                    return results
+        finally:
+            future.cancel()
+
     def watchdog(self) -> WorkerWatchdog:
-        """Return what says, while one waits, whether there are workers left."""
-        return WorkerWatchdog(lambda: self.n_workers, str(self._address), self._workers_timeout_s)
+        """Return the check, repeated during a wait, that workers are left."""
+        return WorkerWatchdog(self._by_address, self._address, self._timeout_s)
 
     def _unique(self, group: str, name: str) -> tuple[str, str]:
-        """The key, with a number where it was given before: names of views may look like paths.
+        """Return the key, numbered if it was used before: names of views may look like paths.
 
-        The number comes before the name, whose end tells the dashboard the view.
+        The number comes before the name, whose end is the view for the dashboard.
         """
         key, count = (group, name), 1
         while key in self._keys:
@@ -252,8 +523,8 @@ class DaskExecutor:
         memory = f"the smallest worker's limit is {limit / _GIB:.1f} GiB" if limit else "no limit"
         return WorkerLostError(
             f"task {task!r} was given up after {error.allowed_failures + 1} workers died while "
-            f"running it, the last one {error.last_worker.address}. Most often they ran out of "
-            f"memory ({memory}): give workers more memory or fewer threads, and see their logs"
+            f"running it, the last one {error.last_worker.address}. They most likely ran out of "
+            f"memory ({memory}): give workers more memory or fewer threads, and read their logs"
         )
 
     def release(self, handles: Sequence[Handle]) -> None:
@@ -264,9 +535,9 @@ class DaskExecutor:
 
 @contextlib.contextmanager
 def _translated(client: Client) -> Iterator[None]:
-    """Turn what Dask raises once the scheduler is gone into one error.
+    """Translate what Dask raises once the scheduler is gone into one error.
 
-    A client that has lost its scheduler keeps what is submitted, and would wait for a new one.
+    A client that has lost its scheduler keeps submitted tasks and would wait for a new one.
     """
     if client.status != "running":
         raise _scheduler_lost()
@@ -283,8 +554,8 @@ def _translated(client: Client) -> Iterator[None]:
 
 def _scheduler_lost() -> SchedulerLostError:
     return SchedulerLostError(
-        "the connection to the Dask scheduler was lost, or its cluster was restarted; what was "
-        "checkpointed is intact. Repeat the run when the cluster is there again"
+        "the connection to the Dask scheduler was lost, or its cluster was restarted. Checkpoints "
+        "are intact: repeat the command when the cluster is back"
     )
 
 
@@ -292,6 +563,6 @@ def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
     PinnedBlas.pin_permanently()
     keep_freed_memory()
     result = function(*(aligned(argument) for argument in args))
-    give_freed_memory_back()
+    return_freed_memory()
     make_measurable(result)
     return result

@@ -17,7 +17,7 @@ __all__ = ["SerialExecutor", "ThreadExecutor", "available_memory_bytes", "usable
 
 
 class _Value:
-    """The handle of the serial executor: a result already there."""
+    """Handle of the serial executor: a finished result."""
 
     __slots__ = ("value",)
 
@@ -38,7 +38,7 @@ def usable_cores() -> int:
 
 
 class SerialExecutor(PinnedBlas):
-    """Runs each task when it is submitted."""
+    """Executor that runs each task when it is submitted."""
 
     description = "in this process, one task at a time"
     n_workers = 1
@@ -46,7 +46,7 @@ class SerialExecutor(PinnedBlas):
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """See `Executor.memory_limit_bytes`: what this machine has free."""
+        """See `Executor.memory_limit_bytes`: the free memory of this machine."""
         return available_memory_bytes()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
@@ -72,12 +72,12 @@ def _value(argument: Any) -> Any:
 
 
 class ThreadExecutor(PinnedBlas):
-    """Runs tasks on a pool of threads, in the order of submission.
+    """Executor on a pool of threads, in the order of submission.
 
     Parameters
     ----------
     n_threads : int
-        Tasks at the same time; results do not depend on it.
+        Number of tasks at the same time; results do not depend on it.
 
     Notes
     -----
@@ -95,7 +95,7 @@ class ThreadExecutor(PinnedBlas):
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """See `Executor.memory_limit_bytes`: what this machine has free, over the threads."""
+        """See `Executor.memory_limit_bytes`: the free memory of this machine divided by the threads."""
         return available_memory_bytes() // self.n_workers
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class ThreadExecutor(PinnedBlas):
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
         """See `Executor.submit`."""
         assert self._pool is not None, "submit outside of the executor's context"
-        # the task holds what it waits for itself: handles may be released before it runs
+        # the task refers to its arguments itself: handles may be released before it runs
         return _Pending(self._pool.submit(_run, function, [_future(arg) for arg in args]))
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
@@ -132,7 +132,7 @@ class ThreadExecutor(PinnedBlas):
 
 
 class _Pending:
-    """The handle of the thread executor: a future, until it is released."""
+    """Handle of the thread executor: a future, until it is released."""
 
     __slots__ = ("future",)
 

@@ -1,9 +1,8 @@
-"""The page "mscam" of the Dask dashboard, and the metrics beside it.
+"""The page "mscam" of the Dask dashboard, and its metrics for Prometheus.
 
-`client` sends a fit's events to the scheduler, `plugin` keeps them there, `page` draws them in
-a browser, `metrics` hands them to Prometheus. The scheduler needs this package installed; it is
-set up by the first fit on a cluster, or at its start by ``dask scheduler --preload
-mscam_dask.monitor``.
+`client` sends the events of a fit to the scheduler, `plugin` keeps them, `page` draws them in a
+browser, and `metrics` exports them to Prometheus. The scheduler needs this package. The first fit
+on a cluster installs the plugin, or ``dask scheduler --preload mscam_dask.monitor`` at its start.
 """
 
 from __future__ import annotations

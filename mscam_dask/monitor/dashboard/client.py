@@ -1,4 +1,4 @@
-"""The driver's side: a fit's events go to the scheduler without holding the fit up."""
+"""Driver: sends the events of a fit to the scheduler, without blocking the fit."""
 
 from __future__ import annotations
 
@@ -31,42 +31,42 @@ __all__ = ["ClusterEvents", "ensure_page", "page_link"]
 
 _logger = logging.getLogger(__name__)
 
-_MOST_WAITING = 256  # events; the oldest go first
+_MAX_WAITING = 256  # events; the oldest are dropped first
 _SEND_TIMEOUT_S = 10.0
-_LAST_WORDS_S = 2.0  # that the end of a fit waits for what is still to be sent
+_FLUSH_TIMEOUT_S = 2.0  # at the start and the end of a fit
 
-_asked: weakref.WeakKeyDictionary[Client, str | None] = weakref.WeakKeyDictionary()
+_problems: weakref.WeakKeyDictionary[Client, str | None] = weakref.WeakKeyDictionary()
 
 
 def ensure_page(client: Client, *, log: bool = True) -> str | None:
-    """Have the scheduler serve page and metrics, if it can.
+    """Install the page and the metrics on the scheduler.
 
     Parameters
     ----------
     client : distributed.Client
     log : bool
-        Log a warning, once for each client, when there is no page and it was not asked for a
-        cluster without a dashboard.
+        Log once for each client why there is no page: a warning, or an info message for a cluster
+        without a dashboard.
 
     Returns
     -------
     str or None
-        Why there is no page; None when there is one.
+        Reason why there is no page; None if there is one.
 
     Notes
     -----
-    A fit does not need the page: whatever is wrong with it is said and the fit goes on.
+    A fit does not need the page, so problems are logged and not raised.
     """
-    if client in _asked:
-        return _asked[client]
+    if client in _problems:
+        return _problems[client]
     problem: str | None
     try:
         problem = client.run_on_scheduler(install)
     except ImportError as error:
-        problem = f"mscam_dask is not installed where the scheduler runs ({error})"
-    except Exception as error:  # noqa: BLE001 - of any kind, from another machine
-        problem = f"the scheduler cannot serve it: {type(error).__name__}: {error}"
-    _asked[client] = problem
+        problem = f"mscam_dask is not installed on the scheduler ({error})"
+    except Exception as error:  # noqa: BLE001 - any exception of the scheduler
+        problem = f"the scheduler cannot serve the page: {type(error).__name__}: {error}"
+    _problems[client] = problem
     if problem is not None and log:
         level = logging.INFO if problem == NO_DASHBOARD else logging.WARNING
         _logger.log(level, "No page 'mscam' on the Dask dashboard: %s", problem)
@@ -74,12 +74,12 @@ def ensure_page(client: Client, *, log: bool = True) -> str | None:
 
 
 def page_link(client: Client) -> str | None:
-    """Return the page's address; Dask's own dashboard's where it lacks the page, None without one.
+    """Return the address of the page, or of the Dask dashboard, or None without a dashboard.
 
     Parameters
     ----------
     client : distributed.Client
-        The page is set up on its scheduler if it can be; what is in the way, `ensure_page` tells.
+        The page is installed on its scheduler if possible; see `ensure_page`.
     """
     problem = ensure_page(client, log=False)
     served = client.scheduler_info(n_workers=0).get("services", {})
@@ -90,24 +90,24 @@ def page_link(client: Client) -> str | None:
 
 
 class ClusterEvents:
-    """An observer that sends what it sees to the scheduler, for the dashboard and metrics.
+    """Observer that sends events to the scheduler, for the dashboard and the metrics.
 
     Parameters
     ----------
     client : distributed.Client
     name : str, optional
-        Of the runs, for people. By default "fit" and the number of samples.
-    most_waiting : int
-        Events kept for a scheduler that does not take them; the oldest are dropped.
-    last_words_s : float
-        Seconds that the end of a fit waits for what is still to be sent.
+        Name of the runs; by default the numbers of samples and views.
+    max_waiting : int
+        Events kept for a scheduler that does not accept them; the oldest are dropped.
+    flush_timeout_s : float
+        Seconds that a fit waits at its start and end until all events are sent.
 
     Notes
     -----
-    Estimators with a client make one themselves; give one among their callbacks to name the run.
-    Sending happens in the client's event loop. When the scheduler does not take the events in
-    time, the oldest of more than `most_waiting` ones are dropped and their number is sent instead;
-    the fit never waits, except for at most `last_words_s` at its start and end.
+    Estimators with a client create one; add one to their callbacks to name the run. Events are sent
+    in the event loop of the client. If the scheduler does not accept them in time, the oldest of
+    more than `max_waiting` are dropped, and their number is sent. The fit waits only at its start
+    and end, at most `flush_timeout_s` each.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class ClusterEvents:
         client: Client,
         *,
         name: str | None = None,
-        most_waiting: int = _MOST_WAITING,
-        last_words_s: float = _LAST_WORDS_S,
+        max_waiting: int = _MAX_WAITING,
+        flush_timeout_s: float = _FLUSH_TIMEOUT_S,
     ) -> None:
         self._client: Any = client
         self._name = name
-        self._most_waiting = most_waiting
-        self._last_words_s = last_words_s
+        self._max_waiting = max_waiting
+        self._flush_timeout_s = flush_timeout_s
         self._run_id: str | None = None
         self._waiting: deque[dict[str, Any]] = deque()
         self._n_dropped = 0
@@ -131,13 +131,13 @@ class ClusterEvents:
         self._idle.set()
 
     def serves(self, client: object) -> bool:
-        """Whether events go to the scheduler of this client."""
+        """Return whether events go to the scheduler of this client."""
         return self._client is client
 
     def new_run(self, *, views: Sequence[str], n_samples: int, n_clusters: int) -> str:
-        """Announce a fit before its first task; returns its id, which belongs into task keys."""
+        """Announce a fit before its first task, and return its id for the task keys."""
         ensure_page(self._client)
-        # A leading digit keeps it out of the prefixes that Dask makes of keys.
+        # with a leading digit, Dask does not make it part of a key prefix
         self._run_id = f"0{uuid.uuid4().hex[:8]}"
         self._put(
             RunAnnounced(
@@ -148,20 +148,20 @@ class ClusterEvents:
                 n_clusters=n_clusters,
             )
         )
-        self._idle.wait(self._last_words_s)  # tasks are to find their run there
+        self._idle.wait(self._flush_timeout_s)  # the announcement arrives before the tasks
         return self._run_id
 
     def __deepcopy__(self, memo: object) -> ClusterEvents:
-        """Clones of an estimator report to the same cluster."""
+        """Return the same object: clones of an estimator report to the same cluster."""
         return self
 
     def __call__(self, event: Event) -> None:
-        """Send an event of the run announced last."""
+        """Send an event of the latest run."""
         if self._run_id is None:
             return
         self._put(event)
         if isinstance(event, FitFinished | FitFailed):
-            self._idle.wait(self._last_words_s)
+            self._idle.wait(self._flush_timeout_s)
             self._run_id = None
 
     def _put(self, event: Event | RunAnnounced) -> None:
@@ -170,7 +170,7 @@ class ClusterEvents:
             return
         message["run"] = self._run_id
         with self._lock:
-            if len(self._waiting) >= self._most_waiting:
+            if len(self._waiting) >= self._max_waiting:
                 self._waiting.popleft()
                 self._n_dropped += 1
             self._waiting.append(message)
@@ -181,7 +181,7 @@ class ClusterEvents:
         self._client.loop.add_callback(self._send)
 
     async def _send(self) -> None:
-        """Send until nothing waits; what cannot be sent is lost and counted."""
+        """Send all waiting events; those that cannot be sent are dropped and counted."""
         while True:
             with self._lock:
                 if not self._waiting:

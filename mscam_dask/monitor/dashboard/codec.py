@@ -1,4 +1,4 @@
-"""What drivers tell a scheduler of their runs: events as messages of plain values, and back."""
+"""Messages between driver and scheduler: events as plain values, and back."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class RunAnnounced:
     Attributes
     ----------
     name : str
-        For people; need not be unique.
+        Display name, not necessarily unique.
     client : str
-        Id of the Dask client whose tasks they are.
+        Id of the Dask client of its tasks.
     views : tuple of str
     n_samples : int
     n_clusters : int
-        Where it is chosen, the most there can be until `FitStarted` tells the number.
+        Number of clusters; the maximum until `FitStarted`, if it is selected.
     """
 
     name: str
@@ -41,7 +41,7 @@ _KINDS = {event_name(kind): kind for kind in (RunAnnounced, *get_args(FitEvent))
 
 
 def encode(event: Event | RunAnnounced) -> dict[str, Any] | None:
-    """Return an event as a message of plain values, None for one that is not shown."""
+    """Return an event as a message of plain values; None for events that are not sent."""
     kind = event_name(type(event))
     if kind not in _KINDS:
         return None
@@ -49,7 +49,7 @@ def encode(event: Event | RunAnnounced) -> dict[str, Any] | None:
 
 
 def decode(payload: object) -> tuple[str, Any]:
-    """Return the run and the event in a message, None when it is none of this version's."""
+    """Return the run id and the event of a message; None for an unknown event."""
     if not isinstance(payload, Mapping):
         return "", None
     kind = _KINDS.get(str(payload.get("event")))

@@ -1,4 +1,4 @@
-"""The runs on a scheduler as Prometheus metrics, read when Prometheus asks."""
+"""Prometheus metrics of the runs on a scheduler, computed at each scrape."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _RUN = ["run", "name"]
 _VIEW = ["run", "name", "view"]
 _STATES = ("preparing", "running", "ended", "failed", "lost")
 
-_OF_RUN: tuple[tuple[str, str, Callable[[Run], float | None]], ...] = (
+_RUN_METRICS: tuple[tuple[str, str, Callable[[Run], float | None]], ...] = (
     (
         "connected_components",
-        "Connected components of the consensus graph, at the end of the one returned",
+        "Connected components of the consensus graph (of the returned graph at the end)",
         lambda run: run.n_connected_components,
     ),
     (
         "score",
-        "Cross-view information of the clusters in nats, at the end of those returned",
+        "Cross-view information of the partition in nats (of the result at the end)",
         lambda run: run.score,
     ),
     (
         "graph_weight",
-        "Weight of the graph (lambda) in the latest outer iteration",
+        "Graph weight (lambda) in the latest outer iteration",
         lambda run: run.outer[-1].graph_weight if run.outer else None,
     ),
     (
@@ -46,32 +46,36 @@ _OF_RUN: tuple[tuple[str, str, Callable[[Run], float | None]], ...] = (
     ),
 )
 
-_OF_VIEW: tuple[tuple[str, str, Callable[[ViewIteration], float]], ...] = (
-    ("primal_residual", "Primal residual of the sub-solve", lambda view: view.primal_residual),
-    ("dual_residual", "Dual residual of the sub-solve", lambda view: view.dual_residual),
-    ("objective", "The view's terms of the objective", lambda view: view.objective),
+_VIEW_METRICS: tuple[tuple[str, str, Callable[[ViewIteration], float]], ...] = (
+    (
+        "primal_residual",
+        "Primal residual of the ADMM of the view",
+        lambda view: view.primal_residual,
+    ),
+    ("dual_residual", "Dual residual of the ADMM of the view", lambda view: view.dual_residual),
+    ("objective", "Terms of the view in the objective", lambda view: view.objective),
     (
         "inner_iterations",
-        "Inner iterations of the latest sub-solve",
+        "Inner iterations of the latest ADMM of the view",
         lambda view: view.inner_iterations,
     ),
 )
 
 
 class RunMetrics(Collector):
-    """Metrics of the runs that are still kept; the labels are bounded as they are.
+    """Collector for the runs that are kept; the number of labels is bounded.
 
     Parameters
     ----------
     sources : list of Runs
-        One for each scheduler of this process, of which there is one outside of tests.
+        One for each scheduler in this process.
     """
 
     def __init__(self, sources: list[Runs]) -> None:
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics, those without a value yet included."""
+        """Yield all metrics, including those without a value."""
         runs = [run for source in self._sources for run in source.by_id.values()]
         yield from self._totals(runs)
         yield from _run_metrics(runs)
@@ -84,9 +88,13 @@ class RunMetrics(Collector):
         yield states
         totals = self._sources
         for name, text, total in (
-            ("runs_started", "Runs ever announced", sum(s.n_announced for s in totals)),
-            ("events_dropped", "Events not sent in time", sum(s.n_dropped for s in totals)),
-            ("events_refused", "Messages not understood", sum(s.n_refused for s in totals)),
+            ("runs_started", "Runs that were announced", sum(s.n_announced for s in totals)),
+            ("events_dropped", "Events that were dropped", sum(s.n_dropped for s in totals)),
+            (
+                "events_refused",
+                "Messages that were not understood",
+                sum(s.n_refused for s in totals),
+            ),
         ):
             yield CounterMetricFamily(f"mscam_{name}", text, value=total)
         failures: Counter[str] = sum((source.failures for source in totals), Counter())
@@ -100,7 +108,7 @@ _collector = RunMetrics(_sources)
 
 
 def attach(runs: Runs) -> Callable[[], None]:
-    """Show `runs` in this process's metrics; returns what takes them away again."""
+    """Add `runs` to the metrics of this process, and return a function that removes them."""
     if not _sources:
         REGISTRY.register(_collector)
     _sources.append(runs)
@@ -114,7 +122,7 @@ def attach(runs: Runs) -> Callable[[], None]:
 
 
 def _counted(name: str, text: str, label: str, counter: Counter[str]) -> Metric:
-    """One series for each kind, and "any" for all, which is there from the start."""
+    """Counter with one series for each kind, and "any" for their sum."""
     family = CounterMetricFamily(f"mscam_{name}", text, labels=[label])
     family.add_metric(["any"], counter.total())
     for kind, total in counter.items():
@@ -125,47 +133,51 @@ def _counted(name: str, text: str, label: str, counter: Counter[str]) -> Metric:
 def _run_metrics(runs: list[Run]) -> Iterator[Metric]:
     now = time.time()
     iterations = CounterMetricFamily("mscam_outer_iterations", "Outer iterations", labels=_RUN)
-    seconds = GaugeMetricFamily("mscam_run_seconds", "Seconds since the run began", labels=_RUN)
-    asked = GaugeMetricFamily("mscam_clusters", "Clusters asked for", labels=_RUN)
+    seconds = GaugeMetricFamily(
+        "mscam_run_seconds", "Seconds since the start of the run", labels=_RUN
+    )
+    requested = GaugeMetricFamily("mscam_clusters", "Requested number of clusters", labels=_RUN)
     left = GaugeMetricFamily(
-        "mscam_remaining_seconds", "Seconds left if every iteration is needed", labels=_RUN
+        "mscam_remaining_seconds", "Upper bound of the seconds left", labels=_RUN
     )
     failed = CounterMetricFamily(
         "mscam_run_task_failures", "Tasks of the run that failed", labels=_RUN
     )
     families = [
         (GaugeMetricFamily(f"mscam_{name}", text, labels=_RUN), value)
-        for name, text, value in _OF_RUN
+        for name, text, value in _RUN_METRICS
     ]
     for run in runs:
         labels = [run.run_id, run.name]
         iterations.add_metric(labels, run.pace.n_done)
         seconds.add_metric(labels, run.seconds(now))
-        asked.add_metric(labels, run.announced.n_clusters)
+        requested.add_metric(labels, run.announced.n_clusters)
         failed.add_metric(labels, run.n_failed_tasks)
-        remaining = run.pace.at_most_s
+        remaining = run.pace.eta_s
         if remaining is not None:
             left.add_metric(labels, remaining if run.going else 0.0)
         for family, value in families:
             number = value(run)
             if number is not None:
                 family.add_metric(labels, number)
-    yield from (iterations, seconds, asked, left, failed, *(family for family, _ in families))
+    yield from (iterations, seconds, requested, left, failed, *(family for family, _ in families))
 
 
 def _view_metrics(runs: list[Run]) -> Iterator[Metric]:
     families = [
         (GaugeMetricFamily(f"mscam_{name}", text, labels=_VIEW), value)
-        for name, text, value in _OF_VIEW
+        for name, text, value in _VIEW_METRICS
     ]
-    share = GaugeMetricFamily("mscam_view_share", "Share of the view in the score", labels=_VIEW)
+    share = GaugeMetricFamily(
+        "mscam_view_share", "Contribution of the view to the score", labels=_VIEW
+    )
     seconds = CounterMetricFamily(
-        "mscam_view_task_seconds", "Seconds that workers computed for the view", labels=_VIEW
+        "mscam_view_task_seconds", "Seconds of computing for the view", labels=_VIEW
     )
     n_bytes = CounterMetricFamily(
-        "mscam_view_task_bytes", "Bytes that the view's tasks read and returned", labels=_VIEW
+        "mscam_view_task_bytes", "Bytes read and returned by the tasks of the view", labels=_VIEW
     )
-    busy = GaugeMetricFamily("mscam_view_tasks_running", "Tasks now with workers", labels=_VIEW)
+    busy = GaugeMetricFamily("mscam_view_tasks_running", "Tasks that are running", labels=_VIEW)
     for run in runs:
         labels = {view: _labels(run, index, view) for index, view in enumerate(run.views)}
         for view, label in labels.items():
@@ -185,6 +197,6 @@ def _view_metrics(runs: list[Run]) -> Iterator[Metric]:
 
 
 def _labels(run: Run, index: int, view: str) -> list[str]:
-    """Names cut short stay different from each other by the view's number."""
+    """Label values of a view; truncated names are made distinct by the position of the view."""
     short = shortened(view)
     return [run.run_id, run.name, view if short == view else f"{short}#{index}"]

@@ -1,7 +1,8 @@
-"""The document behind one browser window: what is drawn of which run, and when."""
+"""Bokeh document of one browser window: the selected run, its tiles and its plots."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from html import escape
@@ -12,20 +13,19 @@ from bokeh.layouts import column
 from bokeh.models import Column, InlineStyleSheet
 from bokeh.models.widgets import Div, Select
 
-from mscam_dask.monitor.dashboard.curves import curve_plots
 from mscam_dask.monitor.dashboard.plots import HeatmapCell, Line, LinePlot, WorkPlot
-from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, shortened
-from mscam_dask.monitor.dashboard.style import GRID_CSS, legend_html, page_css
-from mscam_dask.monitor.messages import (
-    count_sentence,
-    duration,
-    end_sentence,
-    fit_sentence,
-    learning_sentence,
-    printable,
-    setting_sentence,
+from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, shortened, view_shares
+from mscam_dask.monitor.dashboard.style import (
+    ACCENT,
+    GRID_CSS,
+    INK,
+    Mark,
+    legend_html,
+    mark_of,
+    page_css,
 )
-from mscam_dask.types.events import FitFailed, FitFinished
+from mscam_dask.monitor.messages import duration, format_event, format_started, printable
+from mscam_dask.types.events import FitFailed, FitFinished, IterationFinished, ViewIteration
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -34,26 +34,25 @@ if TYPE_CHECKING:
 __all__ = ["Page", "serve"]
 
 _EVERY_MS = 1000
-_DRAWING_SHARE = 0.003  # of the scheduler's time for one window; sending costs as much again
-_LONGEST_REST_S = 10.0
+_DRAWING_SHARE = 0.003  # of the scheduler's time for one window; sending takes as long again
+_MAX_PAUSE_S = 10.0
 _NEWEST = "newest"
 
 _EMPTY = """<div class="head empty"><h1>No run yet</h1>
-<p>Clusterings on this Dask cluster appear here by themselves as soon as they begin:</p>
+<p>Fits on this Dask cluster appear here when they start:</p>
 <p><code>MSCAM(n_clusters=10, client=client).fit(views)</code><br>
 <code>mscam-dask run pipeline.toml --scheduler tcp://...</code></p></div>"""
 
-_WORDS = {
-    "preparing": "preparing",
-    "running": "running",
-    "ended": "ended",
-    "failed": "failed",
-    "lost": "lost",
-}
+_PLAIN = Mark(INK, (), "circle")
+_CURVE_MARKS = (  # differ from those of views, and from each other without color
+    Mark(INK, (), "circle"),
+    Mark("#0072b2", (7, 3), "square"),
+    Mark("#7a5195", (2, 3), "triangle"),
+)
 
 
 def serve(runs: Runs, extra: dict[str, Any], doc: Document) -> None:
-    """Draw the page into a new document and keep it up to date as long as it is open."""
+    """Draw the page into a new document, and update it until it is closed."""
     from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
     request: Any = getattr(doc.session_context, "request", None)
@@ -96,15 +95,15 @@ class Page:
         self._not_before = 0.0  # of time.monotonic
         self._listed = -1
         sheet = InlineStyleSheet(css=page_css)
-        # no TeX: what stands between dollar signs in a name is not a formula
+        # no TeX: text between dollar signs in a name is not a formula
         wide: dict[str, Any] = {"sizing_mode": "stretch_width", "disable_math": True}
         self._head = Div(name="head", stylesheets=[sheet], **wide)
         self._legend = Div(name="legend", stylesheets=[sheet], **wide)
         self._select = Select(title="Run", name="run", width=420, value=self._wanted)
         self._select.on_change("value", self._choose)
-        self._plots: tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...] = curve_plots()
+        self._plots: tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...] = _line_plots()
         self._work = WorkPlot("Views on workers", name="work")
-        # each in a box of its own: in one box Bokeh would align the frames of all
+        # one box for each plot: in a common box Bokeh would align the frames of all plots
         self._boxes = {
             figure: column(figure, sizing_mode="stretch_width")
             for figure in (*(plot.figure for plot, _ in self._plots), self._work.figure)
@@ -121,7 +120,7 @@ class Page:
         )
 
     def close(self) -> None:
-        """Forget the runs: the window is closed."""
+        """Release the runs; called when the window is closed."""
         self._runs = Runs()
 
     def _choose(self, attribute: str, old: str, new: str) -> None:
@@ -130,14 +129,14 @@ class Page:
 
     @property
     def run(self) -> Run | None:
-        """The run that is shown."""
+        """The selected run; the newest one by default."""
         runs = self._runs.by_id
         if self._wanted in runs:
             return runs[self._wanted]
         return next(reversed(runs.values())) if runs else None
 
     def update(self) -> None:
-        """Show what has changed since the last time; cheap when nothing has."""
+        """Show changes since the last update; cheap when there are none."""
         if self._listed != self._runs.version:
             self._listed = self._runs.version
             self._list_runs()
@@ -155,10 +154,10 @@ class Page:
         if other or not run.going or started >= self._not_before:
             self._drawn = state
             self._draw(run)
-            self._not_before = 0.0 if other else _rest(time.monotonic() - started) + started
+            self._not_before = 0.0 if other else _pause(time.monotonic() - started) + started
 
     def _list_runs(self) -> None:
-        entries: list[str | tuple[Any, str]] = [(_NEWEST, "the newest run, as they come")]
+        entries: list[str | tuple[Any, str]] = [(_NEWEST, "newest run")]
         for run in reversed(self._runs.by_id.values()):
             clock = time.strftime("%H:%M:%S", time.localtime(run.arrived))
             entries.append((run.run_id, f"{printable(run.name)}, {clock}, {run.state}"))
@@ -178,8 +177,8 @@ class Page:
         if self._draw_work(run):
             shown.add(self._work.figure)
         for drawn, box in self._boxes.items():
-            box.visible = drawn in shown  # axes without a point on them say nothing
-        if not shown <= self._sent:  # to send a plot costs a hundred times as much as its points
+            box.visible = drawn in shown  # no empty axes
+        if not shown <= self._sent:  # sending a plot costs a hundred times as much as its points
             self._sent |= shown
             self._grid.children = [box for drawn, box in self._boxes.items() if drawn in self._sent]
 
@@ -196,38 +195,38 @@ class Page:
         return self._work.draw(cells, workers=list(names.values()), views=list(views.values()))
 
 
-def _rest(seconds: float) -> float:
-    """How long a window stays as it is after a drawing that took so long."""
-    return min(seconds / _DRAWING_SHARE, _LONGEST_REST_S)
+def _pause(seconds: float) -> float:
+    """Seconds without another drawing, after one that took `seconds`."""
+    return min(seconds / _DRAWING_SHARE, _MAX_PAUSE_S)
 
 
 def head_html(run: Run, *, now: float) -> str:
-    """Return what is said of a run in words and large numbers; everything in it is escaped."""
-    started, selection = run.started, run.selection
-    said = [fit_sentence(started)] if started is not None else []
-    chosen = [] if run.counted is None else [count_sentence(run.counted)]
-    if selection is not None and selection.settings:
-        chosen.append(setting_sentence(selection))
-    if run.learned is not None:
-        chosen.append(learning_sentence(run.learned.scores, run.learned.taken))
-    if isinstance(run.end, FitFinished):
-        said.append(end_sentence(run.end))
+    """Return the summary of a run as lines and tiles of HTML; data in it is escaped."""
+    started = run.started
+    size = [format_started(started)] if started is not None else []
+    events = (run.counted, run.selection, run.learned, run.end)
+    lines = [
+        line
+        for event in events
+        if event is not None and not isinstance(event, FitFailed)
+        for line in format_event(event, run.pace)
+    ]
     if run.state == "preparing":
-        said.append("preparing views and choosing a setting")
+        size.append("precomputing views and selecting settings")
     if run.state == "lost":
-        said.append("the program that drove it is gone, how it ended is not known here")
+        size.append("driver disconnected; final state unknown")
     last = run.outer[-1] if run.outer else None
-    most = f" of at most {started.max_iter}" if started is not None else ""
+    limit = f"/{started.max_iter}" if started is not None else ""
     tiles = [
-        (_WORDS[run.state], "state"),
-        (f"{last.iteration + 1 if last else 0}{most}", "outer iterations"),
+        (run.state, "state"),
+        (f"{last.iteration + 1 if last else 0}{limit}", "iterations"),
         _components_tile(run),
-        (f"{last.graph_weight:.4g}" if last else "-", "graph weight λ"),
+        (f"{last.graph_weight:.4g}" if last else "-", "graph weight \u03bb"),
         _score_tile(run),
-        (duration(run.seconds(now)), "elapsed (h:mm:ss)"),
+        (duration(run.seconds(now)), "elapsed"),
     ]
     if run.going:
-        tiles.append((run.pace.at_most, "to go, at most"))
+        tiles.append((run.pace.eta, "ETA (upper bound)"))
     if run.n_failed_tasks:
         tiles.append((str(run.n_failed_tasks), "failed tasks"))
     boxes = "".join(
@@ -240,26 +239,26 @@ def head_html(run: Run, *, now: float) -> str:
         end = f'<p class="bad"><b>{escape(run.end.error)}</b>: {escape(printable(message))}</p>'
     return (
         f'<div class="head"><h1>{escape(printable(run.name))}</h1>'
-        f"<p>{escape('; '.join(said) or 'just begun')}, run {escape(run.run_id)}</p>"
-        f"{''.join(f'<p>{escape(printable(line))}</p>' for line in chosen)}"
+        f"<p>{escape('; '.join(size) or 'starting')}, run {escape(run.run_id)}</p>"
+        f"{''.join(f'<p>{escape(printable(line))}</p>' for line in lines)}"
         f'<div class="tiles">{boxes}</div>{end}</div>'
     )
 
 
 def _components_tile(run: Run) -> tuple[str, str]:
-    found = "-" if run.n_connected_components is None else run.n_connected_components
-    what = "components of the result" if isinstance(run.end, FitFinished) else "components found"
-    return f"{found} of {run.announced.n_clusters}", what
+    components = "-" if run.n_connected_components is None else run.n_connected_components
+    label = "components of the result" if isinstance(run.end, FitFinished) else "components"
+    return f"{components} of {run.announced.n_clusters}", label
 
 
 def _score_tile(run: Run) -> tuple[str, str]:
-    told = isinstance(run.end, FitFinished) and run.end.score is not None
+    is_final = isinstance(run.end, FitFinished) and run.end.score is not None
     score = "-" if run.score is None else f"{run.score:.4f}"
-    return score, "score of the result (nats)" if told else "score (nats)"
+    return score, "score of the result (nats)" if is_final else "score (nats)"
 
 
 def _distinct(views: Sequence[str]) -> dict[str, str]:
-    """Names for an axis: short, printable, and no two alike."""
+    """Short, printable and distinct names for an axis."""
     names: dict[str, str] = {}
     for index, view in enumerate(views):
         text = printable(view)
@@ -269,9 +268,144 @@ def _distinct(views: Sequence[str]) -> dict[str, str]:
 
 
 def _short_addresses(workers: Sequence[str]) -> dict[str, str]:
-    """Addresses without the protocol, and without the host when all have the same."""
+    """Addresses without the protocol, and without the host when it is the same for all."""
     bare = {worker: worker.partition("://")[2] or worker for worker in workers}
     hosts = {address.rpartition(":")[0] for address in bare.values()}
     if len(hosts) != 1:
         return bare
     return {worker: address[len(next(iter(hosts))) :] for worker, address in bare.items()}
+
+
+def _line_plots() -> tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...]:
+    """Return the plots of lines, each with the function that returns its lines for a run."""
+    return (
+        (
+            LinePlot(
+                "Selection of n_clusters",
+                "value",
+                name="counts",
+                over="n_clusters",
+            ),
+            _n_clusters_curves,
+        ),
+        (
+            LinePlot(
+                "Connected components (dashed: target)", "components", name="components", number="0"
+            ),
+            _components,
+        ),
+        (
+            LinePlot("Graph weight \u03bb", "λ", name="weight", log=True, number="0.[000]"),
+            lambda run: _of_run("λ", run, lambda record: record.graph_weight),
+        ),
+        (
+            LinePlot("Score (cross-view information)", "nats", name="score"),
+            lambda run: _of_run("score", run, lambda record: record.score),
+        ),
+        (
+            LinePlot("Primal residual by view", "‖F - W‖ / √c", name="primal", log=True),
+            lambda run: _of_views(run, _each(lambda view: view.primal_residual)),
+        ),
+        (
+            LinePlot("Dual residual by view", "‖ΔF‖ / √c", name="dual", log=True),
+            lambda run: _of_views(run, _each(lambda view: view.dual_residual)),
+        ),
+        (
+            LinePlot("Objective by view", "objective", name="objective"),
+            lambda run: _of_views(run, _each(lambda view: view.objective)),
+        ),
+        (
+            LinePlot(
+                "View contributions",
+                "share of the score",
+                name="shares",
+                number="0%",
+                from_zero=True,
+            ),
+            lambda run: _of_views(run, view_shares),
+        ),
+        (
+            LinePlot("ADMM of each view: time", "seconds", name="seconds", from_zero=True),
+            lambda run: _of_tasks(run, lambda seconds, _: seconds),
+        ),
+        (
+            LinePlot(
+                "ADMM of each view: data",
+                "MiB in and out",
+                name="bytes",
+                from_zero=True,
+            ),
+            lambda run: _of_tasks(run, lambda _, n_bytes: n_bytes / 2**20),
+        ),
+    )
+
+
+def _n_clusters_curves(run: Run) -> list[Line]:
+    """Curves from which n_clusters was selected, and a vertical line at the selected value."""
+    counted = run.counted
+    if counted is None:
+        return []
+    curves = (
+        ("eigengap", counted.eigengap),
+        ("adjusted modularity", counted.adjusted_modularity),
+        ("stability", counted.stability),
+    )
+    values = [value for _, curve in curves for value in curve if math.isfinite(value)]
+    ends = [min([0.0, *values]), max([0.0, *values])]
+    at = [counted.n_clusters] * 2
+    selected = Line(f"{at[0]} (selected)", Mark(ACCENT, (8, 4), "circle"), at, ends, dotted=False)
+    lines = [
+        Line(name, _CURVE_MARKS[index], counted.counts, curve)
+        for index, (name, curve) in enumerate(curves)
+    ]
+    return [selected, *lines]
+
+
+def _components(run: Run) -> list[Line]:
+    """Connected components by iteration, and a horizontal line at n_clusters."""
+    (curve,) = _of_run("components", run, lambda record: record.n_connected_components)
+    values = [run.announced.n_clusters] * len(curve.iterations)
+    target = Line("target", Mark(ACCENT, (8, 4), "circle"), curve.iterations, values, dotted=False)
+    return [target, curve]
+
+
+def _of_run(name: str, run: Run, value: Callable[[IterationFinished], float]) -> list[Line]:
+    return [
+        Line(
+            name,
+            _PLAIN,
+            [record.iteration + 1 for record in run.outer],
+            [value(record) for record in run.outer],
+        )
+    ]
+
+
+def _each(
+    value: Callable[[ViewIteration], float],
+) -> Callable[[IterationFinished], dict[str, float]]:
+    return lambda record: {view.view: value(view) for view in record.views}
+
+
+def _of_views(run: Run, values: Callable[[IterationFinished], dict[str, float]]) -> list[Line]:
+    points = [(record.iteration + 1, values(record)) for record in run.outer]
+    return [
+        Line(
+            printable(name),
+            mark_of(index),
+            [iteration for iteration, by_view in points if name in by_view],
+            [by_view[name] for _, by_view in points if name in by_view],
+        )
+        for index, name in enumerate(run.views)
+    ]
+
+
+def _of_tasks(run: Run, value: Callable[[float, int], float]) -> list[Line]:
+    return [
+        Line(
+            printable(name),
+            mark_of(index),
+            [task.iteration + 1 for task in tasks],
+            [value(task.seconds, task.n_bytes) for task in tasks],
+        )
+        for index, (name, tasks) in enumerate(run.view_tasks.items())
+    ]

@@ -1,4 +1,4 @@
-"""The plots of the page: lines over outer iterations, and who works on which view."""
+"""Plots of the page: lines over iterations, and views by workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["HeatmapCell", "Line", "LinePlot", "WorkPlot"]
 
 _HEIGHT = 250
-_SPAN = 0.2  # of an axis whose values are all alike
+_SPAN = 0.2  # of an axis with a single value
 _MARGIN = 0.03  # of a logarithmic axis beyond its outer ticks, as a share
 _LEGEND_HEIGHT = 36
 _ITERATIONS = "outer iteration"
@@ -43,10 +43,7 @@ _FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """One curve: outer iterations from 1 (or other whole numbers), and a value for each.
-
-    It is dotted unless told otherwise.
-    """
+    """Curve over outer iterations from 1, or over other integers, with or without markers."""
 
     name: str
     mark: Mark
@@ -56,24 +53,23 @@ class Line:
 
 
 class LinePlot:
-    """Curves over the outer iterations, or over another whole number.
+    """Plot of curves over outer iterations, or over other integers.
 
     Parameters
     ----------
     title, unit
-        Above the plot and at its vertical axis.
+        Title of the plot and of its vertical axis.
     name
-        Of the model, for tests and links.
+        Name of the Bokeh model.
     log
-        Logarithmic vertical axis, from one tick to another; values that are not positive are left
-        out.
+        Use a logarithmic vertical axis, without values that are not positive.
     number
-        Format of the values, of Bokeh's NumeralTickFormatter; by default short numbers.
+        Format of the values for NumeralTickFormatter of Bokeh; by default short numbers.
     from_zero
-        Let the vertical axis begin at zero, so that heights can be compared.
+        Start the vertical axis at zero.
     over
-        What the curves go over, for the horizontal axis and the tooltip. Curves over something else
-        than outer iterations have a legend of their own: the page's names the views.
+        Title of the horizontal axis. Plots over another quantity than iterations have their own
+        legend, since that of the page names the views.
     """
 
     def __init__(
@@ -87,7 +83,7 @@ class LinePlot:
         from_zero: bool = False,
         over: str = _ITERATIONS,
     ) -> None:
-        # Bokeh's own ticks are evenly spaced within two decades: one or two stand far up then
+        # within two decades, the ticks of Bokeh are too few
         self._levels = FixedTicker(ticks=[]) if log else None
         self._lines = ColumnDataSource(
             {"xs": [], "ys": [], "color": [], "dash": [], "line": []}, name=f"{name}-lines"
@@ -136,10 +132,10 @@ class LinePlot:
             self.figure.yaxis.ticker = BasicTicker(min_interval=1)
         _plain(self.figure)
         if over != _ITERATIONS:
-            self.figure.add_layout(_legend(curves), "below")  # where it hides no curve
+            self.figure.add_layout(_legend(curves), "below")  # so that it hides no curve
 
     def draw(self, lines: Sequence[Line]) -> bool:
-        """Show these curves instead of the ones before; whether there was anything to show."""
+        """Replace the curves, and return whether there are points to show."""
         drawn = [(line, self._pairs(line)) for line in lines]
         if not any(pairs for _, pairs in drawn):
             return False
@@ -162,18 +158,18 @@ class LinePlot:
         return True
 
     def _enclose(self, values: Sequence[float]) -> None:
-        """Let a logarithmic axis reach from the tick below these values to the one above."""
+        """Extend a logarithmic axis from the tick below the values to the tick above."""
         if self._levels is None:
             return
         levels = log_ticks(min(values), max(values))
-        if levels != list(self._levels.ticks):  # else the part that somebody looks at stays
+        if levels != list(self._levels.ticks):  # otherwise the user's zoom is kept
             self._levels.ticks = levels
             beyond = (levels[-1] / levels[0]) ** _MARGIN
             start, end = levels[0] / beyond, levels[-1] * beyond
             self.figure.y_range.update(start=start, end=end, reset_start=start, reset_end=end)
 
     def _pairs(self, line: Line) -> list[tuple[int, float]]:
-        """The points that the axis can show."""
+        """Points that the axis can show."""
         return [
             (x, float(y))
             for x, y in zip(line.iterations, line.values, strict=True)
@@ -183,7 +179,7 @@ class LinePlot:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HeatmapCell:
-    """One view on one worker."""
+    """Cell of the heat map: one view on one worker."""
 
     worker: str
     view: str
@@ -192,7 +188,7 @@ class HeatmapCell:
 
 
 class WorkPlot:
-    """Views by workers: the shade is the time spent, a frame says that it works on it now."""
+    """Heat map of views by workers: seconds of computing, with a frame around running tasks."""
 
     def __init__(self, title: str, *, name: str) -> None:
         self._cells = ColumnDataSource(
@@ -209,7 +205,7 @@ class WorkPlot:
             sizing_mode="stretch_width",
             x_range=self._workers,
             y_range=self._views,
-            x_axis_label="worker (framed: working now)",
+            x_axis_label="worker (framed: running)",
             y_axis_label="view",
             tools="save",
             toolbar_location="right",
@@ -262,7 +258,7 @@ class WorkPlot:
     def draw(
         self, cells: Sequence[HeatmapCell], *, workers: Sequence[str], views: Sequence[str]
     ) -> bool:
-        """Show these cells, the first view uppermost; whether there was anything to show."""
+        """Replace the cells, the first view on top, and return whether there are any."""
         if not cells:
             return False
         self._workers.factors = list(workers)
@@ -276,7 +272,7 @@ class WorkPlot:
             "seconds": [cell.work.seconds for cell in cells],
             "tasks": [cell.work.n_tasks for cell in cells],
             "mib": [cell.work.n_bytes / 2**20 for cell in cells],
-            "now": ["working" if cell.busy else "idle" for cell in cells],
+            "now": ["running" if cell.busy else "idle" for cell in cells],
         }
         self._busy.data = {
             "worker": [cell.worker for cell in cells if cell.busy],
@@ -292,7 +288,7 @@ def _range(*, log: bool, from_zero: bool) -> Range1d | DataRange1d:
 
 
 def _legend(curves: GlyphRenderer[Any]) -> Legend:
-    """Names of the lines, two in a row: four do not fit on a telephone."""
+    """Legend with two names in a row, for narrow screens."""
     return Legend(
         items=[LegendItem(label=field("line"), renderers=[curves])],
         orientation="horizontal",
@@ -307,7 +303,7 @@ def _legend(curves: GlyphRenderer[Any]) -> Legend:
 
 
 def _plain(plot: figure) -> None:
-    """Legible type, quiet frame."""
+    """Set fonts and colors of a plot."""
     assert isinstance(plot.title, Title)
     plot.title.text_font = plot.axis.axis_label_text_font = _FONT
     plot.axis.major_label_text_font = _FONT

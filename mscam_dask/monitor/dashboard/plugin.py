@@ -1,4 +1,4 @@
-"""What runs inside the scheduler: a plugin that keeps the runs, and the page that shows them."""
+"""Scheduler plugin: keeps the state of the runs, and serves the page and the metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import SchedulerPlugin
 
-from mscam_dask.monitor.dashboard.prune_spans import forget_spans
 from mscam_dask.monitor.dashboard.run_state import Run, Runs, ViewTask
 
 if TYPE_CHECKING:
@@ -28,19 +27,19 @@ __all__ = [
 
 PLUGIN = "mscam"
 TOPIC = "mscam"
-NO_BOKEH = "bokeh is not installed where the scheduler runs (pip install 'mscam-dask[dashboard]')"
+NO_BOKEH = "bokeh is not installed on the scheduler (pip install 'mscam-dask[dashboard]')"
 NO_DASHBOARD = "the scheduler runs without a dashboard"
 _PATH = "/mscam"
 _SOLVE = "admm_view"
 
 
 def install(dask_scheduler: Scheduler) -> str | None:
-    """Keep runs, serve page and metrics from this scheduler; once, however often it is called.
+    """Install the plugin on a scheduler, unless it is installed.
 
     Returns
     -------
     str or None
-        Why there is no page; None when there is one.
+        Reason why there is no page; None if there is one.
     """
     plugin = dask_scheduler.plugins.get(PLUGIN)
     if not isinstance(plugin, MonitorPlugin):
@@ -50,12 +49,12 @@ def install(dask_scheduler: Scheduler) -> str | None:
 
 
 def page_address(dashboard_link: str) -> str:
-    """Return the page's address beside the dashboard's (".../status")."""
+    """Return the address of the page, from that of the dashboard (".../status")."""
     return dashboard_link.rpartition("/")[0] + _PATH
 
 
 class MonitorPlugin(SchedulerPlugin):
-    """Keeps what drivers and workers tell of the runs, as long as the scheduler lives.
+    """Scheduler plugin that keeps the state of the latest runs.
 
     Parameters
     ----------
@@ -65,7 +64,7 @@ class MonitorPlugin(SchedulerPlugin):
     ----------
     runs : Runs
     problem : str or None
-        Why there is no page.
+        Reason why there is no page, or None.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -76,26 +75,21 @@ class MonitorPlugin(SchedulerPlugin):
         self._unregister = self._register_metrics()
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Take in what a driver sent; forget the spans of runs that are not kept any more."""
-        if topic != TOPIC:
-            return
-        known = list(self.runs.by_id)
-        self.runs.message(msg, now=time.time())
-        for run_id in known:
-            if run_id not in self.runs.by_id:
-                forget_spans(self._scheduler, run_id)
+        """Process an event of a driver."""
+        if topic == TOPIC:
+            self.runs.message(msg, now=time.time())
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
-        """Do not wait for the runs of a driver that is gone."""
+        """Mark the runs of a disconnected driver as lost."""
         self.runs.client_left(client)
 
     def transition(
         self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str, **kwargs: Any
     ) -> None:
-        """Follow the tasks of our runs; all others cost a look at their key."""
+        """Track the tasks of the runs; other tasks are recognized by their key."""
         if start != "processing" and finish != "processing":
             return
-        stage, run, phase, name = self._ours(key)
+        stage, run, phase, name = self._parse_key(key)
         if run is None:
             return
         if finish == "erred":
@@ -113,8 +107,8 @@ class MonitorPlugin(SchedulerPlugin):
             done = self._done(key, kwargs, int(phase) if phase.isdigit() else -1)
             run.task_done(view, done, is_solve=stage == _SOLVE and phase.isdigit())
 
-    def _ours(self, key: Any) -> tuple[str, Run | None, str, str]:
-        """Stage, run, phase (of an outer iteration: its number) and name in a `DaskExecutor`'s key."""
+    def _parse_key(self, key: Any) -> tuple[str, Run | None, str, str]:
+        """Stage, run, phase (the number of an iteration) and name in a key of `DaskExecutor`."""
         if type(key) is not tuple or len(key) != 2:
             return "", None, "", ""
         stage, _, rest = str(key[0]).partition("-")
@@ -137,7 +131,7 @@ class MonitorPlugin(SchedulerPlugin):
         )
 
     async def close(self) -> None:
-        """Take page and metrics away with the scheduler."""
+        """Remove the page and the metrics."""
         self._unregister()
         if self._page is not None:
             self._scheduler.http_application.applications.remove(self._page)
@@ -145,7 +139,7 @@ class MonitorPlugin(SchedulerPlugin):
             self._page = None
 
     def _serve_page(self) -> str | None:
-        """Add a Bokeh application beside the dashboard's own; None, or why that is not possible."""
+        """Add a Bokeh application to the dashboard; return None, or the reason of a failure."""
         if find_spec("bokeh") is None:
             return NO_BOKEH
         applications = self._scheduler.http_application.applications
@@ -174,7 +168,7 @@ class MonitorPlugin(SchedulerPlugin):
         return None
 
     def _register_metrics(self) -> Callable[[], None]:
-        """Add our numbers to the scheduler's /metrics; returns what takes them away again."""
+        """Add metrics to /metrics of the scheduler, and return a function that removes them."""
         if find_spec("prometheus_client") is None:
             return lambda: None
         from mscam_dask.monitor.dashboard.metrics import attach

@@ -1,7 +1,6 @@
-"""What a scheduler knows of the runs on its cluster: bounded, and read by page and metrics.
+"""State of the runs on a cluster, for the page and the metrics.
 
-Nothing here knows Dask, Bokeh or Prometheus: messages and finished tasks come in, numbers are
-there to be read. Whatever is sent, the memory held stays within the limits below.
+Independent of Dask, Bokeh and Prometheus. The limits below bound its memory, whatever is sent.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ MAX_RUNS = 16
 MAX_ITERATIONS = 400
 MAX_VIEWS = 64
 MAX_WORKERS = 64
-MAX_KINDS = 32  # of errors and stages that are counted apart
+MAX_KINDS = 32  # of errors and stages with their own counter
 MAX_NAME = 120
 
 State = Literal["preparing", "running", "ended", "failed", "lost"]
@@ -39,18 +38,18 @@ State = Literal["preparing", "running", "ended", "failed", "lost"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewTask:
-    """Sub-solves of one view in one outer iteration, as the scheduler saw them.
+    """Tasks of the ADMM of one view in one outer iteration.
 
     Attributes
     ----------
     iteration : int
         From 0.
     worker : str
-        Of the last one.
+        Address of the worker of the last task.
     seconds : float
-        Computing, summed when the solve was repeated with another graph weight.
+        Time of computing, summed over tasks with different graph weights.
     n_bytes : int
-        Of what the task read and returned.
+        Bytes that the task read and returned.
     """
 
     iteration: int
@@ -61,7 +60,7 @@ class ViewTask:
 
 @dataclasses.dataclass(slots=True)
 class Work:
-    """What one worker did for one view."""
+    """Work of one worker for one view."""
 
     n_tasks: int = 0
     seconds: float = 0.0
@@ -77,16 +76,16 @@ class Run:
         Also part of the keys of its tasks.
     announced : RunAnnounced
     arrived : float
-        When the announcement came, seconds of the scheduler's clock.
+        Time of the announcement, on the clock of the scheduler.
     outer : deque of IterationFinished
         The latest `MAX_ITERATIONS`.
     work : dict
         (worker, view) to `Work`, over the whole run.
     busy : dict
-        Task key to (worker, view), of what is with a worker now.
+        Task key to (worker, view) of the running tasks.
     version, work_version : int
-        Grow with every event, and with every task given or done, so that a viewer redraws what
-        has changed only: tasks come by the hundred, events once an iteration.
+        Counters of events, and of tasks that started or ended. A viewer redraws only what has
+        changed: there are hundreds of tasks, but one event for each iteration.
     """
 
     def __init__(self, run_id: str, announced: RunAnnounced, arrived: float) -> None:
@@ -113,17 +112,17 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Its name, cut to what can be shown."""
+        """Display name, truncated."""
         return shortened(self.announced.name) or "unnamed"
 
     @property
     def views(self) -> tuple[str, ...]:
-        """Views that are shown; the rest of more than `MAX_VIEWS` is not."""
+        """The first `MAX_VIEWS` views."""
         return tuple(self.view_tasks)
 
     @property
     def state(self) -> State:
-        """Where the run is."""
+        """State of the run."""
         if isinstance(self.end, FitFailed):
             return "failed"
         if self.end is not None:
@@ -134,26 +133,26 @@ class Run:
 
     @property
     def going(self) -> bool:
-        """Whether more is to be expected."""
+        """Whether the run has not ended."""
         return self.state in ("preparing", "running")
 
     @property
     def n_connected_components(self) -> int | None:
-        """Of the result, before that of the latest outer iteration."""
+        """Components of the returned graph, or else of the latest iteration."""
         if isinstance(self.end, FitFinished):
             return self.end.n_connected_components
         return self.outer[-1].n_connected_components if self.outer else None
 
     @property
     def score(self) -> float | None:
-        """Of the result, in nats; before that of the latest outer iteration."""
+        """Score of the result in nats, or else of the latest iteration."""
         if isinstance(self.end, FitFinished) and self.end.score is not None:
             return self.end.score
         return self.outer[-1].score if self.outer else None
 
     @property
     def shares(self) -> dict[str, float]:
-        """Each view's share in that score; empty before there is one."""
+        """Contribution of each view to that score; empty without one."""
         if isinstance(self.end, FitFinished) and self.end.view_contributions:
             return self.end.view_contributions
         return view_shares(self.outer[-1]) if self.outer else {}
@@ -163,14 +162,14 @@ class Run:
         return self.end.seconds if self.end is not None else max(0.0, now - self.arrived)
 
     def add(self, event: Event) -> None:
-        """Take in an event of the fit."""
+        """Update the state with an event."""
         self.version += 1
         self.pace.add(event)
         match event:
             case FitStarted():
                 self.started = event
                 self.announced = dataclasses.replace(self.announced, n_clusters=event.n_clusters)
-                self.outer.clear()  # after a restart the earlier ones come once more
+                self.outer.clear()  # after a resume, the previous ones are sent again
             case NClustersSelected():
                 self.counted = event
             case SettingsSelected():
@@ -185,7 +184,7 @@ class Run:
                 self.work_version += 1
 
     def view_of(self, name: str) -> str | None:
-        """Return the view that the last parts of a task's name are, None when it is of none."""
+        """Return the view that a task name ends with, or None."""
         while name not in self.view_tasks:
             _, slash, name = name.partition("/")
             if not slash:
@@ -193,18 +192,18 @@ class Run:
         return name
 
     def task_began(self, key: Any, view: str, worker: str) -> None:
-        """A task was given to a worker."""
+        """Record that a task started on a worker."""
         if self._known(worker) and len(self.busy) < MAX_VIEWS * MAX_WORKERS:
             self.busy[key] = (worker, view)
             self.work_version += 1
 
     def task_left(self, key: Any) -> None:
-        """A task is not with its worker any more: done, failed, or the worker is gone."""
+        """Record that a task ended or left its worker."""
         if self.busy.pop(key, None) is not None:
             self.work_version += 1
 
     def task_done(self, view: str, done: ViewTask, *, is_solve: bool) -> None:
-        """A task of a view is done; the sub-solves are kept by outer iteration."""
+        """Record a finished task of a view; those of the ADMM are kept by iteration."""
         self.work_version += 1
         if self._known(done.worker):
             work = self.work.setdefault((done.worker, view), Work())
@@ -264,7 +263,7 @@ class Runs:
         self.version = 0
 
     def message(self, message: object, *, now: float) -> None:
-        """Take in what a driver sent: {"dropped": count, "events": [{"run": id, ...}, ...]}."""
+        """Process a message of a driver: {"dropped": count, "events": [{"run": id, ...}, ...]}."""
         if not isinstance(message, Mapping) or not isinstance(message.get("events"), list | tuple):
             self.n_refused += 1
             return
@@ -296,7 +295,7 @@ class Runs:
             self.version += 1
 
     def client_left(self, client: str) -> None:
-        """A driver is gone: its runs will not say themselves how they ended."""
+        """Mark the runs of a disconnected driver as lost."""
         for run in self.by_id.values():
             if run.announced.client == client and run.going:
                 run.lost = True
@@ -307,23 +306,23 @@ class Runs:
                 count(self.failures, "DriverLost")
 
     def task_failed(self, run: Run, stage: str) -> None:
-        """A task of a run ended with an error or took its workers with it."""
+        """Count a task that failed or killed its workers."""
         run.n_failed_tasks += 1
         run.version += 1
         count(self.task_failures, stage)
 
 
 def count(counter: Counter[str], kind: str) -> None:
-    """Add one; kinds beyond `MAX_KINDS` share one count."""
+    """Increment a counter; kinds beyond `MAX_KINDS` share one."""
     known = kind in counter or len(counter) < MAX_KINDS
     counter[shortened(kind) if known else "other"] += 1
 
 
 def shortened(text: str) -> str:
-    """Cut a name to `MAX_NAME` characters."""
+    """Truncate a name to `MAX_NAME` characters."""
     return text if len(text) <= MAX_NAME else text[: MAX_NAME - 1] + "…"
 
 
 def view_shares(record: IterationFinished) -> dict[str, float]:
-    """Return each view's share in the score of an outer iteration; the shares sum to one."""
+    """Return the contribution of each view in an iteration; they sum to one."""
     return shares_of_views([view.view for view in record.views], record.view_scores)

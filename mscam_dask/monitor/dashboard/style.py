@@ -1,4 +1,4 @@
-"""How the page looks: colours that colour-blind people can tell apart, and its style sheets."""
+"""Style of the page: a palette for all kinds of color vision, line styles, and style sheets."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ INK = "#1f2933"
 MUTED = "#5f6b7a"
 ACCENT = "#d55e00"
 
-# Okabe and Ito's palette, without its yellow, which white paper swallows, and with black last.
+# Palette of Okabe and Ito without yellow, which has little contrast on white, and with black last.
 _COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7a5195", "#000000")
 _DASHES: tuple[tuple[int, ...], ...] = ((), (7, 3), (2, 3), (9, 3, 2, 3))
 _MARKERS = ("circle", "square", "triangle", "diamond")
-_LISTED = 32  # views in the legend
+_MAX_LEGEND = 32  # views in the legend
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mark:
-    """How the line of one view is drawn: no two of the first 32 are alike.
+    """Line style of a view, different for each of the first 32.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Mark:
     dash : tuple of int
         Pixels on and off; empty for a solid line.
     marker : str
-        Of Bokeh.
+        Name of a marker of Bokeh.
     """
 
     color: str
@@ -38,15 +38,15 @@ class Mark:
 
 
 def mark_of(index: int) -> Mark:
-    """Return how view `index` is drawn, in every plot."""
+    """Return the line style of view `index`, for every plot."""
     style = index // len(_COLORS) % len(_DASHES)
     return Mark(_COLORS[index % len(_COLORS)], _DASHES[style], _MARKERS[style])
 
 
 def legend_html(views: Sequence[str], *, n_hidden: int = 0) -> str:
-    """Return the legend of all plots that have a line for each view; names are escaped."""
+    """Return the legend of all plots with a line for each view; names are escaped."""
     items = []
-    for index, view in enumerate(views[:_LISTED]):
+    for index, view in enumerate(views[:_MAX_LEGEND]):
         mark = mark_of(index)
         dash = " ".join(map(str, mark.dash))
         items.append(
@@ -54,9 +54,9 @@ def legend_html(views: Sequence[str], *, n_hidden: int = 0) -> str:
             f'<line x1="0" y1="5" x2="30" y2="5" stroke="{mark.color}" stroke-width="3" '
             f'stroke-dasharray="{dash}"/></svg>{escape(view)}</span>'
         )
-    more = max(0, len(views) - _LISTED) + n_hidden
+    more = max(0, len(views) - _MAX_LEGEND) + n_hidden
     if more:
-        items.append(f'<span class="item">and {more} more (their names: point at a line)</span>')
+        items.append(f'<span class="item">and {more} more (hover over a line for its name)</span>')
     return f'<div class="legend" role="list" aria-label="views">{"".join(items)}</div>'
 
 

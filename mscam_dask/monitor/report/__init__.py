@@ -1,9 +1,9 @@
-"""Reports of runs: one HTML file each, complete in itself, that opens without a network.
+"""Reports of runs: one self-contained HTML file each.
 
-`content.RunContent` says what a report is made from, in plain values and arrays; `page.run_page`
-turns it into HTML. The pictures are SVG and PNG made here, so that a page also prints and is
-readable without scripts; a few lines of script add tooltips, linked highlighting and sorting.
-Nothing on a page grows with the number of samples: whatever is cut short says so beside it.
+`page.RunContent` is the content of a report, and `page.run_page` renders it. Figures are SVG and
+PNG, so that a page prints and can be read without scripts; a short script adds tooltips, linked
+highlighting and sorting. The size of a page does not grow with the number of samples: a note
+beside each table and figure states what is omitted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""The consensus graph as a picture of its matrix, samples in the order of clusters."""
+"""Picture of the consensus graph as a matrix, and the edge weights between clusters."""
 
 from __future__ import annotations
 
+import base64
+import struct
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,26 +14,26 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["BlockMatrix", "block_matrix", "cluster_order"]
+__all__ = ["BlockMatrix", "block_matrix", "cluster_order", "encode_png", "png_url"]
 
 _PIXELS = 480
 
 
 @dataclass(frozen=True, eq=False)
 class BlockMatrix:
-    """A density picture of the matrix.
+    """Density of the edge weights, with samples in the order of clusters.
 
     Attributes
     ----------
     levels : (p, p) uint8
-        0 without an entry, 255 the densest.
+        0 for a pixel without an edge, 255 for the densest.
     clusters, sizes : (c,)
-        Names of the clusters, ascending, and how many samples each has.
+        Numbers of the clusters, ascending, and their numbers of samples.
     edges : (c + 1,)
-        Where clusters begin and end, as shares of the side from 0 to 1.
+        Boundaries of the clusters along a side of length 1.
     samples_per_pixel : float
     between : (c, c) CSR
-        Weight of the symmetrised graph between clusters, which may be many.
+        Weight of (A + Aᵀ)/2 within and between clusters.
     """
 
     levels: NDArray[np.uint8]
@@ -42,25 +45,25 @@ class BlockMatrix:
 
     @property
     def weight_across(self) -> float:
-        """Weight between different clusters, of the total weight."""
+        """Share of the weight that lies between different clusters."""
         weights = self.between.tocoo()
         first, second = weights.coords
         total = float(weights.data.sum())
-        # not total less trace: rounding of the two would be told as weight
+        # total - trace would not be exactly zero, because of rounding
         across = float(weights.data[first != second].sum())
         return across / total if total > 0 else 0.0
 
 
 def cluster_order(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Samples by cluster and, within one, so that neighbours are near (reverse Cuthill-McKee)."""
+    """Samples by cluster, and in reverse Cuthill-McKee order within each cluster."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    near = reverse_cuthill_mckee(graph, symmetric_mode=True)
-    return np.asarray(near[np.argsort(labels[near], kind="stable")], dtype=np.int64)
+    order = reverse_cuthill_mckee(graph, symmetric_mode=True)
+    return np.asarray(order[np.argsort(labels[order], kind="stable")], dtype=np.int64)
 
 
 def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> BlockMatrix:
-    """Bin the weights of (A + Aᵀ)/2 to pixels.
+    """Sum the weights of (A + Aᵀ)/2 in pixels and in pairs of clusters.
 
     Parameters
     ----------
@@ -69,8 +72,8 @@ def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> Blo
 
     Notes
     -----
-    A pixel's level is the square root of its mean weight over the 99.5th percentile of those
-    that have any, so that sparse and dense clusters are both seen.
+    The level of a pixel is the square root of its mean weight, relative to the 99.5th percentile
+    of the pixels with edges. Sparse and dense clusters are both visible this way.
     """
     from scipy.sparse import coo_array, csr_array
 
@@ -86,8 +89,8 @@ def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> Blo
     mass = np.bincount(row * side + column, weights=entries.data, minlength=side * side)
     pixels = np.bincount(np.arange(n_samples) * side // n_samples, minlength=side)
     density = mass.reshape(side, side) / np.outer(pixels, pixels)
-    seen = density[density > 0]
-    top = float(np.quantile(seen, 0.995)) if len(seen) else 1.0
+    positive = density[density > 0]
+    top = float(np.quantile(positive, 0.995)) if len(positive) else 1.0
     levels = np.ceil(255 * np.sqrt(np.minimum(density / top, 1.0))).astype(np.uint8)
     first, second = (codes[index] for index in entries.coords)
     pairs = coo_array((entries.data, (first, second)), shape=(n_clusters, n_clusters))
@@ -99,3 +102,40 @@ def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> Blo
         samples_per_pixel=n_samples / side,
         between=csr_array(pairs),
     )
+
+
+def encode_png(levels: NDArray[np.uint8], palette: NDArray[np.uint8]) -> bytes:
+    """Encode an image with a palette as PNG.
+
+    Parameters
+    ----------
+    levels : (height, width) uint8
+    palette : (at most 256, 3) uint8
+        Red, green, blue of each level.
+
+    References
+    ----------
+    PNG specification, third edition, https://www.w3.org/TR/png-3/ (color type 3, depth 8).
+    """
+    height, width = levels.shape
+    rows = np.zeros((height, width + 1), dtype=np.uint8)  # filter type 0 before each row
+    rows[:, 1:] = levels
+    return b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+            _chunk(b"PLTE", palette.tobytes()),
+            _chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)),
+            _chunk(b"IEND", b""),
+        )
+    )
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    check = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+
+
+def png_url(levels: NDArray[np.uint8], palette: NDArray[np.uint8]) -> str:
+    """Return an image as a data URL."""
+    return "data:image/png;base64," + base64.b64encode(encode_png(levels, palette)).decode()

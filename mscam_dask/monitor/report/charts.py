@@ -1,4 +1,4 @@
-"""Line charts: values to places on a canvas, ticks and tooltips."""
+"""Line charts: positions, ticks and tooltips."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 14, 34
 
 @dataclass(frozen=True)
 class Mark:
-    """A point of a line: its place and what its tooltip says."""
+    """Point of a line, with a tooltip."""
 
     x: float
     y: float
@@ -35,7 +35,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Tick:
-    """A tick of an axis: its place and its text."""
+    """Tick of an axis."""
 
     at: float
     text: str
@@ -43,7 +43,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Line:
-    """One line: a name, its style (0, 1, ...) and its points; a gap where a value is missing."""
+    """Line with a style (0, 1, ...) and points, interrupted at missing values."""
 
     name: str
     style: int
@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True)
 class LineChart:
-    """A chart, ready to be drawn.
+    """Chart with positions in pixels.
 
     Attributes
     ----------
@@ -64,9 +64,9 @@ class LineChart:
     lines
     x_ticks, y_ticks
     level
-        A line across at a value that was asked for; None without one.
+        Horizontal line at a value, or None.
     chosen
-        A line up at an x that was chosen; None without one.
+        Vertical line at a selected x, or None.
     """
 
     key: str
@@ -85,12 +85,12 @@ class LineChart:
 
     @property
     def n_points(self) -> int:
-        """Points on all lines."""
+        """Number of points of all lines."""
         return sum(len(line.marks) for line in self.lines)
 
 
 def ticks(low: float, high: float, wanted: int = 5, *, whole: bool = False) -> list[float]:
-    """Round numbers from at most `low` to at least `high`, about as many as wanted.
+    """Round numbers from at most `low` to at least `high`, about `wanted` of them.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def ticks(low: float, high: float, wanted: int = 5, *, whole: bool = False) -> l
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten around positive numbers; finer steps within two decades or less."""
+    """Powers of ten around positive numbers, with finer steps within two decades."""
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
     last = max(last, first + 1)
     if last - first > 2:
@@ -127,24 +127,24 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """What a chart shows and how.
+    """Axes of a chart.
 
     Attributes
     ----------
     x, y
-        Titles; the tooltip says both.
+        Titles, also for tooltips.
     log
-        Whether y is logarithmic; what is not positive is a gap.
+        Whether y is logarithmic; values that are not positive are missing.
     whole
-        Whether y counts.
+        Whether y is an integer.
     level
-        Name and value of a line across.
+        Name and value of a horizontal line.
     chosen
-        Name and x of a line up.
+        Name and x of a vertical line.
     at
         Ascending x of the values; 0, 1, ... by default.
     shared
-        Values that the y axis covers too, so that several charts have one scale.
+        Further values within the y axis, for a common scale of several charts.
     """
 
     x: str
@@ -165,7 +165,7 @@ def line_chart(
     title: str,
     caption: str = "",
 ) -> LineChart | None:
-    """Lay a chart out.
+    """Return a chart with positions and ticks.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def line_chart(
     Returns
     -------
     LineChart or None
-        None where there is nothing to show.
+        None without a value to show.
     """
     shown = [value for _, _, values in lines for value in values if _usable(value, axes)]
     length = max((len(values) for _, _, values in lines), default=0)
@@ -218,12 +218,12 @@ def line_chart(
 
 
 def _tick_text(value: float, values: Sequence[float], *, log: bool) -> str:
-    """One notation for an axis, no two ticks alike; powers of ten where some are too small."""
+    """Text of a tick, different from those of the other ticks of its axis."""
     if log and min(values) < 1e-4 and math.isclose(value, 10.0 ** round(math.log10(value))):
         raised = str(round(math.log10(value)))
         return "10" + raised.translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     digits = next(
-        (n for n in range(4, 12) if len({number(one, n) for one in values}) == len(values)), 12
+        (n for n in range(4, 12) if len({number(other, n) for other in values}) == len(values)), 12
     )
     return number(value, digits)
 
@@ -267,9 +267,9 @@ def _line(
             continue
         where = float(index) if axes.at is None else axes.at[index]
         x, y = scales[0](where), scales[1](value)
-        said = count(int(value)) if axes.whole else number(value)
+        text = count(int(value)) if axes.whole else number(value)
         prefix = f"{name}, " if name else ""
-        marks.append(Mark(x, y, f"{prefix}{axes.x} {number(where)}: {axes.y} {said}"))
+        marks.append(Mark(x, y, f"{prefix}{axes.x} {number(where)}: {axes.y} {text}"))
         path.append(f"{pen}{x:g} {y:g}")
         pen = "L"
     return Line(name, style, tuple(marks), "".join(path))

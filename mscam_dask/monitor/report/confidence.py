@@ -1,4 +1,4 @@
-"""How far each sample is from changing its cluster, told without labels."""
+"""Distance of each sample from its cluster and from the next one, without ground truth."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from numpy.typing import NDArray
 
 __all__ = ["Confidence", "embedding_confidence"]
 
-_MOST_ROWS = 2**16  # samples whose distances are held at a time
-_MOST_DISTANCES = 2**20  # ... all in all
+_MAX_ROWS = 2**16  # of a block of distances
+_MAX_DISTANCES = 2**20  # of a block
 
 
 @dataclass(frozen=True, eq=False)
 class Confidence:
-    """Where samples lie between the centre of their cluster and the next.
+    """Positions of the samples between the centers of two clusters.
 
     Attributes
     ----------
     distance_ratio : (n,)
-        Distance to the centre of the own cluster over that to the nearest other centre: 0 at
-        the own centre, 1 half way, more beyond.
+        Distance to the center of the sample's cluster over the distance to the nearest other
+        center: 0 at its own center, 1 halfway between the two.
     next_cluster : (n,) int64
-        The cluster with that other centre.
+        Cluster of the nearest other center.
     """
 
     distance_ratio: NDArray[np.float64]
     next_cluster: NDArray[np.int64]
 
     def least_certain(self, limit: int) -> NDArray[np.int64]:
-        """Rows with the largest ratios, largest first; ties in the order of rows."""
+        """Rows with the largest ratios, largest first, and ties in the order of rows."""
         limit = min(limit, len(self.distance_ratio))
         return np.argsort(-self.distance_ratio, kind="stable")[:limit]
 
@@ -41,7 +41,7 @@ def embedding_confidence(
     contributions: Mapping[str, float],
     labels: NDArray[np.int64],
 ) -> Confidence | None:
-    """Compare each sample's distances to the centres of the clusters, over all views.
+    """Compare the distances of each sample to the centers of the clusters, over all views.
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ def embedding_confidence(
     Returns
     -------
     Confidence or None
-        None without embeddings, or with one cluster.
+        None without embeddings, and with a single cluster.
 
     Notes
     -----
     With F_v the embedding of view v, scaled to unit total variance, m_vk the mean of cluster k
     in it and w_v the view's share, the squared distance of sample i to cluster k is
-    Σ_v w_v ‖F_vi − m_vk‖². Embeddings are fitted to the consensus graph, and so to the clusters:
-    ratios are small throughout, and only their order says something.
+    Σ_v w_v ‖F_vi − m_vk‖². The embeddings are adapted to the consensus graph, and so to the
+    clusters. All ratios are small therefore, and only their order is meaningful.
     """
     n_clusters = int(labels.max()) + 1 if len(labels) else 0
     if not embeddings or n_clusters < 2:
@@ -72,21 +72,21 @@ def embedding_confidence(
         for name, values in embeddings.items()
     ]
     ratio = np.empty(len(labels))
-    following = np.empty(len(labels), dtype=np.int64)
-    step = min(_MOST_ROWS, max(1, _MOST_DISTANCES // n_clusters))
+    next_cluster = np.empty(len(labels), dtype=np.int64)
+    step = min(_MAX_ROWS, max(1, _MAX_DISTANCES // n_clusters))
     for start in range(0, len(labels), step):
         rows = slice(start, start + step)
         squared = np.zeros((len(labels[rows]), n_clusters))
-        for values, centres, weight in scaled:
-            squared += weight * _squared_distances(values[rows], centres)
+        for values, centers, weight in scaled:
+            squared += weight * _squared_distances(values[rows], centers)
         within = np.arange(len(squared))
         own = np.sqrt(squared[within, labels[rows]])
         squared[within, labels[rows]] = np.inf
         squared[:, counts == 0] = np.inf
-        following[rows] = squared.argmin(axis=1)
-        other = np.sqrt(squared[within, following[rows]])
+        next_cluster[rows] = squared.argmin(axis=1)
+        other = np.sqrt(squared[within, next_cluster[rows]])
         ratio[rows] = np.divide(own, other, out=np.ones_like(own), where=other > 0)
-    return Confidence(ratio, following)
+    return Confidence(ratio, next_cluster)
 
 
 def _scaled(
@@ -95,19 +95,19 @@ def _scaled(
     counts: NDArray[np.int64],
     share: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """A view's embedding, the centres of the clusters in it, and its weight."""
+    """Embedding of a view, centers of the clusters, and weight of the view."""
     sums = np.stack(
         [np.bincount(labels, weights=column, minlength=len(counts)) for column in values.T], axis=1
     )
-    centres = sums / np.maximum(counts, 1)[:, None]
+    centers = sums / np.maximum(counts, 1)[:, None]
     variance = float(values.var(axis=0).sum())
-    return values, centres, share / variance if variance > 0 else 0.0
+    return values, centers, share / variance if variance > 0 else 0.0
 
 
 def _squared_distances(
-    values: NDArray[np.float64], centres: NDArray[np.float64]
+    values: NDArray[np.float64], centers: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Squared Euclidean distances, (rows, clusters)."""
-    products = values @ centres.T
-    squared = (values**2).sum(axis=1)[:, None] - 2 * products + (centres**2).sum(axis=1)
+    products = values @ centers.T
+    squared = (values**2).sum(axis=1)[:, None] - 2 * products + (centers**2).sum(axis=1)
     return np.asarray(np.maximum(squared, 0.0))

@@ -1,4 +1,4 @@
-"""What a report says of the run before: sizes of the clusters then and now, samples that moved."""
+"""Section on the drift since the previous run: cluster sizes, and samples that moved."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mscam_dask.monitor.report.content import FileLink
 from mscam_dask.monitor.report.formatting import count, percent, plural
+
+if TYPE_CHECKING:
+    from mscam_dask.monitor.report.page import FileLink
 
 __all__ = ["DriftSection", "MovedSample", "SizeRow", "drift_section"]
 
-_LARGEST_TABLE = 60
-_LISTED_SAMPLES = 40  # as many as are printed
-_LISTED_WAYS = 20
+_MAX_TABLE = 60
+_MAX_SAMPLES = 40
+_MAX_MOVES = 20
 
 MovedSample = tuple[str, int, int]
-"""A sample's name, its cluster in the run before, and now."""
+"""Name of a sample, its cluster in the previous run, and its cluster."""
 
 
 @dataclass(frozen=True)
 class SizeRow:
-    """A cluster's samples in the run before and now; a dash where it was not there."""
+    """Sizes of a cluster in the previous run and in this one; a dash if it does not exist."""
 
     cluster: int
     before: str
@@ -33,34 +35,34 @@ class SizeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftSection:
-    """The section *Since the run before*.
+    """Content of the section.
 
     Attributes
     ----------
-    earlier
-        Name of that run's directory.
+    previous
+        Name of the directory of the previous run.
     how
-        How this run started from it, as a sentence.
+        Sentence on how this run started from it.
     facts
         Titles and numbers of the tiles.
     sizes, sizes_cut
-        Rows of the table, and what was left out; those that changed most come first where it is cut.
-    ways
-        From which cluster to which how many samples moved, most first.
+        Rows of the table, and a sentence if only the largest changes are shown.
+    moves
+        Previous cluster, cluster and number of samples, the most frequent first.
     moved
-        The first of the samples that moved.
+        The first samples that moved.
     n_moved
-        All of them.
+        Number of samples that moved.
     link
-        To the file with all of them; None when there is none.
+        Link to the file with all of them, or None.
     """
 
-    earlier: str
+    previous: str
     how: str
     facts: tuple[tuple[str, str], ...]
     sizes: tuple[SizeRow, ...]
     sizes_cut: str
-    ways: tuple[tuple[int, int, str], ...]
+    moves: tuple[tuple[int, int, str], ...]
     moved: tuple[MovedSample, ...]
     n_moved: int
     link: FileLink | None
@@ -69,35 +71,35 @@ class DriftSection:
 def drift_section(
     drift: Mapping[str, Any] | None, moved: Sequence[MovedSample], files: Sequence[FileLink]
 ) -> DriftSection | None:
-    """Return the section, or None for a run without one before it.
+    """Return the section, or None if there is no previous run.
 
     Parameters
     ----------
     drift
-        As in run.json.
+        `drift` of run.json.
     moved
         Lines of moved.csv.
     files
-        Of the run.
+        Files of the run.
     """
     if drift is None:
         return None
     n_common, n_moved = drift["n_common"], drift["n_moved"]
     sizes, cut = _sizes(drift)
-    ways = Counter((old, new) for _, old, new in moved).most_common(_LISTED_WAYS)
+    moves = Counter((old, new) for _, old, new in moved).most_common(_MAX_MOVES)
     return DriftSection(
-        earlier=drift["earlier"],
+        previous=drift["earlier"],
         how=_how(drift),
         facts=(
             ("In both runs", count(n_common)),
             ("New", count(drift["n_new"])),
-            ("Gone", count(drift["n_gone"])),
+            ("Removed", count(drift["n_gone"])),
             ("Moved", f"{count(n_moved)} ({percent(n_moved / n_common if n_common else 0.0)})"),
         ),
         sizes=sizes,
         sizes_cut=cut,
-        ways=tuple((old, new, count(number)) for (old, new), number in ways),
-        moved=tuple(moved[:_LISTED_SAMPLES]),
+        moves=tuple((old, new, count(number)) for (old, new), number in moves),
+        moved=tuple(moved[:_MAX_SAMPLES]),
         n_moved=n_moved,
         link=next((file for file in files if file.name == "moved.csv"), None),
     )
@@ -105,22 +107,22 @@ def drift_section(
 
 def _how(drift: Mapping[str, Any]) -> str:
     if drift["start"] == "warm":
-        runs = plural(drift["warm_runs"], "such run")
-        return f"Started from its clusters and setting; {runs} since the last fresh start."
+        runs = plural(drift["warm_runs"], "warm start")
+        return f"The fit started from its clusters and settings: {runs} in a row."
     if drift["start"] == "cold":
-        return f"Started afresh: {drift['reason'].rstrip('.')}."
-    return "Same views and settings: its clusters as they are."
+        return f"The fit did not start from it: {drift['reason'].rstrip('.')}."
+    return "Views and settings are the same, so its clusters were reused."
 
 
 def _sizes(drift: Mapping[str, Any]) -> tuple[tuple[SizeRow, ...], str]:
     pairs = list(zip_longest(drift["sizes_before"], drift["sizes_after"], fillvalue=0))
-    names = drift.get("cluster_names") or range(len(pairs))
+    names = drift["cluster_names"]
     rows = list(zip(names, pairs, strict=True))
     cut = ""
-    if len(rows) > _LARGEST_TABLE:
-        cut = f"The {_LARGEST_TABLE} of {count(len(rows))} clusters that changed most."
+    if len(rows) > _MAX_TABLE:
+        cut = f"The {_MAX_TABLE} of {count(len(rows))} clusters with the largest changes."
         rows.sort(key=lambda row: -abs(row[1][1] - row[1][0]))
-    return tuple(SizeRow(name, *_texts(*sizes)) for name, sizes in rows[:_LARGEST_TABLE]), cut
+    return tuple(SizeRow(name, *_texts(*sizes)) for name, sizes in rows[:_MAX_TABLE]), cut
 
 
 def _texts(before: int, after: int) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""The pictures of a run's report, from its result."""
+"""Figures of the report of a run, from its result."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredResult
-from mscam_dask.monitor.report.block_matrix import BlockMatrix, block_matrix
+from mscam_dask.monitor.report.block_matrix import BlockMatrix, block_matrix, png_url
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import sentence
 from mscam_dask.monitor.report.layout import cluster_layout
-from mscam_dask.monitor.report.png import png_url
 from mscam_dask.monitor.report.scatter import (
     EdgePath,
     Scatter,
@@ -38,19 +37,19 @@ _TIP_BLOCKS = 60
 
 @dataclass(frozen=True, eq=False)
 class MatrixFigure:
-    """The block matrix: its picture, lines and numbers.
+    """Block matrix of the consensus graph: image, grid lines and cluster numbers.
 
     Attributes
     ----------
     matrix
     url
-        Of the picture.
+        Data URL of the image.
     lines
-        Where clusters meet, from 0 to 1; empty with too many of them.
+        Boundaries between clusters, from 0 to 1; empty if there are too many.
     middles
-        (cluster, place) of the numbers along the sides.
+        (cluster, position) of the cluster numbers along the sides.
     between
-        Rounded weights between clusters, for tooltips; empty with too many of them.
+        Rounded weights between clusters, for tooltips; empty if there are too many.
     """
 
     matrix: BlockMatrix
@@ -82,7 +81,7 @@ def matrix_figure(result: StoredResult) -> MatrixFigure:
 
 
 def _ramp() -> NDArray[np.uint8]:
-    """White to dark blue, even in lightness, so that it also prints in grey."""
+    """Palette from white to dark blue with even steps of lightness, also in print."""
     stops = np.array([[255, 255, 255], [158, 202, 225], [49, 130, 189], [8, 48, 107]])
     at = np.linspace(0, len(stops) - 1, 256)
     channels = [np.interp(at, np.arange(len(stops)), column) for column in stops.T]
@@ -91,7 +90,7 @@ def _ramp() -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, eq=False)
 class GraphFigure:
-    """The graph in the plane."""
+    """Consensus graph in the plane."""
 
     plot: Scatter
     edges: tuple[EdgePath, ...]
@@ -100,18 +99,18 @@ class GraphFigure:
 
 
 def graph_figure(result: StoredResult, drawing: Drawing) -> GraphFigure:
-    """Return the consensus graph among the drawn samples, by springs."""
+    """Return the consensus graph of the drawn samples, with a force-directed layout."""
     graph = contracted_graph(result.consensus_graph, drawing.rows)
     labels = result.labels[drawing.rows]
-    places = cluster_layout(graph, labels, rng=np.random.default_rng(DRAW_SEED))
-    plot = scatter([places], labels, ("",))
+    positions = cluster_layout(graph, labels, rng=np.random.default_rng(DRAW_SEED))
+    plot = scatter([positions], labels, ("",))
     paths, n_drawn, n_edges = edge_paths(graph, plot, labels)
     return GraphFigure(plot, paths, n_drawn, n_edges)
 
 
 @dataclass(frozen=True, eq=False)
 class ViewFigure:
-    """A view's embedding: the name of the view and the plot."""
+    """Plot of the embedding of one view."""
 
     key: str
     name: str
@@ -119,37 +118,35 @@ class ViewFigure:
 
 
 def view_figures(result: StoredResult, drawing: Drawing) -> tuple[tuple[ViewFigure, ...], int]:
-    """Return the embeddings of the first views, and how many views have one."""
+    """Return plots of the embeddings of the first views, and the number of embeddings."""
     labels = result.labels[drawing.rows]
     figures = []
     for index, (name, values) in enumerate(result.view_embeddings.items()):
         if index == _VIEW_LIMIT:
             break
-        planes, names = principal_planes(values[drawing.rows], labels)
+        planes, names = principal_planes(values[drawing.rows])
         figures.append(ViewFigure(f"view{index}", name, scatter(planes, labels, names)))
     return tuple(figures), len(result.view_embeddings)
 
 
-def convergence_charts(
-    result: StoredResult, n_clusters: int, *, how: str = "asked for"
-) -> tuple[LineChart, ...]:
-    """Return the course of the outer iterations; `how` the number of clusters came about."""
+def convergence_charts(result: StoredResult, n_clusters: int) -> tuple[LineChart, ...]:
+    """Return charts of the outer iterations."""
     history = result.history
     iterations = tuple(float(value) + 1 for value in history["outer_iteration"].values)
     single = (
         ("n_connected_components", "Connected components", "components", False, True),
         ("graph_weight", "Graph weight \u03bb", "\u03bb", True, False),
-        ("score", "Label-free score", "nats", False, False),
+        ("score", "Score (cross-view information)", "nats", False, False),
     )
     by_view = (
-        ("view_score", "Score of each view", "nats", False),
+        ("view_score", "Information by view", "nats", False),
         ("primal_residual", "Primal residual", "residual", True),
         ("dual_residual", "Dual residual", "residual", True),
     )
     charts = []
     for name, title, unit, log, whole in single:
         if name in history:
-            level = (how, float(n_clusters)) if whole else None
+            level = ("target", float(n_clusters)) if whole else None
             axes = Axes(
                 x="iteration", y=unit, log=log, whole=whole, level=level, at=iterations or None
             )

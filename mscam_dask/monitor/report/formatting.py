@@ -1,18 +1,18 @@
-"""Numbers as people read them."""
+"""Formats of numbers, times and sentences in reports."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
 
-__all__ = ["count", "moment", "number", "percent", "plural", "sentence", "time_span"]
+__all__ = ["count", "moment", "number", "percent", "plural", "sentence"]
 
 _NONE = "\u2013"
 _THIN = "\u202f"  # narrow no-break space
 
 
 def count(value: int) -> str:
-    """Return a whole number in groups of three digits.
+    """Return an integer in groups of three digits.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def plural(value: int, noun: str) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number with so many significant digits; a dash for what is not finite.
+    """Return a number with a given number of significant digits, or a dash if it is not finite.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def percent(value: float, digits: int = 1) -> str:
 
 
 def moment(text: str | None) -> str:
-    """Return an ISO 8601 time as people write it.
+    """Return an ISO 8601 time in words.
 
     Examples
     --------
@@ -82,27 +82,8 @@ def moment(text: str | None) -> str:
     return f"{time.day} {months[time.month - 1]} {time.year}, {time:%H:%M} {zone}".rstrip()
 
 
-def time_span(seconds: float) -> str:
-    """Return a duration.
-
-    Examples
-    --------
-    >>> time_span(0.314), time_span(18.66), time_span(754), time_span(7384)
-    ('0.31 s', '18.7 s', '12 min 34 s', '2 h 3 min')
-    """
-    if seconds < 1:
-        return f"{seconds:.2f} s"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min"
-
-
 def sentence(text: str) -> str:
-    """Return a text with a capital letter in front and a full stop behind; nothing stays so."""
+    """Return a text with a capital letter and a period; an empty text stays empty."""
     text = text.strip()
     if not text:
         return ""

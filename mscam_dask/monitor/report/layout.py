@@ -1,4 +1,4 @@
-"""A graph with clusters in the plane: each cluster by springs, the clusters packed together."""
+"""Layout of a graph in the plane: force-directed in each cluster, clusters as packed circles."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def cluster_layout(
     graph : (m, m) CSR
         Symmetric weights.
     labels : (m,)
-        Nodes of one label are placed together, in a disc whose area goes with their number.
+        Nodes of one label are placed in a disc with an area proportional to their number.
     rng
-        Breaks ties between nodes with the same place.
+        Breaks ties between nodes with the same position.
 
     Returns
     -------
@@ -37,9 +37,9 @@ def cluster_layout(
 
     Notes
     -----
-    Within a cluster: eigenvectors of the Laplacian as start, then the springs of Fruchterman
-    and Reingold. Where the discs lie says nothing. O(Σ m_k²) time and memory for clusters of
-    m_k nodes.
+    Each cluster starts from eigenvectors of the Laplacian, followed by the forces of Fruchterman
+    and Reingold. The positions of the discs have no meaning. Time and memory are O(Σ m_k²) for
+    clusters of m_k nodes.
 
     References
     ----------
@@ -50,18 +50,18 @@ def cluster_layout(
     order = np.argsort(inverse, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(inverse))[:-1]) if len(names) else []
     radii = np.sqrt([len(group) for group in groups])
-    centres = pack_circles(0.92 * radii)  # few discs are filled to the rim
+    centers = pack_circles(0.92 * radii)  # few discs are full up to the rim
     places = np.empty((len(labels), 2))
-    for group, radius, centre in zip(groups, radii, centres, strict=True):
-        places[group] = centre + radius * _disc(graph[group][:, group], rng)
-    low = (centres - radii[:, None]).min(axis=0)
-    high = (centres + radii[:, None]).max(axis=0)
+    for group, radius, center in zip(groups, radii, centers, strict=True):
+        places[group] = center + radius * _disc(graph[group][:, group], rng)
+    low = (centers - radii[:, None]).min(axis=0)
+    high = (centers + radii[:, None]).max(axis=0)
     span = float((high - low).max())
     return np.asarray(0.5 + (places - (low + high) / 2) / span)
 
 
 def pack_circles(radii: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Centres of circles that do not overlap, the largest in the middle.
+    """Centers of circles that do not overlap, with the largest in the middle.
 
     Parameters
     ----------
@@ -74,30 +74,30 @@ def pack_circles(radii: NDArray[np.float64]) -> NDArray[np.float64]:
 
     Notes
     -----
-    In descending order of radius each circle takes the first place along a sunflower's spiral of
-    points, even in density, where it overlaps none before it.
+    In descending order of radius, each circle takes the first point of a sunflower spiral where it
+    does not overlap the previous circles.
     """
     order = np.argsort(-radii, kind="stable")
     spacing = 0.3 * float(np.median(radii))
-    centres = np.empty((len(radii), 2))
+    centers = np.empty((len(radii), 2))
     at = 0
     for done, circle in enumerate(order):
         placed = order[:done]
         while True:
             spots = _spiral(at, spacing)
-            gaps = spots[:, None] - centres[placed]
+            gaps = spots[:, None] - centers[placed]
             room = (radii[placed] + radii[circle]) ** 2
             free = np.flatnonzero((np.einsum("ijk,ijk->ij", gaps, gaps) >= room).all(axis=1))
             if len(free):
                 at += int(free[0])
-                centres[circle] = spots[free[0]]
+                centers[circle] = spots[free[0]]
                 break
             at += len(spots)
-    return centres
+    return centers
 
 
 def _spiral(first: int, spacing: float, n_points: int = 64) -> NDArray[np.float64]:
-    """Points number first, first + 1, ... of a sunflower."""
+    """Points `first`, `first` + 1, ... of a sunflower spiral."""
     index = np.arange(first, first + n_points)
     turn = index * np.pi * (3 - np.sqrt(5))
     directions = np.column_stack((np.cos(turn), np.sin(turn)))
@@ -105,7 +105,7 @@ def _spiral(first: int, spacing: float, n_points: int = 64) -> NDArray[np.float6
 
 
 def _disc(graph: csr_array[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """A graph in the disc of radius 1."""
+    """Positions of a graph in the disc of radius 1."""
     size = graph.shape[0]
     if size == 1:
         return np.zeros((1, 2))
@@ -119,7 +119,7 @@ def _disc(graph: csr_array[np.float64], rng: np.random.Generator) -> NDArray[np.
 
 
 def _spectral_start(graph: csr_array[np.float64]) -> NDArray[np.float64]:
-    """Second and third eigenvector of the normalised Laplacian, each with unit deviation."""
+    """Second and third eigenvector of the normalized Laplacian, each with unit deviation."""
     from scipy.sparse import csc_array, diags_array, eye_array
     from scipy.sparse.linalg import eigsh
 
@@ -133,15 +133,15 @@ def _spectral_start(graph: csr_array[np.float64]) -> NDArray[np.float64]:
         vectors = np.linalg.eigh(laplacian.toarray())[1][:, 1:3]
     else:
         shifted = csc_array(laplacian + 1e-3 * eye_array(size))
-        values, found = eigsh(shifted, k=3, sigma=0, v0=np.ones(size))
-        vectors = found[:, np.argsort(values)[1:3]]
+        values, vectors = eigsh(shifted, k=3, sigma=0, v0=np.ones(size))
+        vectors = vectors[:, np.argsort(values)[1:3]]
     largest = np.abs(vectors).argmax(axis=0)
     vectors = vectors * np.sign(vectors[largest, [0, 1]])
     return np.asarray(vectors / np.maximum(vectors.std(axis=0), 1e-12))
 
 
 def _springs(graph: csr_array[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Let edges pull (weight · d²/l) and nodes push (l²/d), with steps that become small."""
+    """Move nodes by attraction (weight · d²/l) and repulsion (l²/d), with decreasing steps."""
     size = len(places)
     length = np.float32(2.0 / np.sqrt(size))
     entries = graph.tocoo()

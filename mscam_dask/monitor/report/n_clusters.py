@@ -1,4 +1,4 @@
-"""How the number of clusters was chosen: its curves, and the same as a table."""
+"""Section on the selection of n_clusters: curves, and the same values as a table."""
 
 from __future__ import annotations
 
@@ -11,67 +11,67 @@ from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import number
 from mscam_dask.solvers.n_clusters import least_near_peak
 
-__all__ = ["CountRow", "CountSection", "count_section"]
+__all__ = ["NClustersRow", "NClustersSection", "n_clusters_section"]
 
 _CURVES = (
     (
         "eigengap",
         "Eigengap",
         "relative gap",
-        "Gap between the eigenvalues c and c + 1 of the graph's Laplacian, over the upper one.",
+        "Relative gap between the c-th and the next eigenvalue of the Laplacian of the graph.",
     ),
     (
         "modularity",
         "Modularity",
         "modularity",
-        "Of the cut, on the views' own neighbour graphs.",
+        "Modularity of the spectral cut on the reference graphs, averaged over views.",
     ),
     (
         "adjusted_modularity",
-        "Reliable modularity",
+        "Adjusted modularity",
         "modularity",
-        "The same times the share of the clusters that neighbours in all views together tell.",
+        "Modularity times the uncertainty coefficient U.",
     ),
     (
         "information",
         "Cross-view information",
         "nats",
-        "Of the same cut; it grows with the number, so it cannot choose.",
+        "Cross-view information of the spectral cut. It grows with c, so it does not select c.",
     ),
     (
         "stability",
         "Stability",
         "adjusted Rand index",
-        "Of the cuts of two graphs, each with a random half of the edges; 1 is the same cut.",
+        "Adjusted Rand index between the spectral cuts of two random halves of the edges.",
     ),
 )
 
-_ACROSS = "Dashed across: 8\u00a0% below the highest."
+_THRESHOLD = "Dashed: 8\u00a0% below the maximum."
 
 
 @dataclass(frozen=True)
-class CountRow:
-    """One number of clusters: values in words, in the order of the curves."""
+class NClustersRow:
+    """Formatted values of one number of clusters, in the order of the curves."""
 
     n_clusters: int
     values: tuple[str, ...]
     is_near: bool
-    is_chosen: bool
+    is_selected: bool
 
 
 @dataclass(frozen=True)
-class CountSection:
-    """What is shown of a number that was chosen.
+class NClustersSection:
+    """Content of the section.
 
     Attributes
     ----------
     lowest, highest
-        Numbers looked at.
+        Range of the candidates.
     why
-        The rule and its figures, in sentences.
+        Rule of the selection.
     charts
     titles
-        Of the curves, as the columns of the rows have them.
+        Titles of the columns.
     rows
     """
 
@@ -80,37 +80,35 @@ class CountSection:
     why: str
     charts: tuple[LineChart, ...]
     titles: tuple[str, ...]
-    rows: tuple[CountRow, ...]
+    rows: tuple[NClustersRow, ...]
 
 
-def count_section(counted: Mapping[str, Any] | None) -> CountSection | None:
-    """Lay out `n_clusters_curves` of run.json; None where the number was given.
+def n_clusters_section(curves: Mapping[str, Any] | None) -> NClustersSection | None:
+    """Return the section, or None if the number of clusters was given.
 
     Parameters
     ----------
-    counted
-        Fields of a `mscam_dask.types.events.NClustersSelected`.
+    curves
+        `n_clusters_curves` of run.json: fields of `mscam_dask.types.events.NClustersSelected`.
     """
-    if counted is None:
+    if curves is None:
         return None
-    counts, taken = [int(value) for value in counted["counts"]], int(counted["n_clusters"])
-    curves = {name: _numbers(counted[name]) for name, *_ in _CURVES if name in counted}
-    # runs of versions that did not tell how reliable it is went by modularity alone
-    decides = "adjusted_modularity" if "adjusted_modularity" in curves else "modularity"
-    least = least_near_peak(curves[decides])
-    near = [value >= least for value in curves[decides]]
-    return CountSection(
+    counts, selected = [int(value) for value in curves["counts"]], int(curves["n_clusters"])
+    values = {name: _numbers(curves[name]) for name, *_ in _CURVES}
+    threshold = least_near_peak(values["adjusted_modularity"])
+    near = [value >= threshold for value in values["adjusted_modularity"]]
+    return NClustersSection(
         lowest=counts[0],
         highest=counts[-1],
-        why=_why(counts, near, taken, decides.replace("_", " ")),
-        charts=_charts(counts, curves, taken, (decides, least)),
-        titles=tuple(title for name, title, *_ in _CURVES if name in curves),
+        why=_why(counts, near, selected),
+        charts=_charts(counts, values, selected, threshold),
+        titles=tuple(title for _, title, *_ in _CURVES),
         rows=tuple(
-            CountRow(
+            NClustersRow(
                 count,
-                tuple(_three(curve[index]) for curve in curves.values()),
+                tuple(_three(curve[index]) for curve in values.values()),
                 near[index],
-                count == taken,
+                count == selected,
             )
             for index, count in enumerate(counts)
         ),
@@ -122,45 +120,43 @@ def _numbers(values: Sequence[float | None]) -> list[float]:
 
 
 def _three(value: float) -> str:
-    """Three decimals, so that columns can be compared."""
+    """Number with three decimals, so that columns are comparable."""
     return f"{value:.3f}".replace("-", "\u2212") if math.isfinite(value) else number(value)
 
 
-def _why(counts: Sequence[int], near: Sequence[bool], taken: int, decides: str) -> str:
-    others = [count for count, is_near in zip(counts, near, strict=True) if is_near]
+def _why(counts: Sequence[int], near: Sequence[bool], selected: int) -> str:
+    n_near = sum(near)
     rule = (
-        f"the only one whose {decides} is within 8\u00a0% of the highest"
-        if len(others) == 1
-        else f"of the {len(others)} whose {decides} is within 8\u00a0% of the highest, the "
-        "one with the widest eigengap"
+        "It is the only one with an adjusted modularity within 8\u00a0% of the maximum."
+        if n_near == 1
+        else f"Of the {n_near} values with an adjusted modularity within 8\u00a0% of the maximum, "
+        "it has the largest eigengap."
     )
     return (
-        f"Each number from {counts[0]} to {counts[-1]} was tried on the graph of the data, before "
-        f"the first iteration and without labels. {taken} was taken: {rule}. Groups that overlap "
-        "are seen as one; where the number is known, give it."
+        f"n_clusters={selected} was selected without labels from {counts[0]} to {counts[-1]}, "
+        f"before the first iteration. {rule} Overlapping clusters count as one: set n_clusters "
+        "if it is known."
     )
 
 
 def _charts(
     counts: Sequence[int],
     curves: Mapping[str, Sequence[float]],
-    taken: int,
-    least: tuple[str, float],
+    selected: int,
+    threshold: float,
 ) -> tuple[LineChart, ...]:
-    """One chart a curve; across one of them, its name and height, a dashed line."""
+    """Charts of the curves; that of the adjusted modularity shows the threshold."""
     charts = []
     for name, title, unit, caption in _CURVES:
-        if name not in curves:
-            continue
-        crossed = name == least[0]
+        is_criterion = name == "adjusted_modularity"
         axes = Axes(
-            x="clusters",
+            x="n_clusters",
             y=unit,
             at=tuple(map(float, counts)),
-            chosen=(f"{taken} chosen", float(taken)),
-            level=("", least[1]) if crossed else None,
+            chosen=(f"{selected} selected", float(selected)),
+            level=("", threshold) if is_criterion else None,
         )
-        key = f"count-{name}"
-        said = f"{caption} {_ACROSS}" if crossed else caption
-        charts.append(line_chart(key, [("", 0, curves[name])], axes, title=title, caption=said))
+        text = f"{caption} {_THRESHOLD}" if is_criterion else caption
+        lines = [("", 0, curves[name])]
+        charts.append(line_chart(f"count-{name}", lines, axes, title=title, caption=text))
     return tuple(chart for chart in charts if chart is not None)

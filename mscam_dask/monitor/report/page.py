@@ -1,11 +1,12 @@
-"""HTML pages: the report of a run, from its content."""
+"""HTML page of a run, and the rendering of all pages."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.results import StoredResult
 from mscam_dask.monitor.messages import (
-    by_view_words,
-    learning_sentence,
-    neighbors_words,
-    without_words,
+    duration,
+    format_excluded,
+    format_graph,
+    format_refinement,
+    format_view_settings,
 )
-from mscam_dask.monitor.report import formatting as wording
+from mscam_dask.monitor.report import formatting
 from mscam_dask.monitor.report.confidence import Confidence, embedding_confidence
-from mscam_dask.monitor.report.content import RunContent
 from mscam_dask.monitor.report.drift import drift_section
 from mscam_dask.monitor.report.figures import (
     convergence_charts,
@@ -29,27 +31,82 @@ from mscam_dask.monitor.report.figures import (
     matrix_figure,
     view_figures,
 )
-from mscam_dask.monitor.report.n_clusters import count_section
+from mscam_dask.monitor.report.n_clusters import n_clusters_section
 from mscam_dask.monitor.report.scatter import Scatter
 from mscam_dask.monitor.report.subsample import DRAW_SEED, Drawing, draw_samples
 from mscam_dask.monitor.report.tables import (
     SampleFacts,
     confusion,
     sample_rows,
+    separation_rows,
     size_bars,
 )
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["LISTED_SAMPLES", "render", "run_page"]
+__all__ = ["LISTED_SAMPLES", "FileLink", "RunContent", "render", "run_page"]
 
 LISTED_SAMPLES = 200
-"""Least certain samples that are listed."""
+"""Number of least certain samples that are listed."""
 
-_LONGEST_NAME = 120
-_SETTINGS_LIMIT = 60
-_TEXT_LIMIT = 20_000
+_MAX_NAME = 120
+_MAX_SETTINGS = 60
+_MAX_TEXT = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileLink:
+    """Link of the report to a file of the run.
+
+    Attributes
+    ----------
+    name
+        Text of the link.
+    href
+        Relative URL, quoted.
+    what
+        Short description of the content.
+    """
+
+    name: str
+    href: str
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunContent:
+    """Content of the report of a run with results.
+
+    Attributes
+    ----------
+    record
+        run.json as plain dicts and lists.
+    result
+    settings_text
+        Text of pipeline.toml.
+    sample_ids
+        n ids, or None if samples are identified by row.
+    labels_true : (n,) int64 or None
+        Ground truth.
+    label_names
+        Names of the classes 0, 1, ..., or None.
+    files
+    moved
+        Name, previous cluster and cluster of each sample that moved since the previous run.
+    notes
+        Notes about the report itself.
+    """
+
+    record: Mapping[str, Any]
+    result: StoredResult
+    settings_text: str
+    sample_ids: Sequence[str] | None
+    labels_true: NDArray[np.int64] | None
+    label_names: Sequence[str] | None
+    files: tuple[FileLink, ...]
+    moved: Sequence[tuple[str, int, int]] = ()
+    notes: tuple[str, ...] = ()
 
 
 def run_page(content: RunContent) -> str:
@@ -58,12 +115,12 @@ def run_page(content: RunContent) -> str:
     Parameters
     ----------
     content : RunContent
-        Every text in it may come from data; none is trusted.
+        Texts in it may come from data and are escaped.
 
     Returns
     -------
     str
-        Complete in itself: no script, style, font or picture is loaded from anywhere.
+        Self-contained page that loads nothing from the network.
     """
     result = content.result
     confidence = embedding_confidence(
@@ -75,10 +132,10 @@ def run_page(content: RunContent) -> str:
         else confidence.least_certain(LISTED_SAMPLES)
     )
     drawing = draw_samples(result.labels, listed)
-    incoming: NDArray[np.float64] = np.asarray(result.consensus_graph.sum(axis=0)).ravel()
+    in_degree: NDArray[np.float64] = np.asarray(result.consensus_graph.sum(axis=0)).ravel()
     facts = SampleFacts(
         labels=result.labels,
-        incoming=incoming,
+        in_degree=in_degree,
         ids=content.sample_ids,
         labels_true=content.labels_true,
         label_names=content.label_names,
@@ -87,18 +144,18 @@ def run_page(content: RunContent) -> str:
     views, n_embedded = view_figures(result, drawing)
     plots = {"graph": graph.plot, **{view.key: view.plot for view in views}}
     bars, bars_cut = size_bars(result.labels)
-    settings = content.record["fit"]["candidate_settings"]
+    fit = content.record["fit"]
+    settings = fit["candidate_settings"]
     matrix = matrix_figure(result)
-    counted = count_section(content.record["fit"].get("n_clusters_curves"))
     return render(
-        "run.html.j2",
+        _asset("run.html.j2"),
         {
             "content": content,
             "record": content.record,
-            "fit": content.record["fit"],
+            "fit": fit,
             "result": result,
             "n_samples": len(result.labels),
-            "n_found": len(np.unique(result.labels)),
+            "n_clusters": len(np.unique(result.labels)),
             "drawing": drawing,
             "draw_seed": DRAW_SEED,
             "matrix": matrix,
@@ -107,33 +164,30 @@ def run_page(content: RunContent) -> str:
             "n_embedded": n_embedded,
             "shares": sorted(result.view_contributions.items(), key=lambda pair: -pair[1]),
             "drift": drift_section(content.record.get("drift"), content.moved, content.files),
-            "counted": counted,
+            "selection": n_clusters_section(fit.get("n_clusters_curves")),
             "bars": bars,
             "bars_cut": bars_cut,
-            "charts": convergence_charts(
-                result,
-                content.record["fit"]["n_clusters"],
-                how="asked for" if counted is None else "chosen",
-            ),
+            "separation": separation_rows(matrix.matrix),
+            "charts": convergence_charts(result, fit["n_clusters"]),
             "settings": [
                 {
-                    **tried,
-                    "by_view": by_view_words(tried.get("view_settings", ())),
-                    "without": without_words(tried.get("exclude_views", ())),
+                    **candidate,
+                    "by_view": format_view_settings(candidate.get("view_settings", ())),
+                    "excluded": format_excluded(candidate.get("exclude_views", ())).strip("; "),
                 }
-                for tried in settings[:_SETTINGS_LIMIT]
+                for candidate in settings[:_MAX_SETTINGS]
             ],
             "n_settings": len(settings),
-            "chosen": _chosen(content),
-            "learned": _learned(content.record["fit"].get("learning")),
+            "selected": fit["selected_setting"],
+            "refinement": _refinement(fit["refinement"]),
             "confusion": None
             if content.labels_true is None
             else confusion(content.labels_true, result.labels, content.label_names),
             "samples": ()
             if confidence is None
             else sample_rows(listed, confidence, facts, drawing.rows),
-            "settings_text": content.settings_text[:_TEXT_LIMIT],
-            "settings_cut": len(content.settings_text) > _TEXT_LIMIT,
+            "settings_text": content.settings_text[:_MAX_TEXT],
+            "settings_cut": len(content.settings_text) > _MAX_TEXT,
             "payload": {
                 **_payload(plots, drawing, facts, confidence),
                 "between": matrix.between,
@@ -144,25 +198,10 @@ def run_page(content: RunContent) -> str:
     )
 
 
-def _learned(learning: Mapping[str, Any] | None) -> str:
-    """What distances learned from the best partition gave, in words; empty where none were."""
-    if learning is None:
+def _refinement(refinement: Mapping[str, Any] | None) -> str:
+    if refinement is None:
         return ""
-    return learning_sentence(learning["scores"], learning["taken"])
-
-
-def _chosen(content: RunContent) -> int:
-    """Position of the setting that was taken; −1 where none was tried."""
-    position = content.record["fit"].get("selected_setting")
-    if position is not None:
-        return int(position)
-    taken = content.record["fit"]["setting"]
-    alike = [
-        index
-        for index, tried in enumerate(content.record["fit"]["candidate_settings"])
-        if all(tried.get(key) == taken[key] for key in ("scale", "alpha", "n_neighbors"))
-    ]
-    return alike[0] if alike else -1
+    return format_refinement(refinement["scores"], refinement["n_accepted"])
 
 
 def _payload(
@@ -171,18 +210,18 @@ def _payload(
     facts: SampleFacts,
     confidence: Confidence | None,
 ) -> dict[str, Any]:
-    """What the script needs: names of the drawn samples and their places in every plot."""
+    """Data for the script: names of the drawn samples and their positions in every plot."""
     rows = drawing.rows.tolist()
     ratios = [] if confidence is None else confidence.distance_ratio[drawing.rows].tolist()
-    following = [] if confidence is None else confidence.next_cluster[drawing.rows].tolist()
+    next_clusters = [] if confidence is None else confidence.next_cluster[drawing.rows].tolist()
     return {
-        "names": [facts.name(row)[:_LONGEST_NAME] for row in rows],
+        "names": [facts.name(row)[:_MAX_NAME] for row in rows],
         "clusters": facts.labels[drawing.rows].tolist(),
-        "labels": [facts.label(row)[:_LONGEST_NAME] for row in rows]
+        "labels": [facts.label(row)[:_MAX_NAME] for row in rows]
         if facts.labels_true is not None
         else [],
-        "ratios": [wording.number(ratio, 3) for ratio in ratios],
-        "next": following,
+        "ratios": [formatting.number(ratio, 3) for ratio in ratios],
+        "next": next_clusters,
         "plots": {
             key: {"planes": plot.planes, "names": plot.plane_names} for key, plot in plots.items()
         },
@@ -190,15 +229,15 @@ def _payload(
 
 
 def render(template: str, context: dict[str, Any]) -> str:
-    """Fill a template; style and script are put in, and nothing else may run on the page.
+    """Fill the text of a template, including its style and script.
 
-    The page's content security policy names the digests of the two, so that a browser refuses
-    any other style or script, and every request.
+    The content security policy of the page lists their digests, so that a browser refuses all
+    other styles and scripts, and every request.
     """
     style, script = _asset("report.css"), _asset("report.js")
     return (
         _environment()
-        .get_template(template)
+        .from_string(template)
         .render(
             **context,
             style=style,
@@ -229,22 +268,22 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        count=wording.count,
-        number=wording.number,
-        percent=wording.percent,
-        time_span=wording.time_span,
-        sentence=wording.sentence,
-        moment=wording.moment,
-        neighbors=neighbors_words,
+        count=formatting.count,
+        number=formatting.number,
+        percent=formatting.percent,
+        duration=duration,
+        sentence=formatting.sentence,
+        moment=formatting.moment,
+        graph=format_graph,
         json_text=_json_text,
         short=_short,
     )
-    environment.globals.update(plural=wording.plural, zip=zip)
+    environment.globals.update(plural=formatting.plural, zip=zip)
     return environment
 
 
 def _json_text(value: Any) -> Any:
-    """JSON that cannot end the element it stands in."""
+    """JSON that cannot close the HTML element around it."""
     from markupsafe import Markup
 
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -253,5 +292,5 @@ def _json_text(value: Any) -> Any:
     return Markup(text)
 
 
-def _short(text: str, limit: int = _LONGEST_NAME) -> str:
+def _short(text: str, limit: int = _MAX_NAME) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""Which samples the pictures show, and the graph among them."""
+"""Samples that the plots show, and the consensus graph between them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 __all__ = ["DRAW_LIMIT", "DRAW_SEED", "Drawing", "contracted_graph", "draw_samples"]
 
 DRAW_LIMIT = 2000
-"""Samples drawn at random; the least certain, and one of each cluster, come on top."""
+"""Size of the random sample. The least certain samples and one of each cluster are added."""
 
 DRAW_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """The samples that are shown.
+    """Samples of the plots.
 
     Attributes
     ----------
     rows : (m,) int64
-        In the order of clusters, then of samples.
+        Ordered by cluster, then by row.
     n_random
-        How many of them a random draw took; all when m = n.
+        Size of the random sample; n if all samples are shown.
     """
 
     rows: NDArray[np.int64]
@@ -38,32 +38,32 @@ class Drawing:
 def draw_samples(
     labels: NDArray[np.int64], listed: NDArray[np.int64], *, limit: int = DRAW_LIMIT
 ) -> Drawing:
-    """Choose the samples to show: all, or a random draw and the ones that must be seen.
+    """Select all samples, or a random sample, the listed rows, and one row of each cluster.
 
     Parameters
     ----------
     labels : (n,)
     listed : (l,)
-        Rows that are shown in any case.
+        Rows that are always included.
     limit
-        Of the random draw; clusters it leaves out get their first sample each, at most so many.
+        Size of the random sample, and of the rows added for clusters that it does not contain.
     """
     n_samples = len(labels)
     if n_samples <= limit:
-        chosen, n_random = np.arange(n_samples), n_samples
+        selected, n_random = np.arange(n_samples), n_samples
     else:
         rng = np.random.default_rng(DRAW_SEED)
         random = rng.choice(n_samples, size=limit, replace=False)
         first = np.unique(labels, return_index=True)[1]
         missing = first[~np.isin(labels[first], labels[random])][:limit]
-        chosen, n_random = np.unique(np.concatenate((random, listed, missing))), limit
-    return Drawing(chosen[np.lexsort((chosen, labels[chosen]))].astype(np.int64), n_random)
+        selected, n_random = np.unique(np.concatenate((random, listed, missing))), limit
+    return Drawing(selected[np.lexsort((selected, labels[selected]))].astype(np.int64), n_random)
 
 
 def contracted_graph(
     graph: csr_array[np.float64], rows: NDArray[np.int64]
 ) -> csr_array[np.float64]:
-    """The graph among some samples, each standing for the samples nearest to it in the graph.
+    """Graph between some samples, each of which represents the samples nearest to it in the graph.
 
     Parameters
     ----------
@@ -73,12 +73,12 @@ def contracted_graph(
     Returns
     -------
     (m, m) CSR
-        Symmetric, no diagonal: the total weight between the samples that two stand for. With
-        all samples, (A + Aᵀ)/2 itself. Connected components stay connected.
+        Symmetric, without a diagonal: total weight between the samples that two rows represent.
+        With all samples, (A + Aᵀ)/2. Connected components stay connected.
 
     Notes
     -----
-    Nearest is the fewest edges away; a sample that no drawn one can reach is left out.
+    The nearest sample is the fewest edges away. Samples that no row can reach are omitted.
     """
     from scipy.sparse import coo_array, csr_array
     from scipy.sparse.csgraph import dijkstra

@@ -1,4 +1,4 @@
-"""Tables of a report: agreement with labels, least certain samples, sizes of clusters."""
+"""Tables of a report: cluster sizes and separation, contingency table, uncertain samples."""
 
 from __future__ import annotations
 
@@ -8,18 +8,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.monitor.report.block_matrix import BlockMatrix
 from mscam_dask.monitor.report.confidence import Confidence
 from mscam_dask.monitor.report.formatting import count, number, percent
 
-__all__ = ["Bar", "Confusion", "SampleRow", "confusion", "sample_rows", "size_bars"]
+__all__ = [
+    "Bar",
+    "Confusion",
+    "SampleRow",
+    "SeparationRow",
+    "confusion",
+    "sample_rows",
+    "separation_rows",
+    "size_bars",
+]
 
-_LARGEST_TABLE = 40
-_LARGEST_BARS = 60
+_MAX_TABLE = 40
+_MAX_BARS = 60
+_MAX_TOUCHING = 3  # clusters that are listed beside each cluster
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """A count, its shade from 0 to 9, and what its tooltip says."""
+    """Cell with a count, a shade from 0 to 9, and a tooltip."""
 
     text: str
     shade: int
@@ -29,16 +40,16 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Labels against clusters.
+    """Contingency table of ground truth and clusters.
 
     Attributes
     ----------
     clusters
-        Of the columns.
+        Clusters of the columns.
     rows
-        A label's name, its samples, and its cells.
+        Name of a class, its number of samples, and its cells.
     cut
-        What was left out, as a sentence; empty when nothing was.
+        Sentence about rows and columns that are not shown; empty if all are shown.
     """
 
     clusters: tuple[int, ...]
@@ -49,23 +60,23 @@ class Confusion:
 def confusion(
     labels_true: NDArray[np.int64], labels: NDArray[np.int64], names: Sequence[str] | None
 ) -> Confusion:
-    """Count samples by label and cluster; columns in the order of the best assignment.
+    """Count samples by class and cluster, with columns in the order of the best assignment.
 
     Parameters
     ----------
     labels_true, labels : (n,)
     names
-        Of label 0, 1, ..., or None.
+        Names of the classes 0, 1, ..., or None.
     """
     from scipy.optimize import linear_sum_assignment
 
     classes, truth = np.unique(labels_true, return_inverse=True)
-    clusters, found = np.unique(labels, return_inverse=True)
+    clusters, codes = np.unique(labels, return_inverse=True)
     shape = (len(classes), len(clusters))
     totals = np.bincount(truth)
     kept_rows, row_of = _largest(totals)
-    kept_columns, column_of = _largest(np.bincount(found))
-    rows, columns = row_of[truth], column_of[found]
+    kept_columns, column_of = _largest(np.bincount(codes))
+    rows, columns = row_of[truth], column_of[codes]
     shown = (rows >= 0) & (columns >= 0)
     kept_names = clusters[kept_columns]
     part = np.zeros((len(kept_rows), len(kept_columns)), dtype=np.int64)
@@ -82,10 +93,10 @@ def confusion(
         )
         for index, row in enumerate(kept_rows)
     ]
-    exclude_views = len(labels) - int(part.sum())
+    n_hidden = len(labels) - int(part.sum())
     cut = (
-        f"The {len(kept_rows)} largest of {count(shape[0])} labels and the {len(kept_columns)} "
-        f"largest of {count(shape[1])} clusters are shown; {count(exclude_views)} samples are in others."
+        f"The {len(kept_rows)} largest of {count(shape[0])} classes and the {len(kept_columns)} "
+        f"largest of {count(shape[1])} clusters are shown; {count(n_hidden)} samples are in others."
         if part.shape != shape
         else ""
     )
@@ -104,8 +115,8 @@ def confusion(
 
 
 def _largest(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which are the largest, ascending, and the place of each among them: -1 of the others."""
-    kept = np.sort(np.argsort(-sizes, kind="stable")[:_LARGEST_TABLE])
+    """Positions of the largest values, ascending, and the rank of each position, or -1."""
+    kept = np.sort(np.argsort(-sizes, kind="stable")[:_MAX_TABLE])
     places = np.full(len(sizes), -1, dtype=np.int64)
     places[kept] = np.arange(len(kept))
     return kept, places
@@ -117,29 +128,29 @@ def _class_name(value: int, names: Sequence[str] | None) -> str:
 
 def _cell(name: str, total: int, cluster: int, samples: int, *, is_match: bool) -> TableCell:
     share = samples / total
-    tip = f"{count(samples)} of {count(total)} samples labelled {name} are in cluster {cluster} ({percent(share)})"
+    tip = f"{count(samples)} of {count(total)} samples of class {name} are in cluster {cluster} ({percent(share)})"
     shade = 0 if samples == 0 else max(1, min(9, round(9 * share)))
     return TableCell(count(samples) if samples else "", shade, tip, is_match)
 
 
 @dataclass(frozen=True)
 class SampleRow:
-    """A sample of the table of the least certain.
+    """Row of the table of the least certain samples.
 
     Attributes
     ----------
     row
-        Its row in the data.
+        Row in the data.
     name
-        Its id, or its row.
+        Sample id, or the row.
     cluster, next_cluster
-    ratio, incoming
-        As numbers, to sort by.
-    ratio_text, incoming_text
+    ratio, in_degree
+        Numbers to sort by.
+    ratio_text, in_degree_text
     label
-        Ground truth; empty without.
+        Ground truth, or an empty text.
     point
-        Its place among the drawn samples; −1 where it is not drawn.
+        Position among the drawn samples; −1 if it is not drawn.
     """
 
     row: int
@@ -148,39 +159,39 @@ class SampleRow:
     next_cluster: int
     ratio: float
     ratio_text: str
-    incoming: float
-    incoming_text: str
+    in_degree: float
+    in_degree_text: str
     label: str
     point: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SampleFacts:
-    """What is known of all samples.
+    """Attributes of all samples.
 
     Attributes
     ----------
     labels : (n,)
-    incoming : (n,)
-        Weight of the edges that point to a sample.
+    in_degree : (n,)
+        Total weight of the edges from other samples.
     ids
-        n texts or None.
+        n ids, or None.
     labels_true : (n,) or None
     label_names
     """
 
     labels: NDArray[np.int64]
-    incoming: NDArray[np.float64]
+    in_degree: NDArray[np.float64]
     ids: Sequence[str] | None
     labels_true: NDArray[np.int64] | None
     label_names: Sequence[str] | None
 
     def name(self, row: int) -> str:
-        """A sample's id, or its row."""
+        """Id of a sample, or its row."""
         return str(row) if self.ids is None else self.ids[row]
 
     def label(self, row: int) -> str:
-        """A sample's label, or nothing."""
+        """Class of a sample, or an empty text."""
         if self.labels_true is None:
             return ""
         return _class_name(int(self.labels_true[row]), self.label_names)
@@ -189,7 +200,7 @@ class SampleFacts:
 def sample_rows(
     rows: NDArray[np.int64], confidence: Confidence, facts: SampleFacts, drawn: NDArray[np.int64]
 ) -> tuple[SampleRow, ...]:
-    """Return lines of the table.
+    """Return rows of the table of the least certain samples.
 
     Parameters
     ----------
@@ -208,8 +219,8 @@ def sample_rows(
             next_cluster=int(confidence.next_cluster[row]),
             ratio=round(float(confidence.distance_ratio[row]), 6),
             ratio_text=number(float(confidence.distance_ratio[row]), 3),
-            incoming=round(float(facts.incoming[row]), 6),
-            incoming_text=number(float(facts.incoming[row]), 3),
+            in_degree=round(float(facts.in_degree[row]), 6),
+            in_degree_text=number(float(facts.in_degree[row]), 3),
             label=facts.label(row),
             point=points.get(row, -1),
         )
@@ -219,7 +230,7 @@ def sample_rows(
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: a cluster, its samples, its share of the longest bar and what is said of it."""
+    """Bar of a cluster: number of samples, length relative to the longest bar, and tooltip."""
 
     cluster: int
     samples: str
@@ -228,7 +239,7 @@ class Bar:
 
 
 def size_bars(labels: NDArray[np.int64]) -> tuple[tuple[Bar, ...], str]:
-    """Return bars of cluster sizes, largest first, and what was left out."""
+    """Return bars of the cluster sizes, largest first, and a sentence about those not shown."""
     names, sizes = np.unique(labels, return_counts=True)
     order = np.argsort(-sizes, kind="stable")
     bars = tuple(
@@ -239,14 +250,67 @@ def size_bars(labels: NDArray[np.int64]) -> tuple[tuple[Bar, ...], str]:
             f"cluster {names[position]}: {count(int(sizes[position]))} samples, "
             f"{percent(sizes[position] / len(labels))} of all",
         )
-        for position in order[:_LARGEST_BARS]
+        for position in order[:_MAX_BARS]
     )
-    rest = order[_LARGEST_BARS:]
+    rest = order[_MAX_BARS:]
     cut = (
-        f"The {_LARGEST_BARS} largest of {count(len(sizes))} clusters; the others have "
+        f"The {_MAX_BARS} largest of {count(len(sizes))} clusters; the others have "
         f"{count(int(sizes[rest].min()))} to {count(int(sizes[rest].max()))} samples, "
         f"{count(int(sizes[rest].sum()))} together."
         if len(rest)
         else ""
     )
     return bars, cut
+
+
+@dataclass(frozen=True)
+class SeparationRow:
+    """Edges of one cluster to other clusters.
+
+    Attributes
+    ----------
+    cluster
+    samples
+    share
+        Weight of the edges that leave the cluster, as a share of the weight of all its edges.
+    touching
+        Clusters with the most weight to this one, and that weight as a share.
+    """
+
+    cluster: int
+    samples: str
+    share: str
+    touching: tuple[tuple[int, str], ...]
+
+
+def separation_rows(matrix: BlockMatrix) -> tuple[SeparationRow, ...]:
+    """Return a row for each cluster with edges to others, the largest share first."""
+    from scipy.sparse import diags_array
+
+    between = matrix.between
+    totals: NDArray[np.float64] = np.asarray(between.sum(axis=1)).ravel()
+    off_diagonal = (between - diags_array(between.diagonal())).tocsr()
+    off_diagonal.eliminate_zeros()
+    leaving: NDArray[np.float64] = np.asarray(off_diagonal.sum(axis=1)).ravel()
+    shares = np.divide(leaving, totals, out=np.zeros_like(leaving), where=totals > 0)
+    order = [row for row in np.argsort(-shares, kind="stable") if shares[row] > 0]
+    rows = []
+    for row in order[:_MAX_TABLE]:
+        start, stop = off_diagonal.indptr[row : row + 2]
+        others, weights = off_diagonal.indices[start:stop], off_diagonal.data[start:stop]
+        heaviest = np.argsort(-weights, kind="stable")[:_MAX_TOUCHING]
+        rows.append(
+            SeparationRow(
+                cluster=int(matrix.clusters[row]),
+                samples=count(int(matrix.sizes[row])),
+                share=percent(float(shares[row]), 2),
+                touching=tuple(
+                    (
+                        int(matrix.clusters[others[at]]),
+                        percent(float(weights[at] / totals[row]), 2),
+                    )
+                    for at in heaviest
+                ),
+            )
+        )
+    return tuple(rows)

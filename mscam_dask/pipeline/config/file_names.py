@@ -1,4 +1,4 @@
-"""Names that files and directories are called by: one plain part of a path, on any system."""
+"""Names of files and directories that are valid on every system."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import unicodedata
 from pathlib import Path
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.errors import shown
+from mscam_dask.pipeline.config.parse import shown
 
 __all__ = ["are_one_name", "check_name", "name_of_pipeline", "name_problem"]
 
-# What is added to a name, such as ".….whole.zarr", still has room in the usual 255 bytes.
+# Leaves room for prefixes and suffixes within the usual 255 bytes.
 _MAX_BYTES = 200
 _FORBIDDEN = re.compile(r"[/\\:*?\"<>|\x00-\x1f\x7f]")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
 
 
 def name_problem(name: str) -> str | None:
-    """Return why no file can be called by a name, and what is allowed; None when it can be.
+    """Return why a name is not valid and what is allowed; None if it is valid.
 
-    Names that begin with a dot are those of files that are still being written, or ``..``.
+    Names that begin with a dot are reserved for partial files.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def name_problem(name: str) -> str | None:
 
 
 def are_one_name(name: str, other: str) -> bool:
-    """Tell whether files of two names may be one: where case and the form of letters do not count.
+    """Return whether two names may be the same file on some system (case, Unicode form).
 
     Examples
     --------
@@ -62,15 +62,15 @@ def are_one_name(name: str, other: str) -> bool:
 
 
 def check_name(name: str, what: str, remedy: str) -> None:
-    """Refuse a name that no file can be called by.
+    """Refuse a name that is not valid.
 
     Parameters
     ----------
     name
     what
-        Is called so, for the message.
+        Subject of the message.
     remedy
-        Closing sentence of the message.
+        Last sentence of the message.
 
     Raises
     ------
@@ -82,15 +82,15 @@ def check_name(name: str, what: str, remedy: str) -> None:
 
 
 def name_of_pipeline(path: str | Path) -> str:
-    """Return the name of a pipeline file without ending, which directories of runs begin with.
+    """Return the name of a pipeline file without its suffix, the prefix of its run directories.
 
     Raises
     ------
     ConfigurationError
-        When none can be called by it.
+        When the name is not valid for a directory.
     """
     name = Path(path).stem
     check_name(
-        name, f"{path}: the pipeline's name", "Directories are called by it; rename the file."
+        name, f"{path}: the pipeline's name", "Run directories are named after it: rename the file."
     )
     return name

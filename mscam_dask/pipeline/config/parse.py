@@ -1,39 +1,66 @@
-"""Tables of a file, also nested ones, checked with every problem in its place."""
+"""Tables of a TOML document as settings, with a message for every problem."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+import datetime as dt
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
-from mscam_dask.pipeline.config.errors import nearest, shown, type_problem
 from mscam_dask.pipeline.config.toml_document import Document
 
-__all__ = ["known_keys", "read_table", "sub_tables", "unknown_tables"]
+__all__ = [
+    "choices",
+    "known_keys",
+    "nearest",
+    "read_table",
+    "shown",
+    "sub_tables",
+    "type_problem",
+    "unknown_tables",
+]
 
 _TableT = TypeVar("_TableT", bound=msgspec.Struct)
 
 _Hint = Callable[[str, Sequence[str]], str]
 
-_WHAT_IS_NEEDED = {"source": "a source: 'digits', 'mfeat', or the path of a file or store"}
+_REQUIRED = {"source": "a source: 'digits', 'mfeat', or the path of a file or store"}
+
+
+_TYPE_NAMES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text in quotes",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """Return a suggestion of the closest allowed name, or an empty text."""
+    close = difflib.get_close_matches(name.lower(), list(allowed), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def unknown_tables(document: Document, allowed: Sequence[str]) -> Iterable[str]:
-    """Yield a problem for each top-level name that is no table of an experiment."""
+    """Yield a problem for each top-level name that is not a table of an experiment."""
     for name, value in document.tables.items():
         if name not in allowed:
             kind = f"table [{name}]" if isinstance(value, dict) else f"key {name!r}"
             yield (
-                f"{document.where(name)}: there is no {kind} in an experiment."
+                f"{document.where(name)}: an experiment has no {kind}."
                 f"{nearest(name, allowed)} Allowed are the tables "
                 f"{', '.join(f'[{table}]' for table in allowed)}."
             )
 
 
 def sub_tables(document: Document, name: str, problems: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the tables [name.X] by X; what is no table becomes a problem."""
+    """Return the tables [name.X] by X, and add a problem for other values."""
     given = document.tables.get(name, {})
     if not isinstance(given, dict):
         problems.append(
@@ -60,10 +87,10 @@ def known_keys(
     problems: list[str],
     hint: _Hint = nearest,
 ) -> dict[str, Any] | None:
-    """Return what the table at `path` has of the keys it may have; the others become problems.
+    """Return the allowed keys of the table at `path`, and add a problem for the others.
 
-    `hint` says what is meant by one of these, given those that are allowed. Empty where there is no
-    table; None, with the problem added, where something else is in its place.
+    `hint` returns a suggestion for a key, given the allowed ones. The result is empty if there is no
+    table, and None, with a problem, if there is another value in its place.
     """
     given: Any = document.tables
     for part in path:
@@ -91,9 +118,9 @@ def read_table(
     problems: list[str],
     hint: _Hint = nearest,
 ) -> _TableT | None:
-    """Read the table at `path` as `kind`; None, with the problems added, when it cannot be used.
+    """Read the table at `path` as `kind`; None, with problems, if it is invalid.
 
-    A table that is missing is an empty one: whether that will do is for `kind` to say. See `known_keys`.
+    A missing table is empty, which is valid if `kind` has no required field. See `known_keys`.
     """
     fields = msgspec.structs.fields(kind)
     known = known_keys(document, path, [field.name for field in fields], problems, hint)
@@ -102,7 +129,7 @@ def read_table(
     title = ".".join(path)
     missing = [field.name for field in fields if field.required and field.name not in known]
     if missing:
-        needed = ", ".join(_WHAT_IS_NEEDED.get(name, name) for name in missing)
+        needed = ", ".join(_REQUIRED.get(name, name) for name in missing)
         problems.append(f"{document.where(*path)}: [{title}] needs {needed}.")
         return None
     try:
@@ -113,7 +140,7 @@ def read_table(
 
 
 def _flat(document: Document, path: tuple[str, ...]) -> Document:
-    """The document as if the table at `path` were at the top, for places in messages."""
+    """Document with the table at `path` at the top level, for places in messages."""
     title, depth = ".".join(path), len(path)
 
     def moved(places: Any) -> dict[tuple[str, ...], Any]:
@@ -124,3 +151,57 @@ def _flat(document: Document, path: tuple[str, ...]) -> Document:
     return dataclasses.replace(
         document, lines=moved(document.lines), overrides=moved(document.overrides)
     )
+
+
+def choices(annotation: Any) -> tuple[str, ...]:
+    """Return the distinct texts that a type allows, also within other types.
+
+    Examples
+    --------
+    >>> choices(list[Literal["rows", "columns"]] | None)
+    ('rows', 'columns')
+    """
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    texts = (text for part in get_args(annotation) for text in choices(part))
+    return tuple(dict.fromkeys(texts))
+
+
+def type_problem(
+    document: Document,
+    table: str,
+    given: Mapping[str, Any],
+    error: msgspec.ValidationError,
+    kind: type[msgspec.Struct],
+) -> str:
+    """Convert an error of msgspec to a message with place, key and value."""
+    reason, _, path = str(error).partition(" - at `$")
+    keys = re.findall(r"\.([^.`]+)", re.sub(r"\[[^\]]*\]", "", path))  # [...]: in a list or table
+    place = document.where(table, *keys)
+    value: Any = given
+    for key in keys:
+        value = value[key]
+    subject = f"{place}: [{table}] {'.'.join(keys)} = {shown(value)}"
+    if reason.startswith("Invalid enum value"):
+        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        allowed = choices(types[keys[0]])
+        close = nearest(value, allowed) if isinstance(value, str) else ""
+        return f"{subject}; allowed are {', '.join(allowed)}.{close}"
+    expected = re.match(r"Expected `([^`]+)`(.*?)(, got .*)?$", reason)
+    if expected is None:
+        return f"{subject}: {reason}."
+    words = [_TYPE_NAMES.get(word, word) for word in expected[1].split(" | ") if word != "null"]
+    limit = " that is not empty" if "length" in expected[2] else expected[2]
+    inside = " inside" if "[" in path else ""
+    return f"{subject}; allowed{inside} is {' or '.join(words)}{limit}."
+
+
+def shown(value: object) -> str:
+    """Return a value as in the file, truncated if it is long."""
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, dt.date | dt.time):
+        text = value.isoformat()
+    else:
+        text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,4 +1,4 @@
-"""From a pipeline file to checked settings, every problem at once and each with its place."""
+"""Parsing and validation of a pipeline file, with all problems in one error."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.errors import nearest, shown, type_problem
 from mscam_dask.pipeline.config.file_names import name_of_pipeline
-from mscam_dask.pipeline.config.parse import known_keys, read_table
-from mscam_dask.pipeline.config.redaction import credential_problems
+from mscam_dask.pipeline.config.parse import known_keys, nearest, read_table, shown, type_problem
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
     ClusterKeys,
@@ -29,6 +27,7 @@ from mscam_dask.pipeline.config.settings import (
 )
 from mscam_dask.pipeline.config.toml_document import Document, Override, read_document
 from mscam_dask.pipeline.config.validate import (
+    credential_problems,
     data_problems,
     execution_problems,
     output_problems,
@@ -58,15 +57,15 @@ _KINDS: dict[str, type[msgspec.Struct]] = {
 _TABLES = ("data", "cluster", "execution", "evaluate", "incremental", "report", "output")
 _EXPERIMENTS = ("compare", "robustness", "sweep")
 
-# Parameters of the estimators that a pipeline says elsewhere, or that only Python can give.
+# Parameters of the estimators that belong elsewhere, or are for Python only.
 _NOT_IN_CLUSTER = {
     "view_type": "view types belong in [data]",
     "n_jobs": "threads belong in [execution]",
-    "client": "the cluster is named in [execution]",
-    "n_features_per_view": "the views come apart from [data]",
-    "callbacks": "only Python can give them",
-    "checkpoint_store": "a run always keeps checkpoints, in its directory",
-    "init_labels": "[incremental] takes them from the last run",
+    "client": "[execution] names the cluster",
+    "n_features_per_view": "[data] gives the views",
+    "callbacks": "they are for Python only",
+    "checkpoint_store": "[output] checkpoints is their place",
+    "init_labels": "[incremental] takes them from the previous run",
 }
 
 
@@ -78,19 +77,19 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
     path
         TOML file.
     overrides
-        Values from the command line, which win over the file's.
+        Values that replace those of the file.
 
     Returns
     -------
     Settings
-        With absolute paths: those in the file are relative to the file, those given on the
+        Settings with absolute paths. Paths in the file are relative to the file, and paths on the
         command line to the working directory.
 
     Raises
     ------
     ConfigurationError
-        Listing every unknown or misplaced key, wrong type and wrong value, with file, line,
-        table and key. When no directory of a run can be called by the file's name.
+        Lists every unknown or misplaced key, wrong type and wrong value, with file, line, table and
+        key. Also raised when the name of the file is not valid for a directory.
     """
     document = read_document(path, overrides)
     problems: list[str] = [
@@ -139,37 +138,37 @@ def _unknown_tables(document: Document) -> Iterable[str]:
             hint = nearest(name, _TABLES)
             if name in _EXPERIMENTS:
                 hint = (
-                    " An experiment is a file of its own, without [data] and [cluster]: its data "
-                    f"are named in [{name}] and [dataset.NAME]."
+                    " An experiment file has no [data] and [cluster]: "
+                    f"[{name}] and [dataset.NAME] name its data."
                 )
             yield (
-                f"{document.where(name)}: there is no {kind} in a pipeline.{hint} Allowed are "
+                f"{document.where(name)}: a pipeline has no {kind}.{hint} Allowed are "
                 f"the tables {', '.join(f'[{table}]' for table in _TABLES)}."
             )
     for name in ("data", "cluster"):
         if name not in document.tables:
-            yield f"{document.path}: the table [{name}] is missing; every pipeline needs it."
+            yield f"{document.path}: the table [{name}] is missing. Add it."
 
 
 def _table(
     document: Document, name: str, kind: type[_TableT], problems: list[str]
 ) -> _TableT | None:
-    """Check one table; None, with the problems added, when it cannot be used."""
+    """Read one table; None, with problems, if it is invalid."""
     if name == "data" and name not in document.tables:
         return None  # reported as missing
-    return read_table(document, (name,), kind, problems, _home_of)
+    return read_table(document, (name,), kind, problems, _suggest_table)
 
 
-def _home_of(key: str, allowed: Sequence[str]) -> str:
-    """Where a key belongs that is in the wrong table, else the key that may be meant."""
-    homes = [other for other, kind in _KINDS.items() if key in kind.__struct_fields__]
-    return f" It belongs in [{homes[0]}]." if homes else nearest(key, allowed)
+def _suggest_table(key: str, allowed: Sequence[str]) -> str:
+    """Suggest the right table for a key, or else the closest allowed key."""
+    tables = [other for other, kind in _KINDS.items() if key in kind.__struct_fields__]
+    return f" It belongs in [{tables[0]}]." if tables else nearest(key, allowed)
 
 
 def _not_in_cluster(key: str, allowed: Sequence[str]) -> str:
     if key in _NOT_IN_CLUSTER:
-        return f" It is not given here: {_NOT_IN_CLUSTER[key]}."
-    return _home_of(key, allowed)
+        return f" It does not belong here: {_NOT_IN_CLUSTER[key]}."
+    return _suggest_table(key, allowed)
 
 
 def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
@@ -179,12 +178,12 @@ def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
     if given is None:
         return None  # reported as missing
     methods: tuple[Method, ...] = get_args(Method)
-    asked = given.get("method", methods[0]) if isinstance(given, dict) else methods[0]
-    method = next((name for name in methods if name == asked), None)
+    requested = given.get("method", methods[0]) if isinstance(given, dict) else methods[0]
+    method = next((name for name in methods if name == requested), None)
     if method is None:
         problems.append(
-            f"{document.where('cluster', 'method')}: [cluster] method = {shown(asked)}; allowed "
-            f"are {', '.join(methods)}.{nearest(str(asked), methods)}"
+            f"{document.where('cluster', 'method')}: [cluster] method = {shown(requested)}; allowed "
+            f"are {', '.join(methods)}.{nearest(str(requested), methods)}"
         )
         method = methods[0]
     estimator = MSCAM if method == "mscam" else MSCAN
@@ -201,25 +200,25 @@ def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
     if isinstance(known.get("n_clusters"), str) and known["n_clusters"] != "auto":
         problems.append(
             f"{document.where('cluster', 'n_clusters')}: [cluster] n_clusters = "
-            f'{shown(known["n_clusters"])}; allowed is a whole number >= 1, or "auto" to have it '
-            "chosen without labels."
+            f'{shown(known["n_clusters"])}. Give a whole number >= 1, or "auto" to select it '
+            "without labels."
         )
         return None
     if "n_clusters" not in known:
         problems.append(
-            f"{document.where('cluster')}: [cluster] needs n_clusters, the number of clusters to "
-            "find."
+            f"{document.where('cluster')}: [cluster] has no n_clusters. "
+            'Give the number of clusters, or "auto".'
         )
         return None
     table = _parameter_struct(defaults)
-    of_type = []
-    for name, value in known.items():  # msgspec stops at the first
+    type_problems = []
+    for name, value in known.items():  # msgspec reports only the first
         try:
             msgspec.convert({name: value}, table)
         except msgspec.ValidationError as error:
-            of_type.append(type_problem(document, "cluster", known, error, table))
-    if of_type:
-        problems.extend(of_type)
+            type_problems.append(type_problem(document, "cluster", known, error, table))
+    if type_problems:
+        problems.extend(type_problems)
         return None
     parameters = msgspec.structs.asdict(msgspec.convert(known, table))
     problems.extend(_range_problems(document, method, parameters))
@@ -227,7 +226,7 @@ def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
 
 
 def _parameter_struct(defaults: Mapping[str, Any]) -> type[msgspec.Struct]:
-    """Return [cluster] of one method: its parameters with the types of `ClusterKeys`."""
+    """Return the structure of [cluster] for one method, with the types of `ClusterKeys`."""
     types = {field.name: field.type for field in msgspec.structs.fields(ClusterKeys)}
     fields = [(name, types[name], default) for name, default in defaults.items()]
     return msgspec.defstruct("ClusterParameters", fields, kw_only=True)
@@ -236,12 +235,11 @@ def _parameter_struct(defaults: Mapping[str, Any]) -> type[msgspec.Struct]:
 def _range_problems(
     document: Document, method: Method, parameters: Mapping[str, Any]
 ) -> Iterable[str]:
-    """What the model itself says against the values, before any data are read."""
+    """Yield a problem for each value outside the range of its parameter."""
     from mscam_dask.types.parameters import Parameters
 
-    names = {field.name for field in dataclasses.fields(Parameters)} - {
-        "exclude_views"
-    }  # known by name
+    # here, views are excluded by name; in Parameters, by position
+    names = {field.name for field in dataclasses.fields(Parameters)} - {"exclude_views"}
     values = {
         name: value for name, value in parameters.items() if name in names and value is not None
     }
@@ -249,12 +247,12 @@ def _range_problems(
         values["n_clusters"] = parameters["max_clusters"] or 2
     elif parameters["max_clusters"] is not None:
         yield (
-            f"{document.where('cluster', 'max_clusters')}: [cluster] max_clusters goes with "
-            'n_clusters = "auto". Leave it out.'
+            f"{document.where('cluster', 'max_clusters')}: [cluster] max_clusters requires "
+            'n_clusters = "auto". Remove it.'
         )
     seed = parameters.get("random_state")
     values["seed"] = 0 if seed is None else seed
-    for name, value in values.items():  # each for itself: the first would hide the others
+    for name, value in values.items():  # one by one, so that the first does not hide the others
         try:
             Parameters(**{"n_clusters": 1, "model": method, name: value})
         except ConfigurationError as error:
@@ -264,7 +262,7 @@ def _range_problems(
 
 
 def _with_paths(document: Document, name: str, table: _TableT, keys: Sequence[str]) -> _TableT:
-    """Make the paths of a table absolute, each from where it was written."""
+    """Make the paths of a table absolute."""
     changes: dict[str, Any] = {}
     for key in keys:
         value = getattr(table, key)

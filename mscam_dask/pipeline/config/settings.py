@@ -1,15 +1,17 @@
-"""Tables of a pipeline file, one frozen structure each.
+"""Settings: one frozen structure for each table of a pipeline file.
 
-A field's `Meta` has the meaning of its key and, where the type does not say it, the values that are
-allowed; docs/settings_page.py makes docs/pipeline-settings.md from them.
+The `Meta` of a field holds the description of its key and, if the type is not enough, the allowed
+values. docs/settings_page.py writes docs/pipeline-settings.md from them.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 
+from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.types.parameters import Scale
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "OutputTable",
     "ReportTable",
     "Settings",
+    "settings_text",
 ]
 
 ViewType = Literal["features", "distance", "kernel"]
@@ -32,10 +35,11 @@ Count = Annotated[int, Meta(ge=1)]
 Text = Annotated[str, Meta(min_length=1)]
 Directory = Annotated[str, Meta(min_length=1, title="a directory")]
 File = Annotated[str, Meta(min_length=1, title="a file")]
+Seconds = Annotated[float, Meta(gt=0)]
 Memory = Annotated[Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`')]
 
 BUILT_IN_SOURCES = ("digits", "mfeat")
-"""Sources that are named instead of being files; a file of that name is ./digits."""
+"""Names of the data sets of the package; a file with such a name is ./digits."""
 
 
 class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,19 +134,19 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Its sources, one or more."""
+        """Sources as a tuple."""
         return (self.source,) if isinstance(self.source, str) else tuple(self.source)
 
 
 class ClusterTable(Struct, frozen=True, kw_only=True):
-    """[cluster] as it was understood: the method and the parameters of its estimator.
+    """[cluster] after parsing: the method, and the parameters of its estimator.
 
     Attributes
     ----------
     method
         "mscam" or "mscan".
     parameters
-        Of the estimator, defaults included; None where the estimator chooses.
+        Parameters of the estimator, including defaults; None if the estimator selects the value.
     """
 
     method: Method
@@ -150,22 +154,22 @@ class ClusterTable(Struct, frozen=True, kw_only=True):
 
     @property
     def n_clusters(self) -> int | None:
-        """Clusters asked for; None where the number is chosen."""
+        """Requested number of clusters; None if it is selected."""
         value = self.parameters["n_clusters"]
         return None if value == "auto" else int(value)
 
     @property
     def n_neighbors(self) -> int | None:
-        """Neighbours asked for; None where the estimator chooses."""
+        """Requested number of neighbors; None if it is selected."""
         value = self.parameters["n_neighbors"]
         return None if value is None else int(value)
 
 
 class ClusterKeys(Struct, frozen=True, kw_only=True):
-    """[cluster] as it is written: the parameters of `MSCAM`, with their types in TOML.
+    """[cluster] as written: the parameters of `MSCAM`, with their types in TOML.
 
-    Defaults are those of the estimator; [cluster] of a file with method = "mscan" has the keys that are
-    parameters of `MSCAN`. Ranges are checked by `mscam_dask.types.parameters.Parameters`.
+    Defaults are those of the estimator. With method = "mscan", the keys are the parameters of
+    `MSCAN`. Ranges are checked by `mscam_dask.types.parameters.Parameters`.
     """
 
     method: Annotated[
@@ -305,6 +309,13 @@ class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tls_key: Annotated[File | None, Meta(description="For `tls://`: key of that certificate.")] = (
         None
     )
+    workers_timeout: Annotated[
+        Seconds | None,
+        Meta(
+            description="Seconds without a usable worker, or without an answer of the scheduler, after "
+            "which a run ends; 60 by default."
+        ),
+    ] = None
     in_process: Annotated[
         bool, Meta(description="No cluster: the tasks run in threads of this process.")
     ] = False
@@ -394,12 +405,12 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """A whole pipeline, checked, with every path absolute.
+    """All settings of a pipeline after validation, with absolute paths.
 
     Attributes
     ----------
     name
-        Of the pipeline: its file without ending.
+        Name of the pipeline file without its suffix.
     """
 
     name: str
@@ -410,3 +421,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     report: ReportTable = ReportTable()
     incremental: IncrementalTable = IncrementalTable()
     output: OutputTable = OutputTable()
+
+
+def settings_text(settings: Settings) -> str:
+    """Return the text of a pipeline file with these settings, including defaults."""
+    tables = {
+        "data": msgspec.to_builtins(settings.data),
+        "cluster": {"method": settings.cluster.method, **settings.cluster.parameters},
+        "execution": msgspec.to_builtins(settings.execution),
+        "evaluate": msgspec.to_builtins(settings.evaluate),
+        "report": msgspec.to_builtins(settings.report),
+        "incremental": msgspec.to_builtins(settings.incremental),
+        "output": msgspec.to_builtins(settings.output),
+    }
+    return toml_text(tables)

@@ -1,11 +1,13 @@
-"""A TOML file as tables of plain values that remember where they were written.
+"""TOML documents: tables with the line of each key, overrides by options and environment, output.
 
-What is refused here is refused before any table means anything: a file that is too large, not
-text, not TOML, or says a thing twice; an override that is no `table.key=value`.
+A file that is too large, is not text or TOML, or repeats a key is refused here, and so is an
+override that is not `table.key=value`.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +17,23 @@ from typing import Any
 
 from mscam_dask.errors import ConfigurationError
 
-__all__ = ["MAX_BYTES", "Document", "Override", "document_of", "parse_override", "read_document"]
+__all__ = [
+    "ENVIRONMENT_PREFIX",
+    "MAX_BYTES",
+    "Document",
+    "Override",
+    "document_of",
+    "environment_overrides",
+    "parse_override",
+    "read_document",
+    "toml_text",
+]
 
 MAX_BYTES = 64 * 2**10
-"""Largest file that is read; a pipeline is a page of text."""
+"""Maximum size of a file."""
+
+ENVIRONMENT_PREFIX = "MSCAM_"
+_BETWEEN = "__"
 
 _MAX_LINE = 4096
 _MAX_DOTS = 64  # in a line: tomllib takes quadratic time in the number of parts of one key
@@ -27,42 +42,42 @@ _PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
 _HEADER = re.compile(rf"\s*\[\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]")
 _KEY = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)\s*$")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _BARE = re.compile(r"(?:[^\W\d]|[./~])[^\s\"'\[\]{}=#,]*")
 
 
 @dataclass(frozen=True)
 class Override:
-    """A value given on the command line in place of the file's.
+    """Value that replaces the value of a file.
 
     Attributes
     ----------
     key
         Table and key.
     value
-        None takes the key out of the file.
-    said
-        How it was given, for messages: "--workers 4".
+        None removes the key.
+    origin
+        Option or variable of the value, for messages: "--workers 4".
     """
 
     key: tuple[str, ...]
     value: Any
-    said: str
+    origin: str
 
 
 @dataclass(frozen=True)
 class Document:
-    """The tables of a pipeline file, with overrides applied.
+    """Tables of a pipeline file after overrides.
 
     Attributes
     ----------
     path
-        As the user named it, for messages.
+        Path as the user gave it, for messages.
     tables
-        What the file says.
     lines
-        Line (from 1) of every table and key that could be placed.
+        Line (from 1) of tables and keys, as far as known.
     overrides
-        Keys that came from the command line, with how they were given.
+        Origin of each key that was overridden.
     """
 
     path: Path
@@ -78,29 +93,29 @@ class Document:
             if key[:length] in self.lines:
                 return f"{self.path}, line {self.lines[key[:length]]}"
             inside = (
-                said for name, said in self.overrides.items() if name[:length] == key[:length]
+                origin for name, origin in self.overrides.items() if name[:length] == key[:length]
             )
             if key[:length] == key and (only := next(inside, None)) is not None:
-                return only  # a table that an override alone names
+                return only  # a table that only an override names
         return str(self.path)
 
     def base(self, *key: str) -> Path:
-        """Return the directory that relative paths of a key start from.
+        """Return the directory of relative paths of a key.
 
-        Paths written in a file are relative to the file, paths typed on the command line to
-        the working directory.
+        Paths in a file are relative to the file, and paths on the command line to the working
+        directory.
         """
         if any(key[:length] in self.overrides for length in range(1, len(key) + 1)):
             return Path.cwd()
         return self.path.absolute().parent
 
     def absolute(self, value: str, *key: str) -> str:
-        """Return the path that a key has, absolute; the URL of a source as it is.
+        """Return the absolute path of a key; a URL is returned unchanged.
 
         Raises
         ------
         ConfigurationError
-            When it begins with the home directory of somebody who has none.
+            When it begins with the home directory of an unknown user.
         """
         if "://" in value:
             return value
@@ -108,12 +123,12 @@ class Document:
             return str(self.base(*key) / Path(value).expanduser())
         except RuntimeError as error:
             raise ConfigurationError(
-                f"{self.where(*key)}: {value!r} begins with {Path(value).parts[0]}, which stands for "
-                "no home directory here. Give the whole path."
+                f"{self.where(*key)}: {value!r} begins with {Path(value).parts[0]}, which is not a "
+                "home directory here. Give the absolute path."
             ) from error
 
     def texts(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield every text in the tables, with the key it stands under."""
+        """Yield every text in the tables with its key."""
         return _texts(self.tables, ())
 
 
@@ -156,12 +171,12 @@ def read_document(path: str | Path, overrides: Sequence[Override] = ()) -> Docum
 
 
 def document_of(overrides: Sequence[Override]) -> Document:
-    """Return what overrides alone say, later ones winning, where there is no file.
+    """Return a document of overrides without a file; later ones win.
 
     Raises
     ------
     ConfigurationError
-        When one does not fit the tables of those before it.
+        When one does not fit the tables of the previous ones.
     """
     tables: dict[str, Any] = {}
     applied = _applied(tables, overrides)
@@ -169,12 +184,12 @@ def document_of(overrides: Sequence[Override]) -> Document:
 
 
 def parse_override(text: str) -> Override:
-    """Read "table.key=value", the value in TOML; a plain word needs no quotes.
+    """Parse "table.key=value" with a value in TOML; a plain word needs no quotes.
 
     Raises
     ------
     ConfigurationError
-        When the text is nothing of the kind.
+        When the text has another form.
 
     Examples
     --------
@@ -183,28 +198,28 @@ def parse_override(text: str) -> Override:
     """
     left, equals, right = text.partition("=")
     key = _key_path(left)
-    said = f"--set {text}"
+    origin = f"--set {text}"
     if not equals or key is None or len(key) < 2:
         raise ConfigurationError(
-            f"{said}: allowed is table.key=value, for example --set cluster.n_clusters=10."
+            f"{origin} is not of the form table.key=value. Example: --set cluster.n_clusters=10."
         )
     try:
-        parsed = _parse(f"value = {right}", said)
+        parsed = _parse(f"value = {right}", origin)
     except ConfigurationError as error:
         if len(right) > _MAX_LINE or not _BARE.fullmatch(right.strip()):
             raise ConfigurationError(
-                f"{said}: {right!r} is no TOML value; allowed are such as 10, 0.5, true, word, "
+                f"{origin}: {right!r} is not a TOML value. Examples: 10, 0.5, true, word, "
                 '\'"some text"\', \'["a", "b"]\'.'
             ) from error
-        return Override(key, right.strip(), said)
+        return Override(key, right.strip(), origin)
     if set(parsed) != {"value"}:
-        raise ConfigurationError(f"{said}: one value at a time; repeat --set.")
-    return Override(key, parsed["value"], said)
+        raise ConfigurationError(f"{origin} has more than one value. Repeat --set for each.")
+    return Override(key, parsed["value"], origin)
 
 
 def _read_text(file: Path) -> str:
     if file.is_dir():
-        raise ConfigurationError(f"{file} is a directory; give the pipeline file (*.toml) itself.")
+        raise ConfigurationError(f"{file} is a directory. Give a pipeline file (*.toml).")
     try:
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -216,14 +231,14 @@ def _read_text(file: Path) -> str:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror or error}.") from error
     if len(content) > MAX_BYTES:
         raise ConfigurationError(
-            f"{file} is larger than {MAX_BYTES >> 10} KiB, so it is no pipeline file. Data are named "
-            "in it by path ([data] source = ...), not written into it."
+            f"{file} is larger than {MAX_BYTES >> 10} KiB, the limit of a pipeline file. Give data by "
+            "path ([data] source = ...)."
         )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigurationError(
-            f"{file} is not UTF-8 text (byte {error.start}); TOML is. Save it as UTF-8."
+            f"{file} is not UTF-8 text (byte {error.start}), as TOML requires. Save it as UTF-8."
         ) from error
     return text.replace("\r\n", "\n")
 
@@ -232,13 +247,13 @@ def _parse(text: str, where: str) -> dict[str, Any]:
     for number, line in enumerate(text.split("\n"), start=1):
         if len(line) > _MAX_LINE:
             raise ConfigurationError(
-                f"{where}, line {number} has {len(line)} characters; allowed are {_MAX_LINE}. Break "
+                f"{where}, line {number} has {len(line)} characters, more than {_MAX_LINE}. Break "
                 "a long list into lines."
             )
         if line.count(".") > _MAX_DOTS:
             raise ConfigurationError(
-                f"{where}, line {number} has {line.count('.')} dots; allowed are {_MAX_DOTS}. Break "
-                "a long list into lines; keys have two or three parts."
+                f"{where}, line {number} has {line.count('.')} dots, more than {_MAX_DOTS}. Break "
+                "a long list into lines."
             )
     try:
         return tomllib.loads(text)
@@ -246,18 +261,18 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         raise ConfigurationError(_explained(str(error), where)) from error
     except RecursionError as error:
         raise ConfigurationError(
-            f"{where} nests values too deeply; a pipeline has tables of plain values."
+            f"{where} nests values too deeply. Use tables of plain values."
         ) from error
 
 
 def _explained(reason: str, where: str) -> str:
-    """Turn tomllib's words and their place into a sentence with a remedy."""
+    """Message of a TOML error, with its place and a remedy."""
     place = _PLACE.search(reason)
     if place is not None and place[1]:
         where = f"{where}, line {place[1]}, column {place[2]}"
     reason = reason[: place.start()] if place is not None else reason
     if "overwrite" in reason or "twice" in reason or "Duplicate" in reason:
-        return f"{where}: {reason}. A key or table may be given only once; keep one of them."
+        return f"{where}: {reason}. Each key and table may occur once: keep one of them."
     return f"{where} is not valid TOML: {reason}. Text needs quotes, lists square brackets."
 
 
@@ -268,10 +283,10 @@ def _key_path(text: str) -> tuple[str, ...] | None:
 
 
 def _applied(tables: dict[str, Any], overrides: Sequence[Override]) -> dict[tuple[str, ...], str]:
-    """Apply overrides to tables; how each key of theirs was given."""
+    """Apply overrides to tables, and return the origin of each overridden key."""
     for override in overrides:
         _apply(tables, override)
-    return {override.key: override.said for override in overrides}
+    return {override.key: override.origin for override in overrides}
 
 
 def _apply(tables: dict[str, Any], override: Override) -> None:
@@ -280,8 +295,8 @@ def _apply(tables: dict[str, Any], override: Override) -> None:
         inner = table.setdefault(part, {})
         if not isinstance(inner, dict):
             raise ConfigurationError(
-                f"{override.said}: {'.'.join(override.key[:depth])} is {inner!r}, not a table, so "
-                "nothing can be set inside it."
+                f"{override.origin}: {'.'.join(override.key[:depth])} is {inner!r}, not a table. Set "
+                "that key itself."
             )
         table = inner
     if override.value is None:
@@ -291,7 +306,7 @@ def _apply(tables: dict[str, Any], override: Override) -> None:
 
 
 def _places(text: str) -> dict[tuple[str, ...], int]:
-    """Line of every table and key, as far as one pass over the lines can tell."""
+    """Line of tables and keys, as far as a single pass finds them."""
     places: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     in_text = False
@@ -306,3 +321,107 @@ def _places(text: str) -> dict[tuple[str, ...], int]:
         if (line.count('"""') + line.count("'''")) % 2:
             in_text = not in_text
     return places
+
+
+def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
+    """Return the overrides of environment variables MSCAM_<TABLE>__<KEY>=value.
+
+    They override the file, and options of the command line override them. A value that is not
+    TOML is a text.
+
+    Parameters
+    ----------
+    environment
+        Mapping such as `os.environ`. MSCAM_ variables without a double underscore (MSCAM_DATA) are
+        ignored.
+
+    Raises
+    ------
+    ConfigurationError
+        When a variable has no table or no key.
+
+    Examples
+    --------
+    >>> overrides = environment_overrides({"MSCAM_CLUSTER__N_CLUSTERS": "12", "HOME": "/root"})
+    >>> [(override.key, override.value) for override in overrides]
+    [(('cluster', 'n_clusters'), 12)]
+    """
+    overrides = []
+    for name in sorted(environment):
+        if not name.startswith(ENVIRONMENT_PREFIX) or _BETWEEN not in name:
+            continue
+        key = tuple(part.lower() for part in name.removeprefix(ENVIRONMENT_PREFIX).split(_BETWEEN))
+        if len(key) < 2 or not all(key):
+            raise ConfigurationError(
+                f"the environment variable {name} does not name a table and a key. Use "
+                f"{ENVIRONMENT_PREFIX}TABLE{_BETWEEN}KEY=value, for example MSCAM_CLUSTER__N_CLUSTERS=10."
+            )
+        value = _environment_value(environment[name])
+        overrides.append(Override(key, value, f"{name}={environment[name]} (environment)"))
+    return overrides
+
+
+def _environment_value(text: str) -> object:
+    """Value in TOML, or the text itself: shells and unit files have their own quotes."""
+    try:
+        return parse_override(f"table.key={text}").value
+    except ConfigurationError:
+        return text
+
+
+def toml_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Format tables of booleans, numbers, texts, lists and inline tables; None is omitted.
+
+    Examples
+    --------
+    >>> print(toml_text({"data": {"source": "digits", "views": ["pixels"], "path": None}}))
+    [data]
+    source = "digits"
+    views = ["pixels"]
+    <BLANKLINE>
+    """
+    blocks = []
+    for name, table in tables.items():
+        lines = [
+            f"{_toml_key(key)} = {_toml_value(value)}"
+            for key, value in table.items()
+            if value is not None
+        ]
+        blocks.append("\n".join([f"[{_toml_key(name)}]", *lines]) + "\n")
+    return "\n".join(blocks)
+
+
+def _toml_key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _toml_string(name)
+
+
+def _toml_string(value: str) -> str:
+    # TOML has the escapes of JSON, and also requires one for DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _toml_string(value)
+        case int():
+            return str(value)
+        case float():
+            return _toml_number(value)
+        case list() | tuple():
+            return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+        case dict():
+            inner = ", ".join(
+                f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items()
+            )
+            return "{" + inner + "}"
+        case _:
+            raise TypeError(f"{type(value).__name__} cannot be written as TOML: {value!r}")
+
+
+def _toml_number(value: float) -> str:
+    if math.isfinite(value):
+        return repr(value)
+    return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")

@@ -1,12 +1,15 @@
-"""Rules between the keys of a table, which types cannot say."""
+"""Checks of settings beyond their types: between keys, of addresses, and of credentials."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from mscam_dask.data.store.object_store import as_location
-from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.errors import shown
+from mscam_dask.errors import ConfigurationError, redacted
+from mscam_dask.pipeline.config.parse import shown
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
     DataTable,
@@ -14,17 +17,28 @@ from mscam_dask.pipeline.config.settings import (
     OutputTable,
 )
 from mscam_dask.pipeline.config.toml_document import Document
+from mscam_dask.pipeline.tls.check import check_certificates
 
-__all__ = ["data_problems", "execution_problems", "output_problems", "text_problems"]
+__all__ = [
+    "check_execution",
+    "credential_problems",
+    "data_problems",
+    "execution_problems",
+    "output_problems",
+    "text_problems",
+]
+
+# In these addresses the part before the @ is a container.
+_CONTAINER = re.compile(r"\b((?:abfss?|wasbs?)://)[^\s/@:]+@")
 
 
 def text_problems(document: Document) -> Iterable[str]:
-    """Yield the keys whose text no file, view or address can be called by."""
+    """Yield a problem for each text that cannot be a path, name or address."""
     for key, text in document.texts():
         if "://" in text and key[0] == "output" and key[1:] != ("checkpoints",):
             yield (
-                f"{document.where(*key)}: {'.'.join(key)} = {shown(text)} is a URL; run directories "
-                "are on file systems only. Give a directory; [output] checkpoints may be a URL."
+                f"{document.where(*key)}: {'.'.join(key)} = {shown(text)} is a URL, but a run directory is "
+                "on a file system. Give a directory; only [output] checkpoints may be a URL."
             )
         if "://" in text and (
             (key[0] in ("data", "dataset") and key[-1] == "source")
@@ -37,18 +51,18 @@ def text_problems(document: Document) -> Iterable[str]:
         if "\0" in text:
             name = ".".join(key[1:])
             yield (
-                f"{document.where(*key)}: [{key[0]}] {name} has a NUL character: {shown(text)}; no "
-                "path or name has one. Take it out."
+                f"{document.where(*key)}: [{key[0]}] {name} has a NUL character: {shown(text)}. "
+                "Remove it."
             )
 
 
 def data_problems(document: Document, data: DataTable) -> Iterable[str]:
-    """Yield what keys of [data] have against each other."""
+    """Yield the conflicts between keys of [data]."""
     built_in = [source for source in data.sources if source in BUILT_IN_SOURCES]
     if built_in and len(data.sources) > 1:
         yield (
-            f"{document.where('data', 'source')}: {built_in[0]!r} is a source by itself; name it "
-            f"alone, or write ./{built_in[0]} for a file of that name."
+            f"{document.where('data', 'source')}: {built_in[0]!r} cannot be combined with other "
+            f"sources. Name it alone, or write ./{built_in[0]} for a file of that name."
         )
         return
     source = built_in[0] if built_in else "files"
@@ -65,48 +79,123 @@ def data_problems(document: Document, data: DataTable) -> Iterable[str]:
         if getattr(data, key) is not None and source not in allowed:
             meant = "source = files" if allowed == ("files",) else f"source = {allowed[0]!r}"
             yield (
-                f"{document.where('data', key)}: [data] {key} goes with {meant}, not with "
-                f"{data.source!r}. Leave it out."
+                f"{document.where('data', key)}: [data] {key} requires {meant}, not "
+                f"{data.source!r}. Remove it."
             )
     if data.path is not None and data.cache is not None:
         yield (
-            f"{document.where('data', 'cache')}: [data] has path and cache; path reads files that "
-            "are there, cache keeps fetched ones. Keep one of them."
+            f"{document.where('data', 'cache')}: [data] has path (existing files) and "
+            "cache (directory of downloads). Keep one of them."
         )
 
 
 def output_problems(document: Document, output: OutputTable) -> Iterable[str]:
-    """Yield what keys of [output] have against each other."""
+    """Yield the conflicts between keys of [output]."""
     if output.keep is not None and output.directory is not None:
         yield (
-            f"{document.where('output', 'keep')}: [output] keep is of the run directories below root; "
-            "directory names a single one. Keep one of them."
+            f"{document.where('output', 'keep')}: [output] keep counts run directories in root, "
+            "but directory names a single one. Keep one of them."
         )
 
 
 def execution_problems(document: Document, execution: ExecutionTable) -> Iterable[str]:
-    """Yield what keys of [execution] have against each other."""
+    """Yield the conflicts between keys of [execution]."""
     where = document.where("execution")
     if execution.scheduler is not None:
         for key in ("workers", "threads", "memory_limit"):
             if getattr(execution, key) is not None:
                 yield (
                     f"{document.where('execution', key)}: [execution] {key} is for a cluster that "
-                    "the run starts; with a scheduler address, workers bring their own."
+                    "the run starts, not for a running one (scheduler). Remove one of them."
                 )
         if execution.in_process:
-            yield f"{where}: [execution] has scheduler and in_process; keep one of them."
+            yield f"{where}: [execution] has scheduler and in_process. Keep one of them."
     else:
         for key in ("tls_ca", "tls_cert", "tls_key"):
             if getattr(execution, key) is not None:
                 yield (
-                    f"{document.where('execution', key)}: [execution] {key} goes with "
-                    "scheduler = 'tls://host:port'."
+                    f"{document.where('execution', key)}: [execution] {key} requires "
+                    "scheduler = 'tls://host:port'. Add it, or remove {key}."
                 )
     if execution.in_process:
         for key in ("workers", "memory_limit"):
             if getattr(execution, key) is not None:
                 yield (
                     f"{document.where('execution', key)}: [execution] {key} needs worker "
-                    "processes, and in_process has none. Leave one of them out."
+                    "processes, but in_process has none. Remove one of them."
                 )
+
+
+def credential_problems(document: Document) -> Iterable[str]:
+    """Yield a problem for each key whose value contains a credential.
+
+    A run directory contains a copy of the pipeline file.
+    """
+    for key, value in document.texts():
+        address = _CONTAINER.sub(r"\g<1>", value)
+        if redacted(address) != address:
+            yield (
+                f"{document.where(*key)}: {'.'.join(key)} contains a credential, and pipeline "
+                "files are copied into run directories. Put it into the environment "
+                "(AWS_SECRET_ACCESS_KEY, ...) or the configuration file of its library."
+            )
+
+
+def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
+    """Refuse a cluster that cannot be used, or is not secure, before it is started.
+
+    Raises
+    ------
+    ConfigurationError
+        When the memory limit or the scheduler's address is malformed, the address is neither
+        encrypted nor on this computer and `insecure` is off, or a certificate file is missing.
+    """
+    if isinstance(execution.memory_limit, str):
+        from dask.utils import parse_bytes
+
+        try:
+            parse_bytes(execution.memory_limit)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"memory_limit = {execution.memory_limit!r} is not an amount of memory. Give a number "
+                "of bytes, or a text such as '4 GiB'."
+            ) from error
+    if execution.scheduler is not None:
+        _check_address(execution, insecure=insecure)
+
+
+def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:
+    address = execution.scheduler or ""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    is_plain = (
+        address == f"{parts.scheme}://{parts.netloc}"
+        and address.isascii()
+        and address.isprintable()
+        and not set(address) & set("@ \\")
+    )
+    if parts.scheme not in ("tcp", "tls") or not is_plain or not host or port is None:
+        raise ConfigurationError(
+            f"scheduler = {address!r} is not a scheduler address. Give tls://host:port or "
+            "tcp://host:port, as the scheduler printed it when it started."
+        )
+    if parts.scheme == "tls":
+        check_certificates(execution)
+    elif not (_is_loopback(host) or insecure):
+        raise ConfigurationError(
+            f"scheduler = {address!r} is another computer without encryption (this one is localhost, "
+            "127.0.0.1 or [::1]): anyone who reaches the port can run code as this user. Use tls:// "
+            "with certificates (mscam-dask tls DIR makes them), a tunnel to 127.0.0.1, or --insecure "
+            "on a trusted network."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        # other names may resolve to another address when the connection is made
+        return host == "localhost"

@@ -1,4 +1,4 @@
-"""The Dask cluster of a run: one started for it on this computer, or one that is running."""
+"""Dask cluster of a run: started for it on this computer, or running elsewhere."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mscam_dask import __version__
 from mscam_dask.data.store.object_store import Location, as_location
-from mscam_dask.errors import ClusterError, NoWorkersError
+from mscam_dask.errors import ClusterError, ClusterStartError, SchedulerLostError
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.graceful_shutdown import defer_signals
 from mscam_dask.pipeline.tls.check import check_handshake
 
 if TYPE_CHECKING:
-    from distributed import Client, Security
+    from distributed import Client, Security, SpecCluster
 
     from mscam_dask.engine.fit import Observer
 
@@ -34,15 +33,24 @@ __all__ = [
 
 _DASHBOARD_PORT = 8787
 _CONNECT_TIMEOUT_S = 15.0
-_WORKERS_TIMEOUT_S = 60.0
 _LOST_TIMEOUT_S = 2.0
+_START_ATTEMPTS = 2
 
-_CONFIG = {"distributed.scheduler.no-workers-timeout": f"{_WORKERS_TIMEOUT_S:g}s"}
+# The pages that only show: none that retires workers or forwards requests.
+_DASHBOARD_CONFIG = {
+    "distributed.scheduler.http.routes": [
+        "distributed.http.scheduler.prometheus",
+        "distributed.http.scheduler.info",
+        "distributed.http.scheduler.json",
+        "distributed.http.health",
+        "distributed.http.statics",
+    ],
+}
 
-# What distributed logs about a lost worker or a closed connection, our own errors say in terms of
-# the run. Workers write to the same terminal and learn it from their environment.
+# Our own errors say what distributed logs about a lost worker or a closed connection. Workers
+# write to the same terminal and learn it from their environment.
 _LOGGERS = ("distributed", "distributed.client", "distributed.gc", "bokeh", "tornado", "asyncio")
-# Another program may take the dashboard's port between our look and distributed's: it then takes
+# Another program may take the dashboard's port between our probe and distributed's: it then takes
 # a free one, which the run's own line names.
 _PORT_TAKEN = r"Port \d+ is already in use"
 _WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__BOKEH": "critical"}
@@ -50,7 +58,7 @@ _WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__B
 
 @dataclass(frozen=True)
 class OpenCluster:
-    """What runs the tasks.
+    """Executor of a run's tasks.
 
     Attributes
     ----------
@@ -59,7 +67,7 @@ class OpenCluster:
     description
         One line for people.
     dashboard
-        Dask's own, its address; None where there is none or this computer lacks bokeh.
+        Address of Dask's dashboard; None where there is none or this computer lacks bokeh.
     """
 
     client: Client | None
@@ -81,25 +89,44 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
     Parameters
     ----------
     execution
-        Checked by `mscam_dask.pipeline.config.execution.check_execution`.
+        Checked by `mscam_dask.pipeline.config.validate.check_execution`.
+
+    Notes
+    -----
+    A cluster that is started is closed to other users of the computer: scheduler and workers
+    accept certificates only that are made for it and exist in the memory of its processes alone.
 
     Raises
     ------
+    ClusterStartError
+        When workers do not start.
+    SchedulerLostError
+        When nothing answers at the address of the scheduler.
     ClusterError
-        When workers do not start, or the scheduler does not answer.
+        When the scheduler refuses the connection.
     """
     if execution.in_process:
         yield OpenCluster(client=None, description="in this process")
         return
     import dask.config
 
+    from mscam_dask.engine.executors.dask import workers_timeout_s
+
     with ExitStack() as stack:
         stack.enter_context(_quiet())
+        if execution.workers_timeout is not None:
+            stack.enter_context(
+                dask.config.set({"mscam.workers-timeout": execution.workers_timeout})
+            )
         if execution.scheduler is not None:
             yield stack.enter_context(_connected(execution))
         else:
-            stack.enter_context(dask.config.set(_CONFIG))
-            yield stack.enter_context(_started(execution))
+            timeout_s = workers_timeout_s()
+            stack.enter_context(dask.config.set(_DASHBOARD_CONFIG))
+            stack.enter_context(
+                dask.config.set({"distributed.scheduler.no-workers-timeout": f"{timeout_s}s"})
+            )
+            yield stack.enter_context(_started(execution, timeout_s))
 
 
 @contextmanager
@@ -119,35 +146,22 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
+def _started(execution: ExecutionTable, timeout_s: float) -> Iterator[OpenCluster]:
     from dask.system import CPU_COUNT
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     n_workers = execution.workers or CPU_COUNT
     n_threads = execution.threads or 1
-    memory = execution.memory_limit
     with ExitStack() as stack:
         try:
-            with defer_signals(), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message=_PORT_TAKEN)
-                cluster = LocalCluster(
-                    n_workers=n_workers,
-                    threads_per_worker=n_threads,
-                    processes=True,
-                    host="127.0.0.1",
-                    dashboard_address=_dashboard_address(),
-                    memory_limit="auto" if memory is None else memory,
-                    silence_logs=logging.CRITICAL,
-                    env=_WORKER_ENVIRONMENT,
-                )
-                stack.enter_context(cluster)
+            cluster = stack.enter_context(_local_cluster(execution, n_workers, n_threads))
             client = stack.enter_context(Client(cluster, set_as_default=False))
-            client.wait_for_workers(n_workers, timeout=_WORKERS_TIMEOUT_S)
+            client.wait_for_workers(n_workers, timeout=timeout_s)
         except (OSError, RuntimeError, TimeoutError) as error:
-            raise ClusterError(
+            raise ClusterStartError(
                 f"a cluster of {n_workers} worker processes could not be started on this computer: "
                 f"{str(error).rstrip('.')}. Try --workers 1, or --in-process for none; mscam-dask "
-                "doctor says what is wrong."
+                "doctor checks this computer."
             ) from error
         plural = "" if n_workers == 1 else "es"
         threads = "" if n_threads == 1 else f" of {n_threads} threads"
@@ -156,6 +170,33 @@ def _started(execution: ExecutionTable) -> Iterator[OpenCluster]:
             description=f"{n_workers} worker process{plural}{threads} on this computer",
             dashboard=_dashboard_of(client),
         )
+
+
+def _local_cluster(execution: ExecutionTable, n_workers: int, n_threads: int) -> SpecCluster:
+    """Start worker processes; once more where one of them died while it started."""
+    from distributed import LocalCluster, Security
+
+    memory = execution.memory_limit
+    for attempt in range(1, _START_ATTEMPTS + 1):
+        try:
+            with defer_signals(), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=_PORT_TAKEN)
+                return LocalCluster(
+                    n_workers=n_workers,
+                    threads_per_worker=n_threads,
+                    processes=True,
+                    host="127.0.0.1",
+                    protocol="tls://",
+                    security=Security.temporary(),
+                    dashboard_address=_dashboard_address(),
+                    memory_limit="auto" if memory is None else memory,
+                    silence_logs=logging.CRITICAL,
+                    env=_WORKER_ENVIRONMENT,
+                )
+        except RuntimeError:
+            if attempt == _START_ATTEMPTS:
+                raise
+    raise AssertionError
 
 
 def _dashboard_address() -> str:
@@ -192,7 +233,7 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
             )
             stack.callback(_leave, client)
         except (OSError, RuntimeError, TimeoutError, ValueError) as error:
-            raise ClusterError(
+            raise SchedulerLostError(
                 f"the scheduler {address} does not answer as a Dask scheduler should: {error}. "
                 "Check that it runs, the address, and for tls:// that its certificate and yours "
                 "come from the same authority."
@@ -205,11 +246,11 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
 
 
 def _leave(client: Client) -> None:
-    """Close a client, soon also when its scheduler is gone and it is looking for it."""
+    """Close a client, quickly also when its scheduler is gone."""
     if client.status == "running":
         client.close()
         return
-    with suppress(TimeoutError, OSError):  # the error that is on its way says what happened
+    with suppress(TimeoutError, OSError):  # another error is on its way
         client.close(timeout=_LOST_TIMEOUT_S)
 
 
@@ -218,25 +259,23 @@ def _security(execution: ExecutionTable) -> Security | None:
 
     if not (execution.scheduler or "").startswith("tls://"):
         return None
-    given = {
+    files = {
         "tls_ca_file": execution.tls_ca,
         "tls_client_cert": execution.tls_cert,
         "tls_client_key": execution.tls_key,
     }
-    return Security(
-        require_encryption=True, **{key: value for key, value in given.items() if value}
-    )
+    return Security(require_encryption=True, **{key: file for key, file in files.items() if file})
 
 
 def page_of(client: Client) -> tuple[str, tuple[str, ...]]:
-    """Have the run shown on the cluster's dashboard.
+    """Add the page of this package to the cluster's dashboard.
 
     Returns
     -------
     words : str
-        Address of our page, or of the dashboard, or why there is neither.
+        Address of our page, or of the dashboard, or the reason why there is neither.
     notes : tuple of str
-        Why our page is not there although there is a dashboard.
+        The reason why our page is missing from a dashboard.
     """
     from mscam_dask.monitor.dashboard.client import ensure_page, page_link
 
@@ -248,7 +287,7 @@ def page_of(client: Client) -> tuple[str, tuple[str, ...]]:
 
 
 def observers_of(cluster: OpenCluster, name: str) -> tuple[Observer, ...]:
-    """Return what sends a run's events to the cluster's dashboard and metrics under a name."""
+    """Observers that send a run's events to the cluster's dashboard and metrics under a name."""
     from mscam_dask.monitor.dashboard.client import ClusterEvents
 
     return () if cluster.client is None else (ClusterEvents(cluster.client, name=name),)
@@ -266,42 +305,37 @@ def check_workers(cluster: OpenCluster, paths: Sequence[Location]) -> None:
     Raises
     ------
     NoWorkersError
-        When no worker joins within a minute.
+        When no worker joins in time.
     ClusterError
         Naming the workers that lack something.
     """
     client = cluster.client
     if client is None:
         return
-    try:
-        client.wait_for_workers(1, timeout=_WORKERS_TIMEOUT_S)
-    except TimeoutError as error:
-        raise NoWorkersError(
-            f"{cluster.description} has no worker, and none joined within "
-            f"{_WORKERS_TIMEOUT_S:g} s. Start workers, for example: dask worker "
-            f"{client.scheduler_info(n_workers=0)['address']}"
-        ) from error
+    from mscam_dask.engine.executors.dask import (
+        ask_workers,
+        check_versions,
+        wait_for_a_worker,
+        workers_timeout_s,
+    )
+
+    timeout_s = workers_timeout_s()
+    wait_for_a_worker(client, timeout_s)
+    check_versions(client, timeout_s)
     names = [str(path) for path in paths]
-    answers: dict[str, Any] = client.run(_probe, names, on_error="return")
-    for worker, answer in answers.items():
+    for worker, answer in ask_workers(client, _missing, names, timeout_s=timeout_s).items():
         if isinstance(answer, BaseException):
             raise ClusterError(
-                f"worker {worker} cannot run mscam_dask: {type(answer).__name__}: {answer}. "
-                f"Install mscam-dask {__version__} on every worker."
+                f"worker {worker} cannot open {', '.join(names)}: {type(answer).__name__}: {answer}. "
+                "Check that workers may read the data."
             ) from answer
-        version, missing = answer
-        if version != __version__:
+        if answer:
             raise ClusterError(
-                f"worker {worker} has mscam_dask {version}, this is {__version__}. Install the "
-                "same version everywhere."
-            )
-        if missing:
-            raise ClusterError(
-                f"worker {worker} does not see {', '.join(missing)}. Put data and run directory "
+                f"worker {worker} does not see {', '.join(answer)}. Put data and run directory "
                 "(--output) on storage that all workers mount under the same path."
             )
 
 
-def _probe(names: list[str]) -> tuple[str, list[str]]:
-    """Runs on a worker: its version of this package, and the paths it does not see."""
-    return __version__, [name for name in names if not as_location(name).exists()]
+def _missing(names: list[str]) -> list[str]:
+    """Those of some paths that this worker does not see."""
+    return [name for name in names if not as_location(name).exists()]

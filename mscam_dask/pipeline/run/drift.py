@@ -44,13 +44,14 @@ class DriftRecord(Struct, frozen=True, kw_only=True):
     score_before, score_after
         Label-free scores; None when not finite.
     cluster_names
-        Numbers of these clusters; None in records of versions that did not say: 0, 1, ...
+        Labels of the clusters that the sizes are of.
     """
 
     earlier: str
     start: str
     reason: str
     warm_runs: int
+    cluster_names: tuple[int, ...]
     n_common: int
     n_new: int
     n_gone: int
@@ -59,7 +60,6 @@ class DriftRecord(Struct, frozen=True, kw_only=True):
     sizes_after: tuple[int, ...]
     score_before: float | None
     score_after: float | None
-    cluster_names: tuple[int, ...] | None = None
 
     @property
     def share_moved(self) -> float:

@@ -16,10 +16,10 @@ import numpy as np
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.estimators import MSCAM, MSCAN
-from mscam_dask.pipeline.config.execution import check_execution
 from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
+from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.cluster import smallest_memory_bytes
-from mscam_dask.pipeline.run.fingerprints import clustering_id, ingest_id
+from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint, data_fingerprint
 from mscam_dask.pipeline.run.open_data import open_again, open_data
 from mscam_dask.pipeline.run.previous_runs import (
     PreviousRun,
@@ -120,7 +120,7 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
     runs = previous_runs(place.settings, directory)
     with _data(place.settings, directory, runs) as data:
         validate_data(data, settings.cluster)
-        same = reusable_clustering(runs, clustering_id(settings, data.digest()))
+        same = reusable_clustering(runs, clustering_fingerprint(settings, data.digest()))
         start = warm_start_from(runs, settings, data)
         estimator = _estimator(settings, start)
         tried = estimator.candidate_settings(data)
@@ -151,7 +151,7 @@ def _data(
     settings: Settings, directory: RunDirectory, runs: list[PreviousRun]
 ) -> Iterator[MultiViewData]:
     """The data of a run: where they are, or of a run with the same sources, or read aside."""
-    earlier = reusable_store(runs, ingest_id(settings.data))
+    earlier = reusable_store(runs, data_fingerprint(settings.data))
     if earlier is not None:
         yield open_again(settings.data, earlier.directory.data, earlier.data).data
     elif directory.data.is_dir():
@@ -227,7 +227,7 @@ def _time(
     iterations = min(2 if is_warm else tried[0].patience + 1, tried[0].max_iter)
     for run in runs:
         fit, seconds = run.record.fit, run.record.seconds.get("cluster", 0.0)
-        was_taken_over = run.record.start is None
+        was_taken_over = run.record.started_from is None
         if fit is None or was_taken_over or seconds <= 0 or fit.n_outer_iterations == 0:
             continue
         n_before = len(fit.candidate_settings)  # those that the fit compared on its way among them

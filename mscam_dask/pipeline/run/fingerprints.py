@@ -18,13 +18,19 @@ from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.errors import DataError
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
 
-__all__ = ["ID_LENGTH", "clustering_id", "fit_id", "ingest_id", "run_id"]
+__all__ = [
+    "NAME_DIGITS",
+    "clustering_fingerprint",
+    "data_fingerprint",
+    "fit_fingerprint",
+    "run_fingerprint",
+]
 
-ID_LENGTH = 12
+NAME_DIGITS = 12
 """Hexadecimal digits of a digest in the name of a run directory."""
 
 
-def ingest_id(table: DataTable) -> str:
+def data_fingerprint(table: DataTable) -> str:
     """Digest of what [data] names and how it is read, labels included.
 
     Raises
@@ -47,7 +53,7 @@ def ingest_id(table: DataTable) -> str:
     return _digest("ingest", __version__, options, names, content, labels)
 
 
-def clustering_id(settings: Settings, data: str) -> str:
+def clustering_fingerprint(settings: Settings, data: str) -> str:
     """Digest of what the clusters depend on.
 
     Parameters
@@ -59,19 +65,19 @@ def clustering_id(settings: Settings, data: str) -> str:
     return _digest("clustering", __version__, data, settings.cluster, settings.incremental)
 
 
-def fit_id(clustering: str, start: str | None) -> str:
+def fit_fingerprint(clustering: str, start: str | None) -> str:
     """Digest of a clustering and of the run that it starts from, if any."""
     return _digest("fit", clustering, start)
 
 
-def run_id(settings: Settings, ingest: str | None = None) -> str:
+def run_fingerprint(settings: Settings, ingest: str | None = None) -> str:
     """Digest of a whole run: everything but where and by what it is computed.
 
     Parameters
     ----------
     settings
     ingest
-        `ingest_id`, where it is known.
+        `data_fingerprint`, where it is known.
 
     Raises
     ------
@@ -82,7 +88,7 @@ def run_id(settings: Settings, ingest: str | None = None) -> str:
     for elsewhere in ("data", "execution", "output"):
         parts.pop(elsewhere)
     if ingest is None:
-        ingest = ingest_id(settings.data)
+        ingest = data_fingerprint(settings.data)
     return _digest("run", __version__, ingest, parts)
 
 

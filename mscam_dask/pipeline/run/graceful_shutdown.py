@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C during a run: end soon, at a point to go on from; asked twice, end at once."""
+"""SIGTERM and Ctrl-C during a run: the first ends it soon and resumable, the second at once."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ EXIT_INTERRUPTED = 130
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _DEADLINE_S = 5.0
+# Schedulers signal every process of a job, and drivers among these pass the signal on: the same
+# request arrives several times.
+_SAME_REQUEST_S = 2.0
 _STANDARD_ERROR = 2
 
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Let what is inside finish; a SIGTERM or SIGINT that came meanwhile is handled at its end.
+    """Context that finishes first; a SIGTERM or SIGINT that comes meanwhile is handled at its end.
 
-    Threads and processes that are started inside are never told of a SIGINT, which a terminal sends
-    to every process of a command: the one that started them ends them. Outside the main thread
+    Threads and processes that are started inside never receive SIGINT, which a terminal sends to
+    every process of a command: the process that started them ends them. Outside the main thread
     nothing is changed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ensure_running()  # when it is started later, its thread is told of SIGINT again
+    ensure_running()  # started later, its thread would receive SIGINT
     came: list[int] = []
     previous = {number: signal.signal(number, lambda n, _: came.append(n)) for number in _SIGNALS}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -54,25 +57,26 @@ def defer_signals() -> Iterator[None]:
 
 
 class GracefulShutdown:
-    """Turns the first SIGTERM or SIGINT into KeyboardInterrupt in the main thread.
+    """Translation of the first SIGTERM or SIGINT into KeyboardInterrupt in the main thread.
 
     Parameters
     ----------
     at_deadline : callable
         Called, in another thread, when the process has not ended 5 s after the first signal
-        (a task of minutes may be running inside a library); returns what to say on standard error.
-        The process then ends. A second signal ends it without that call.
+        (a task of minutes may be running inside a library); returns a message for standard error.
+        The process then ends. A second signal ends it without that call; a SIGTERM less than 2 s
+        after the first signal does not count.
 
     Attributes
     ----------
     signal_name : str or None
-        The first signal that came.
+        Name of the first signal.
 
     Notes
     -----
     Python runs signal handlers between two of its own instructions in the main thread, so a
-    long call in a library holds them up. The wake-up descriptor is written at once, and a
-    thread of this class reads it. Outside the main thread nothing is installed.
+    long call in a library delays them. The wake-up descriptor is written at once, and a thread
+    of this class reads it. Outside the main thread nothing is installed.
     """
 
     def __init__(self, at_deadline: Callable[[], str]) -> None:
@@ -80,6 +84,7 @@ class GracefulShutdown:
         self._at_deadline = at_deadline
         self._deferring = False
         self._pending = False
+        self._handled_at = -math.inf
         self._previous: dict[signal.Signals, Any] = {}
         self._previous_descriptor = -1
         self._pipe: tuple[socket.socket, socket.socket] | None = None
@@ -87,12 +92,12 @@ class GracefulShutdown:
 
     @property
     def exit_code(self) -> int:
-        """What a command that was interrupted returns."""
+        """Exit code of the interrupted command."""
         return TemporaryFailure.exit_code if self.signal_name == "SIGTERM" else EXIT_INTERRUPTED
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Let what is inside finish first; a signal that came meanwhile is raised at its end."""
+        """Context that finishes first; a signal that comes meanwhile is raised at its end."""
         self._deferring = True
         try:
             yield
@@ -134,6 +139,10 @@ class GracefulShutdown:
         self._pipe = self._watcher = None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if _is_repeated(number, since=self._handled_at):
+            return
+        if self._handled_at == -math.inf:
+            self._handled_at = time.monotonic()
         self.signal_name = self.signal_name or signal.Signals(number).name
         if self._deferring:
             self._pending = True
@@ -143,20 +152,24 @@ class GracefulShutdown:
     def _watch(self, reader: socket.socket) -> None:
         if not self._next_signal(reader):
             return
+        first = time.monotonic()
         try:
-            ended = not self._next_signal(reader, time.monotonic() + _DEADLINE_S)
+            ended = not self._next_signal(reader, first + _DEADLINE_S, first=first)
         except TimeoutError:  # neither the end nor a second signal
-            said = self._at_deadline()
+            message = self._at_deadline()
             with suppress(OSError):  # nobody may be left to read it
-                os.write(_STANDARD_ERROR, f"{said}\n".encode())
+                os.write(_STANDARD_ERROR, f"{message}\n".encode())
             ended = False
         if not ended:
             os._exit(self.exit_code)
 
-    def _next_signal(self, reader: socket.socket, deadline: float = math.inf) -> bool:
+    def _next_signal(
+        self, reader: socket.socket, deadline: float = math.inf, first: float = -math.inf
+    ) -> bool:
         """Wait for one of our signals; False when there will be none, TimeoutError at the deadline.
 
-        The program may handle other signals too; each comes here, and is passed over.
+        Other signals that the program handles arrive here too and are ignored, like repetitions of
+        the first.
         """
         while True:
             if deadline < math.inf:
@@ -167,6 +180,11 @@ class GracefulShutdown:
             received = reader.recv(1)
             if not received:
                 return False
-            if received[0] in _SIGNALS:
+            if received[0] in _SIGNALS and not _is_repeated(received[0], since=first):
                 self.signal_name = self.signal_name or signal.Signals(received[0]).name
                 return True
+
+
+def _is_repeated(number: int, *, since: float) -> bool:
+    """Whether a signal belongs to the request that came before."""
+    return number == signal.SIGTERM and time.monotonic() - since < _SAME_REQUEST_S

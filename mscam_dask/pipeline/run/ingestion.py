@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mscam_dask.errors import DataError, MscamError
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.fingerprints import ingest_id, run_id
+from mscam_dask.pipeline.run.fingerprints import data_fingerprint, run_fingerprint
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
     open_again,
@@ -31,7 +31,7 @@ class Ingested:
     ----------
     sources
     identity
-        `mscam_dask.pipeline.run.fingerprints.ingest_id`.
+        `mscam_dask.pipeline.run.fingerprints.data_fingerprint`.
     opened
     """
 
@@ -72,15 +72,15 @@ def ingest_data(
     table = settings.data
     stamps = stamps_of(table)
     sources = source_records(table)
-    identity = settled(lambda: ingest_id(table))
-    if run is not None and run != run_id(settings, identity):
+    identity = settled(lambda: data_fingerprint(table))
+    if run is not None and run != run_fingerprint(settings, identity):
         raise _changed(sources, is_resumed=is_resumed)
     earlier = reusable_store(list(runs), identity)
     if earlier is not None:
         link_tree(earlier.directory.data, output)
         return Ingested(sources, identity, open_again(table, output, earlier.data))
     opened = open_data(table, output)
-    is_same = stamps_of(table) == stamps if opened.is_new else ingest_id(table) == identity
+    is_same = stamps_of(table) == stamps if opened.is_new else data_fingerprint(table) == identity
     if not is_same:
         raise _changed(sources, is_resumed=is_resumed)
     return Ingested(sources, identity, opened)

@@ -19,7 +19,7 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
-from mscam_dask.data.store.file_lock import take_lock
+from mscam_dask.data.store.filesystem import take_lock
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 
 __all__ = ["LOCK_NAME", "LockHolder", "RunLock", "is_locked", "raise_if_locked"]

@@ -111,9 +111,7 @@ def previous_runs(settings: Settings, directory: RunDirectory) -> list[PreviousR
             record = other.read_record()
             written = other.record.stat().st_mtime_ns  # runs may end within the same second
             if record.state == "finished" and record.data and record.pipeline == settings.name:
-                found.append(
-                    (record.ended or "", written, path.name, PreviousRun(other, record))
-                )
+                found.append((record.ended or "", written, path.name, PreviousRun(other, record)))
     return [run for *_, run in sorted(found, key=lambda item: item[:3], reverse=True)]
 
 
@@ -166,10 +164,10 @@ def reusable_store(runs: list[PreviousRun], ingest: str | None) -> PreviousRun |
     ----------
     runs
     ingest
-        `mscam_dask.pipeline.run.fingerprints.ingest_id`.
+        `mscam_dask.pipeline.run.fingerprints.data_fingerprint`.
     """
     for run in runs:
-        if run.record.ingest != ingest or as_location(run.data.store).is_absolute():
+        if run.record.data_fingerprint != ingest or as_location(run.data.store).is_absolute():
             continue
         with contextlib.suppress(DataError):  # gone, damaged, or of another version
             open_store(run.directory.data)
@@ -186,12 +184,12 @@ def reusable_clustering(
     ----------
     runs
     clustering
-        `mscam_dask.pipeline.run.fingerprints.clustering_id`.
+        `mscam_dask.pipeline.run.fingerprints.clustering_fingerprint`.
     samples
         Their names in labels.csv, to be compared with the run's; None for no drift.
     """
     for run in runs:
-        if run.record.clustering != clustering or run.record.fit is None:
+        if run.record.clustering_fingerprint != clustering or run.record.fit is None:
             continue
         with contextlib.suppress(DataError):
             result = read_result(run.directory.result)

@@ -18,8 +18,7 @@ from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError, MscamError
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
-from mscam_dask.monitor.report.content import FileLink, RunContent
-from mscam_dask.monitor.report.page import run_page
+from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.run_record import RunRecord
 

@@ -11,12 +11,11 @@ import msgspec
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.pipeline.config.execution import check_execution
 from mscam_dask.pipeline.config.file_names import check_name
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings
+from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
 from mscam_dask.pipeline.config.toml_document import Override
-from mscam_dask.pipeline.config.toml_text import settings_text
+from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.open_data import OpenData, open_again, source_records
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run import RunOutcome, execute
@@ -101,13 +100,13 @@ def resume_run(
             fit=None,
             metrics=None,
             drift=None,
-            resumes=(*record.resumes, entry),
+            resumed=(*record.resumed, entry),
             versions=software_versions(),
             blas=blas_libraries(),
         )
         opened, notes = _data(directory, settings, record, anew=bool(lost))
         entry = msgspec.structs.replace(entry, warnings=entry.warnings + notes)
-        record = msgspec.structs.replace(record, resumes=(*record.resumes[:-1], entry))
+        record = msgspec.structs.replace(record, resumed=(*record.resumed[:-1], entry))
         directory.write_record(record)
         return execute(settings, directory, record, observers=observers, opened=opened)
 

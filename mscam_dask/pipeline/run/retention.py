@@ -13,7 +13,7 @@ from pathlib import Path
 from mscam_dask.errors import DataError, MscamError
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.fingerprints import ID_LENGTH
+from mscam_dask.pipeline.run.fingerprints import NAME_DIGITS
 from mscam_dask.pipeline.run.lock import RunLock
 from mscam_dask.pipeline.run.previous_runs import PreviousRun, glob_escaped, previous_runs
 from mscam_dask.pipeline.run.run_directory import RunDirectory
@@ -82,14 +82,14 @@ def _started_from(root: Path) -> set[str]:
     for path in root.iterdir():
         with contextlib.suppress(DataError, OSError):
             record = RunDirectory(path).read_record()
-            if record.state != "finished" and record.start:
-                names.add(record.start)
+            if record.state != "finished" and record.started_from:
+                names.add(record.started_from)
     return names
 
 
 def _is_aside(path: Path, name: str) -> bool:
     """Whether `_removed` gave it that name, and nobody put anything in."""
-    made = rf"\.{re.escape(name)}-[0-9a-f]{{{ID_LENGTH}}}\.[0-9a-f]{{8}}\.old"
+    made = rf"\.{re.escape(name)}-[0-9a-f]{{{NAME_DIGITS}}}\.[0-9a-f]{{8}}\.old"
     if not re.fullmatch(made, path.name) or path.is_symlink():
         return False
     return path.is_dir() and RunDirectory(path).holds_only_own()

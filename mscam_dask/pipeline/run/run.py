@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 
 from mscam_dask.monitor.events import JsonLines
-from mscam_dask.pipeline.config.execution import check_execution
-from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.config.toml_text import settings_text
+from mscam_dask.pipeline.config.settings import Settings, settings_text
+from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.open_data import OpenData, check_sources_outside
 from mscam_dask.pipeline.run.run_directory import RunDirectory
@@ -44,7 +43,7 @@ def run_pipeline(
     settings: Settings,
     output: str | Path,
     *,
-    identity: str | None = None,
+    run_fingerprint: str | None = None,
     overwrite: bool = False,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
@@ -57,8 +56,8 @@ def run_pipeline(
         From `mscam_dask.pipeline.config.read_config.read_config`.
     output
         The run directory: missing, empty, or (with `overwrite`) of an earlier run.
-    identity
-        `mscam_dask.pipeline.run.fingerprints.run_id`, for the record.
+    run_fingerprint
+        `mscam_dask.pipeline.run.fingerprints.run_fingerprint`, for the record.
     overwrite
         Replace the files of an earlier run.
     insecure
@@ -90,7 +89,7 @@ def run_pipeline(
         versions=software_versions(),
         blas=blas_libraries(),
         settings=msgspec.to_builtins(settings),
-        identity=identity,
+        run_fingerprint=run_fingerprint,
     )
     with RunDirectory.hold(output) as directory:
         directory.claim(record, overwrite=overwrite)

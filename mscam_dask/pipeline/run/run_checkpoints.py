@@ -10,7 +10,7 @@ from mscam_dask.data.checkpoint_objects import ObjectCheckpointStore
 from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.fingerprints import ID_LENGTH, fit_id
+from mscam_dask.pipeline.run.fingerprints import NAME_DIGITS, fit_fingerprint
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.checkpoint import Checkpoint
 
@@ -28,14 +28,14 @@ def place_of(
         Of the run; below [output] checkpoints, a fit has a place of its own, which a run of the
         same fit in another directory finds again.
     clustering
-        `mscam_dask.pipeline.run.fingerprints.clustering_id`.
+        `mscam_dask.pipeline.run.fingerprints.clustering_fingerprint`.
     start
         Name of the run that the fit starts from, which decides on its result too.
     """
     root = settings.output.checkpoints
     if root is None:
         return directory.checkpoints
-    return as_location(root) / f"{settings.name}-{fit_id(clustering, start)[:ID_LENGTH]}"
+    return as_location(root) / f"{settings.name}-{fit_fingerprint(clustering, start)[:NAME_DIGITS]}"
 
 
 def check_reach(settings: Settings) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.fingerprints import ID_LENGTH, run_id
+from mscam_dask.pipeline.run.fingerprints import NAME_DIGITS, run_fingerprint
 from mscam_dask.pipeline.run.open_data import settled
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.resume import resume_run
@@ -36,8 +36,8 @@ class RunTarget:
     ----------
     directory
         Run directory.
-    identity
-        `mscam_dask.pipeline.run.fingerprints.run_id`.
+    run_fingerprint
+        `mscam_dask.pipeline.run.fingerprints.run_fingerprint`.
     settings
         With the place filled in.
     action
@@ -46,7 +46,7 @@ class RunTarget:
     """
 
     directory: Path
-    identity: str
+    run_fingerprint: str
     settings: Settings
     action: Action
 
@@ -80,13 +80,13 @@ def resolve_target(
             "it. Leave it out: runs are named by themselves below [output] root (--set "
             "output.root=DIR). Or say --set incremental.enabled=false to start afresh every time."
         )
-    identity = settled(lambda: run_id(settings))
+    identity = settled(lambda: run_fingerprint(settings))
     if named is not None:
         directory = named.absolute()
         table = msgspec.structs.replace(table, directory=str(directory), root=None)
     else:
         root = Path.cwd() / "runs" if table.root is None else Path(table.root)
-        directory = root.absolute() / f"{settings.name}-{identity[:ID_LENGTH]}"
+        directory = root.absolute() / f"{settings.name}-{identity[:NAME_DIGITS]}"
         table = msgspec.structs.replace(table, root=str(root.absolute()))
     placed = msgspec.structs.replace(settings, output=table)
     return RunTarget(
@@ -99,7 +99,7 @@ def _action(directory: RunDirectory, identity: str, *, verify: bool) -> Action:
         record = directory.read_record()
     except DataError:
         return "run"  # nothing there, or nothing that can be read: run_pipeline says what
-    if record.identity != identity:
+    if record.run_fingerprint != identity:
         return "run"
     if record.state != "finished" or (verify and PreviousRun(directory, record).damage()):
         return "resume"
@@ -142,7 +142,7 @@ def run_or_resume(
         return run_pipeline(
             place.settings,
             place.directory,
-            identity=place.identity,
+            run_fingerprint=place.run_fingerprint,
             overwrite=overwrite,
             insecure=insecure,
             observers=observers,

@@ -73,22 +73,21 @@ class SourceRecord(Struct, frozen=True, kw_only=True):
 
 
 class ViewSettingsEntry(Struct, frozen=True, kw_only=True):
-    """Scaling and α of one view, and what they were chosen by.
+    """Scale and α of one view, and the evidence for them.
 
     Attributes
     ----------
     scale, alpha
     agreement
-        Mean share of a sample's neighbours that are neighbours in another view too, less what
-        chance gives; None where scale and alpha were given.
-    ahead
-        Of the usual preparation, in standard errors; 0 where the usual one was kept.
+        Neighbor overlap with the other views; None where scale and alpha were set by the user.
+    margin_se
+        Improvement over the default settings in standard errors; 0 where the default was kept.
     """
 
     scale: str
     alpha: float
     agreement: float | None = None
-    ahead: float | None = None
+    margin_se: float | None = None
 
 
 class SettingEntry(Struct, frozen=True, kw_only=True):
@@ -118,18 +117,18 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
 
 
 class RefinementEntry(Struct, frozen=True, kw_only=True):
-    """What distances learned from the best partition gave; no seconds: the same run, the same record.
+    """Result of the refinement with learned distances.
 
     Attributes
     ----------
     scores
-        Of the partition of each round.
-    taken
-        How many of them took the place of the partition before: the first ones.
+        Score of the partition of each round.
+    n_accepted
+        Number of rounds whose partition was accepted: always the first ones.
     """
 
     scores: tuple[float, ...]
-    taken: int
+    n_accepted: int
 
 
 class FitRecord(Struct, frozen=True, kw_only=True):
@@ -139,8 +138,8 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     ----------
     status, message
         Name and sentence of a `mscam_dask.types.status.Status`.
-    reached
-        Whether the graph has exactly the components asked for.
+    has_requested_components
+        Whether the graph has exactly `n_clusters` connected components.
     score
         Label-free score of the clusters; None when it is not finite.
     setting
@@ -148,44 +147,39 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     candidate_settings
         Every setting it was chosen from, with its score.
     selected_setting
-        Position of the setting there; -1 where none was tried, None in records of versions that
-        did not say.
+        Index of the setting in `candidate_settings`; -1 where nothing was compared.
     cluster_sizes
         Samples of each cluster.
     cluster_names
-        Number by which each cluster goes in labels.csv, ascending. A cluster keeps that of the run
-        before, so that numbers are left out where the number of clusters was chosen and has fallen.
-        None in records of versions that did not say: 0, 1, ...
+        Label of each cluster in labels.csv, ascending. A cluster keeps its label from the previous
+        run, so labels have gaps where the selected number of clusters has fallen.
     n_clusters_curves
         The `mscam_dask.types.events.NClustersSelected` of a number of clusters that was chosen;
         None when it was given.
-    learning
-        What distances learned from the best partition gave; None where none were, and in records of
-        versions that did not learn any.
+    refinement
+        Result of the refinement; None without one.
     """
 
     status: str
     message: str
-    reached: bool
+    has_requested_components: bool
     n_clusters: int
     n_connected_components: int
     n_outer_iterations: int
     score: float | None
     setting: SettingEntry
     candidate_settings: tuple[dict[str, Any], ...]
+    selected_setting: int
     view_contributions: dict[str, float]
     cluster_sizes: tuple[int, ...]
+    cluster_names: tuple[int, ...]
     n_clusters_curves: dict[str, Any] | None = None
-    learning: RefinementEntry | None = None
-    selected_setting: int | None = None
-    cluster_names: tuple[int, ...] | None = None
+    refinement: RefinementEntry | None = None
 
     @property
     def sizes(self) -> dict[int, int]:
-        """Samples of each cluster, by the number it goes by in labels.csv."""
-        names = self.cluster_names or range(len(self.cluster_sizes))
-        pairs = zip(names, self.cluster_sizes, strict=True)
-        return {name: size for name, size in pairs if size}  # versions before told missing ones
+        """Number of samples of each cluster, by its label in labels.csv."""
+        return dict(zip(self.cluster_names, self.cluster_sizes, strict=True))
 
 
 class ErrorRecord(Struct, frozen=True, kw_only=True):
@@ -236,11 +230,11 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         Scores against the labels; None where there were none, or evaluation was off.
     settings
         The pipeline as it was understood: what a continuation goes by.
-    resumes
+    resumed
         Continuations, oldest first.
-    identity, ingest, clustering
-        Digests of what the run, its store and its clusters depend on; see `mscam_dask.pipeline.run.fingerprints`.
-    start
+    run_fingerprint, data_fingerprint, clustering_fingerprint
+        See `mscam_dask.pipeline.run.fingerprints`.
+    started_from
         Name of the run beside this one that the clustering started from or was compared with; empty
         for none, None before that was decided.
     drift
@@ -268,12 +262,12 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     blas: tuple[dict[str, Any], ...] = ()
     error: ErrorRecord | None = None
     settings: dict[str, Any] | None = None
-    identity: str | None = None
-    ingest: str | None = None
-    clustering: str | None = None
-    start: str | None = None
+    run_fingerprint: str | None = None
+    data_fingerprint: str | None = None
+    clustering_fingerprint: str | None = None
+    started_from: str | None = None
     drift: DriftRecord | None = None
-    resumes: tuple[ResumeEntry, ...] = ()
+    resumed: tuple[ResumeEntry, ...] = ()
 
 
 def encode_record(record: RunRecord) -> bytes:

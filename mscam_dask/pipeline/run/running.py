@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,14 +14,13 @@ import msgspec
 import numpy as np
 
 from mscam_dask.data.results import write_result
-from mscam_dask.errors import MscamError, TemporaryFailure
+from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
 from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
-from mscam_dask.pipeline.config.redaction import without_credentials
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.cluster import check_workers, observers_of, open_cluster, page_of
-from mscam_dask.pipeline.run.fingerprints import clustering_id
+from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.ingestion import ingest_data
 from mscam_dask.pipeline.run.open_data import OpenData
@@ -85,7 +85,7 @@ class Run:
 
     def _all_steps(self) -> None:
         opened = self._opened
-        if self.record.resumes:
+        if self.record.resumed:
             self._say_resumed(opened)
         if opened is None:
             self._opened = opened = self._ingest()
@@ -95,7 +95,7 @@ class Run:
         if labels is not None and self._settings.evaluate.enabled:
             self._evaluate(labels, clusters.labels)
         self._write(opened, clusters)
-        self._end("finished", 0 if clusters.fit.reached else EXIT_NOT_CONVERGED)
+        self._end("finished", 0 if clusters.fit.has_requested_components else EXIT_NOT_CONVERGED)
         with contextlib.suppress(OSError):  # what stays behind is removed with the next run here
             self.directory.remove(self.directory.checkpoints)
         if self._checkpoints is not None:
@@ -111,9 +111,10 @@ class Run:
         if self.record.state == "finished":
             return  # the results are there; only the report was cut short
         interrupted = isinstance(error, KeyboardInterrupt)
-        exit_code = error.exit_code if isinstance(error, MscamError) else 1
+        typed = error if isinstance(error, MscamError) else system_limit(error)
+        exit_code = 1 if typed is None else typed.exit_code
         message = f"stopped by {self._signal}" if interrupted else str(error)
-        message = without_credentials(message)
+        message = without_credentials(message, os.environ)
         self._update(error=ErrorRecord(type=type(error).__name__, message=message))
         with contextlib.suppress(MscamError, OSError):
             self._end(
@@ -134,18 +135,18 @@ class Run:
 
     def record_resume(self, iteration: int, damage: tuple[str, ...]) -> None:
         """Record from where the clustering goes on, and what was passed over for it."""
-        if not self.record.resumes:  # begun in another run directory, which is gone
+        if not self.record.resumed:  # begun in another run directory, which is gone
             assert self._checkpoints is not None
             found = f"Goes on from checkpoints of the same fit at {self._checkpoints.place}."
             entry = ResumeEntry(time=now(), state="running", warnings=(found,))
-            self._update(resumes=(entry,))
+            self._update(resumed=(entry,))
             damage = (found, *damage)
         entry = msgspec.structs.replace(
-            self.record.resumes[-1],
+            self.record.resumed[-1],
             after_iteration=iteration,
-            warnings=tuple(dict.fromkeys(self.record.resumes[-1].warnings + damage)),
+            warnings=tuple(dict.fromkeys(self.record.resumed[-1].warnings + damage)),
         )
-        self._update(resumes=(*self.record.resumes[:-1], entry))
+        self._update(resumed=(*self.record.resumed[:-1], entry))
         self._tell(FitResumed(after_iteration=iteration, notes=damage))
 
     @property
@@ -191,10 +192,10 @@ class Run:
                 self._settings,
                 self.directory.data,
                 self._runs,
-                run=self.record.identity,
-                is_resumed=bool(self.record.resumes),
+                run=self.record.run_fingerprint,
+                is_resumed=bool(self.record.resumed),
             )
-            self._update(sources=ingested.sources, ingest=ingested.identity)
+            self._update(sources=ingested.sources, data_fingerprint=ingested.identity)
             opened = ingested.opened
             record = opened.record()
             self._update(data=record)
@@ -207,7 +208,7 @@ class Run:
     def _say_resumed(self, opened: OpenData | None) -> None:
         """Say what a run that goes on starts from."""
         with self._step("resume") as said:
-            said.notes = self.record.resumes[-1].warnings
+            said.notes = self.record.resumed[-1].warnings
             said.summary = "from the beginning: there are no data yet"
             if opened is not None:
                 views = plural(len(opened.data.views), "view")
@@ -226,8 +227,8 @@ class Run:
     def _taken_over(self, opened: OpenData) -> ClusteringOutput | None:
         """The clusters of an earlier run that had the same views and settings."""
         assert self.record.data is not None
-        clustering = clustering_id(self._settings, self.record.data.digest)
-        self._update(clustering=clustering)
+        clustering = clustering_fingerprint(self._settings, self.record.data.digest)
+        self._update(clustering_fingerprint=clustering)
         data, is_followed = opened.data, self._settings.incremental.enabled
         samples = data.sample_ids or [str(index) for index in range(data.n_samples)]
         found = reusable_clustering(self._runs, clustering, samples if is_followed else None)
@@ -244,21 +245,21 @@ class Run:
 
     def _started_from(self, opened: OpenData) -> WarmStart | None:
         """The run that this one starts from: the same one after an interruption."""
-        runs = [run for run in self._runs if self.record.start in (None, run.name)]
+        runs = [run for run in self._runs if self.record.started_from in (None, run.name)]
         start = warm_start_from(runs, self._settings, opened.data)
-        self._update(start="" if start is None else start.earlier.name)
+        self._update(started_from="" if start is None else start.earlier.name)
         return start
 
     def _cluster(self, opened: OpenData) -> ClusteringOutput:
         settings = self._settings
         start = self._started_from(opened)
-        assert self.record.clustering is not None
+        assert self.record.clustering_fingerprint is not None
         self._checkpoints = RunCheckpoints(
             place_of(
                 settings,
                 self.directory,
-                clustering=self.record.clustering,
-                start=self.record.start,
+                clustering=self.record.clustering_fingerprint,
+                start=self.record.started_from,
             ),
             self.record_resume,
             self.interruption.deferred,

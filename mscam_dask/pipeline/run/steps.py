@@ -179,7 +179,7 @@ def fit_record(solution: Solution) -> FitRecord:
     return FitRecord(
         status=solution.status.name,
         message=solution.status.message,
-        reached=solution.status.reached,
+        has_requested_components=solution.status.reached,
         n_clusters=solution.parameters.n_clusters,
         n_connected_components=int(solution.n_connected_components),
         n_outer_iterations=len(solution.history),
@@ -201,7 +201,7 @@ def fit_record(solution: Solution) -> FitRecord:
         n_clusters_curves=None
         if solution.counted is None
         else msgspec.to_builtins(solution.counted),
-        learning=_learning_entry(solution.learned),
+        refinement=_refinement_entry(solution.learned),
         candidate_settings=tuple(_tried(setting) for setting in solution.settings),
         selected_setting=solution.chosen,
         view_contributions={
@@ -226,8 +226,10 @@ def _first_graph(solution: Solution) -> str:
     return solution.settings[solution.chosen].initial_graph if solution.chosen >= 0 else "distances"
 
 
-def _learning_entry(learned: RefinementFinished | None) -> RefinementEntry | None:
-    return None if learned is None else RefinementEntry(scores=learned.scores, taken=learned.taken)
+def _refinement_entry(learned: RefinementFinished | None) -> RefinementEntry | None:
+    if learned is None:
+        return None
+    return RefinementEntry(scores=learned.scores, n_accepted=learned.taken)
 
 
 def _preparation_entry(
@@ -237,7 +239,7 @@ def _preparation_entry(
         scale=chosen.scale,
         alpha=float(chosen.alpha),
         agreement=None if record is None else float(record.agreement),
-        ahead=None if record is None else float(record.ahead),
+        margin_se=None if record is None else float(record.ahead),
     )
 
 

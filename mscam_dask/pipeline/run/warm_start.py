@@ -110,7 +110,7 @@ def _is_comparable(record: RunRecord, settings: Settings) -> bool:
     fit = record.fit
     return (
         fit is not None
-        and fit.reached
+        and fit.has_requested_components
         and record.method == settings.cluster.method
         and _asked_count(record) == settings.cluster.n_clusters
     )

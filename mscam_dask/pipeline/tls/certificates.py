@@ -1,14 +1,14 @@
-"""An authority of one's own, and the certificates that let a cluster talk to nobody else.
+"""Certificates of a cluster, signed by its own authority.
 
     DIR/
-        ca.pem              the authority; goes to every computer of the cluster
-        ca-key.pem          its key; signs new certificates, and stays here
+        ca.pem              certificate of the authority, for every computer of the cluster
+        ca-key.pem          its key, which signs new certificates; do not copy it
         scheduler.pem, scheduler-key.pem
         worker.pem, worker-key.pem
         client.pem, client-key.pem
 
-Dask takes whoever has a certificate of the authority: whoever holds a key may run code on every
-worker. Keys are readable by their owner alone.
+Dask accepts every peer with a certificate of the authority, so anyone with a key can run code on
+every worker. Only their owner can read the keys.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import os
+import re
+import shlex
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.tls.host_names import check_hosts
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -31,23 +33,27 @@ if TYPE_CHECKING:
 __all__ = ["ROLES", "CertificateSet", "make_certificates"]
 
 ROLES = ("scheduler", "worker", "client")
-"""Who gets a certificate."""
+"""Roles with a certificate each."""
 
 _AUTHORITY = "ca"
-_SKEW = dt.timedelta(minutes=5)  # clocks of a cluster differ
+_CLOCK_SKEW = dt.timedelta(minutes=5)  # between computers of a cluster
+
+_MAX_HOST = 253
+_LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
+_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")
 
 
 @dataclass(frozen=True)
 class CertificateSet:
-    """Files of a directory of certificates.
+    """Certificates in a directory.
 
     Attributes
     ----------
     directory
     expires
-        When the certificates end, UTC; at the latest with the authority.
+        Time (UTC) when the certificates expire, at the latest together with the authority.
     ends_with_authority
-        Whether that is earlier than was asked for, because the authority ends then.
+        Whether they expire earlier than requested, because the authority does.
     """
 
     directory: Path
@@ -56,7 +62,7 @@ class CertificateSet:
 
     @property
     def authority(self) -> Path:
-        """The authority's certificate."""
+        """Certificate of the authority."""
         return self.directory / f"{_AUTHORITY}.pem"
 
     def certificate(self, role: str) -> Path:
@@ -76,21 +82,20 @@ def make_certificates(
     renew: bool = False,
     now: dt.datetime | None = None,
 ) -> CertificateSet:
-    """Make an authority and a certificate and key for scheduler, workers and client.
+    """Write an authority, and a certificate and a key for scheduler, workers and client.
 
     Parameters
     ----------
     directory
-        Made when it is missing, readable by its owner alone.
+        Created if it does not exist, for its owner only.
     hosts
-        Names and addresses of the computers, written into the certificates.
+        Names and addresses of the computers, for the certificates.
     days
-        How long the certificates are valid; a new authority is valid ten times as long.
+        Validity of the certificates; a new authority is valid ten times as long.
     renew
-        Make new certificates with the authority that is there. None outlives it: one that ends
-        sooner than `days` from now shortens them.
+        Make new certificates with the existing authority, valid at most as long as it is.
     now
-        Start of validity; the present when it is None.
+        Start of validity; the current time by default.
 
     Returns
     -------
@@ -99,26 +104,28 @@ def make_certificates(
     Raises
     ------
     ConfigurationError
-        When files are there and `renew` is off, the authority is missing and `renew` is on, it
-        has expired or cannot be read, `days` is not positive, a host has no name that a
-        certificate can have, or the package cryptography is
-        not installed.
+        When certificates exist and `renew` is off, or no valid authority exists and `renew` is on;
+        when others can write to the directory, `days` is not positive, or a host is not a name or an
+        address.
     """
-    from_when = (now or dt.datetime.now(dt.UTC)) - _SKEW
+    from_when = (now or dt.datetime.now(dt.UTC)) - _CLOCK_SKEW
     if not 0 < days <= 36500:
-        raise ConfigurationError(f"days = {days:g}; allowed is a number above 0, at most 36500.")
-    check_hosts(hosts)
-    _require_cryptography()
+        raise ConfigurationError(
+            f"days = {days:g} is out of range. Give a number above 0, at most 36500."
+        )
+    _check_hosts(hosts)
     root = Path(directory).absolute()
-    made = CertificateSet(root, from_when + _SKEW + dt.timedelta(days=days))
+    made = CertificateSet(root, from_when + _CLOCK_SKEW + dt.timedelta(days=days))
     _check_directory(made, renew=renew)
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not root.is_dir():
+        root.mkdir(parents=True)
+        root.chmod(0o700)
     if renew:
-        authority, authority_key = _read_authority(made, from_when + _SKEW)
+        authority, authority_key = _read_authority(made, from_when + _CLOCK_SKEW)
         if made.expires > authority.not_valid_after_utc:
             made = replace(made, expires=authority.not_valid_after_utc, ends_with_authority=True)
     else:
-        lifetime = (from_when, from_when + _SKEW + dt.timedelta(days=10 * days))
+        lifetime = (from_when, from_when + _CLOCK_SKEW + dt.timedelta(days=10 * days))
         authority_key = _new_key()
         authority = _authority(authority_key, lifetime)
         _write(made.key(_AUTHORITY), _key_bytes(authority_key), mode=0o600)
@@ -131,29 +138,24 @@ def make_certificates(
     return made
 
 
-def _require_cryptography() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError(
-            "certificates are made with the package cryptography, which is not installed: "
-            "pip install 'mscam-dask[tls]'."
-        ) from error
-
-
 def _check_directory(made: CertificateSet, *, renew: bool) -> None:
     root = made.directory
     if root.exists() and not root.is_dir():
-        raise ConfigurationError(f"{root} is a file; give a directory.")
-    there = [name for name in (_AUTHORITY, *ROLES) if made.certificate(name).exists()]
-    if renew and _AUTHORITY not in there:
+        raise ConfigurationError(f"{root} is a file. Give a directory.")
+    if root.is_dir() and root.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigurationError(
-            f"{made.authority} is not there, so nothing can be renewed; leave --renew out."
+            f"{root} is writable by its group or by everybody, who could replace the certificates. "
+            f"Run chmod go-w {shlex.quote(str(root))}, or give another directory."
         )
-    if there and not renew:
+    existing = [name for name in (_AUTHORITY, *ROLES) if made.certificate(name).exists()]
+    if renew and _AUTHORITY not in existing:
         raise ConfigurationError(
-            f"{root} has certificates already ({', '.join(f'{name}.pem' for name in there)}). "
-            "Say --renew for new ones of the same authority, or give another directory."
+            f"{made.authority} does not exist, so nothing can be renewed. Run without --renew."
+        )
+    if existing and not renew:
+        raise ConfigurationError(
+            f"{root} contains certificates ({', '.join(f'{name}.pem' for name in existing)}). Use "
+            "--renew for new ones of the same authority, or give another directory."
         )
 
 
@@ -163,7 +165,7 @@ def _new_key() -> EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _named(common_name: str) -> x509.Name:
+def _name(common_name: str) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -217,7 +219,7 @@ def _authority(
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 
-    name = _named("authority")
+    name = _name("authority")
     return (
         _builder(name, name, key, lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -241,7 +243,7 @@ def _signed(
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     return (
-        _builder(_named(role), authority.subject, key, lifetime)
+        _builder(_name(role), authority.subject, key, lifetime)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(both), critical=False)
@@ -274,18 +276,18 @@ def _read_authority(
         key = load_pem_private_key(made.key(_AUTHORITY).read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:
         raise ConfigurationError(
-            f"the authority in {made.directory} cannot be read ({type(error).__name__}); make new "
-            "certificates in another directory, and give them to every computer."
+            f"the authority in {made.directory} cannot be read ({type(error).__name__}). Make new "
+            "certificates in another directory, and copy them to every computer."
         ) from error
     if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != authority.public_key():
         raise ConfigurationError(
-            f"{made.key(_AUTHORITY)} is not the key of {made.authority}; make new certificates in "
-            "another directory."
+            f"{made.key(_AUTHORITY)} is not the key of {made.authority}. Make new certificates "
+            "in another directory, and copy them to every computer."
         )
     if authority.not_valid_after_utc <= now:
         raise ConfigurationError(
-            f"{made.authority} expired on {authority.not_valid_after_utc:%Y-%m-%d}; make new "
-            "certificates in another directory, and give them to every computer."
+            f"{made.authority} expired on {authority.not_valid_after_utc:%Y-%m-%d}. Make new "
+            "certificates in another directory, and copy them to every computer."
         )
     return authority, key
 
@@ -307,8 +309,42 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def _write(file: Path, content: bytes, *, mode: int) -> None:
-    """Write a file that nobody else could open at any moment."""
+    """Write a new file with exactly this mode, whatever the umask."""
     file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as stream:
+        os.fchmod(descriptor, mode)
         stream.write(content)
+
+
+def _check_hosts(hosts: Sequence[str]) -> None:
+    """Refuse texts that are not a host name (RFC 1123) or an IP address.
+
+    Underscores and a leading ``*.`` are allowed.
+    """
+    allowed = "Give host names (letters, digits, '-' and '.') or IP addresses."
+    if not hosts:
+        raise ConfigurationError(f"hosts = [] is empty. {allowed}")
+    for host in hosts:
+        if _is_address(host) or (len(host) <= _MAX_HOST and _NAME.fullmatch(host)):
+            continue
+        ascii_form = _ascii_form(host)
+        remedy = f"Give it as {ascii_form!r}." if ascii_form else allowed
+        raise ConfigurationError(f"{host!r} in hosts is not a host name or IP address. {remedy}")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _ascii_form(host: str) -> str:
+    """ASCII form (IDNA) of an international host name, or an empty text."""
+    try:
+        encoded = host.encode("idna").decode("ascii")
+    except UnicodeError:
+        return ""
+    return encoded if encoded != host and _NAME.fullmatch(encoded) else ""

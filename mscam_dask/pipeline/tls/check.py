@@ -1,7 +1,7 @@
-"""The encrypted way to a scheduler: its certificate files, and a first handshake.
+"""Checks of the certificate files and of the connection to a scheduler.
 
-Dask tries a refused connection again until its time is up, and then says that time was up. The
-handshake made here before asks once and says who refused whom, and why.
+Dask retries a refused connection until its timeout, and then reports a timeout. The handshake here
+is made once, before, and reports which side refused the other and why.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mscam_dask.errors import ClusterError, ConfigurationError
+from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError
 from mscam_dask.pipeline.config.settings import ExecutionTable
 
 __all__ = ["check_certificates", "check_handshake"]
 
 _TIMEOUT_S = 5.0
-_SILENCE_S = 2.0  # a Dask scheduler speaks first
+_GREETING_S = 2.0  # a Dask scheduler sends the first bytes
 
 _FILES = (
     ("tls_ca", "distributed.comm.tls.ca-file"),
@@ -26,25 +26,25 @@ _FILES = (
 )
 
 _REMEDY = (
-    "Certificates of scheduler, workers and client have to be valid and of one authority; "
-    "mscam-dask tls DIR makes a set."
+    "Use valid certificates of one authority for scheduler, workers and client (mscam-dask tls DIR "
+    "makes them)."
 )
 
 
 def check_certificates(execution: ExecutionTable) -> None:
-    """Refuse, before any connection, certificate files that cannot be used.
+    """Refuse unusable certificate files before a connection.
 
     Raises
     ------
     ConfigurationError
-        When one is not given, missing, no certificate, encrypted with a passphrase, or the key
-        is that of another certificate.
+        When a file is not given, does not exist, is not a certificate, has a passphrase, or is the
+        key of another certificate.
     """
     _context(execution)
 
 
 def _context(execution: ExecutionTable) -> ssl.SSLContext:
-    """What Dask's client will use: the authority's signature counts, names do not."""
+    """TLS context of Dask's client: it checks the authority, but not host names."""
     files = {option: _file(execution, option, setting) for option, setting in _FILES}
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -55,16 +55,16 @@ def _context(execution: ExecutionTable) -> ssl.SSLContext:
         context.load_verify_locations(files["tls_ca"])
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"tls_ca = {files['tls_ca']!r} cannot be used as an authority's certificate in PEM "
-            f"form: {_reason(error)}."
+            f"tls_ca = {files['tls_ca']!r} is not a certificate in PEM form: {_reason(error)}. "
+            "Give the certificate of the authority."
         ) from error
     try:
         context.load_cert_chain(files["tls_cert"], files["tls_key"], password=_no_passphrase)
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"tls_cert = {files['tls_cert']!r} and tls_key = {files['tls_key']!r} cannot be used "
-            f"as a certificate and its private key in PEM form: {_reason(error)}. Keys with a "
-            "passphrase cannot be used; protect the file instead."
+            f"tls_cert = {files['tls_cert']!r} and tls_key = {files['tls_key']!r} are not a "
+            f"certificate and its private key in PEM form: {_reason(error)}. Give a key without a "
+            "passphrase, in a file that only you can read."
         ) from error
     return context
 
@@ -75,14 +75,13 @@ def _file(execution: ExecutionTable, option: str, setting: str) -> str | None:
     file: str | None = getattr(execution, option) or dask.config.get(setting, None)
     if file is None:
         if option == "tls_key":
-            return None  # it may be in the certificate's file
+            return None  # may be in the file of the certificate
         raise ConfigurationError(
-            f"scheduler = {execution.scheduler!r} needs a certificate file for {option}; give "
-            f"--{option.replace('_', '-')} FILE, or [execution] {option}, or Dask's own setting "
-            f"{setting}."
+            f"scheduler = {execution.scheduler!r} needs {option}. Give "
+            f"--{option.replace('_', '-')} FILE, [execution] {option}, or Dask's setting {setting}."
         )
     if not Path(file).is_file():
-        raise ConfigurationError(f"{option} = {str(file)!r}: there is no such file.")
+        raise ConfigurationError(f"{option} = {str(file)!r} is not a file. Check the path.")
     return str(file)
 
 
@@ -91,18 +90,19 @@ def _no_passphrase() -> str:
 
 
 def check_handshake(execution: ExecutionTable) -> None:
-    """Ask a running scheduler once whether it talks to us the way its address says.
+    """Connect once to a scheduler, with or without TLS as in its address.
 
     Parameters
     ----------
     execution
-        With the address of a scheduler, checked by `mscam_dask.pipeline.config.execution`.
+        Contains the address of a scheduler, checked by `mscam_dask.pipeline.config.validate`.
 
     Raises
     ------
+    SchedulerLostError
+        When nothing listens there.
     ClusterError
-        When nothing listens there, one side encrypts and the other does not, or one refuses the
-        other's certificate.
+        When only one side uses TLS, or one side refuses the certificate of the other.
     ConfigurationError
         As `check_certificates`.
     """
@@ -117,14 +117,14 @@ def check_handshake(execution: ExecutionTable) -> None:
         else:
             _encrypted(address, context, parts.hostname, parts.port)
     except TimeoutError as error:
-        raise ClusterError(
-            f"nothing answers at the scheduler's address {address} within {_TIMEOUT_S:g} s. Check "
-            "that it runs, the address, and whether a firewall is between."
+        raise SchedulerLostError(
+            f"no answer from the scheduler at {address} within {_TIMEOUT_S:g} s. Check that it "
+            "runs, the address, and firewalls."
         ) from error
     except OSError as error:
-        raise ClusterError(
-            f"the scheduler {address} does not answer as a Dask scheduler should: "
-            f"{_reason(error)}. Check that it runs, and the address."
+        raise SchedulerLostError(
+            f"no connection to the scheduler {address}: {_reason(error)}. Check that it runs, and "
+            "the address."
         ) from error
 
 
@@ -132,8 +132,8 @@ def _encrypted(address: str, context: ssl.SSLContext, host: str, port: int) -> N
     with socket.create_connection((host, port), timeout=_TIMEOUT_S) as plain:
         try:
             with context.wrap_socket(plain, server_hostname=host) as stream:
-                # with TLS 1.3 the other side may refuse our certificate after the handshake;
-                # a scheduler that takes it greets
+                # with TLS 1.3 the scheduler may refuse the certificate after the handshake; if it
+                # accepts, it sends a greeting
                 greeting = stream.recv(1)
         except ssl.SSLCertVerificationError as error:
             raise ClusterError(
@@ -143,7 +143,7 @@ def _encrypted(address: str, context: ssl.SSLContext, host: str, port: int) -> N
         except ssl.SSLError as error:
             if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
                 raise ClusterError(
-                    f"the scheduler {address} does not encrypt. Start it with --protocol tls and "
+                    f"the scheduler {address} does not use TLS. Start it with --protocol tls and "
                     "its certificates, or use tcp:// on this computer."
                 ) from error
             raise ClusterError(_refused(address, _reason(error))) from error
@@ -159,16 +159,16 @@ def _refused(address: str, reason: str) -> str:
 
 def _plain(address: str, host: str, port: int) -> None:
     with socket.create_connection((host, port), timeout=_TIMEOUT_S) as stream:
-        stream.settimeout(_SILENCE_S)
+        stream.settimeout(_GREETING_S)
         try:
             stream.recv(1)
         except TimeoutError:
-            pass  # it waits for us to speak, as who encrypts does, or it is very busy
+            pass  # with TLS the client speaks first; or the scheduler is busy
         else:
             return
         context = ssl.create_default_context()
         context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # nothing is sent: the question is who is there
+        context.verify_mode = ssl.CERT_NONE  # no data is sent on this connection
         try:
             with context.wrap_socket(stream, server_hostname=host):
                 encrypts = True
@@ -178,13 +178,13 @@ def _plain(address: str, host: str, port: int) -> None:
             encrypts = False
     if encrypts:
         raise ClusterError(
-            f"the scheduler {address} encrypts and does not talk over plain tcp://. Use tls:// with "
-            f"--tls-ca, --tls-cert and --tls-key. {_REMEDY}"
+            f"the scheduler {address} uses TLS. Use a tls:// address with --tls-ca, --tls-cert and "
+            "--tls-key."
         )
 
 
 def _reason(error: Exception) -> str:
-    """OpenSSL's reason in words, without its file and line."""
+    """Reason of an error, without the file and line of OpenSSL."""
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.lower().replace("_", " ")
     if isinstance(error, OSError) and error.strerror:

@@ -1,4 +1,4 @@
-"""What every comparison method must do, by its name in the registry."""
+"""Requirements of every baseline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from scipy.spatial.distance import pdist, squareform
 from sklearn.base import clone
 
-from mscam_dask.benchmark.baselines.registry import METHODS, Method, method
+from mscam_dask.benchmark.methods import BASELINES, Method, method
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, MemoryPlanError
 from mscam_dask.metrics import adjusted_rand_index
@@ -20,12 +20,12 @@ from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
-SPREAD = 6.0  # between centres, in standard deviations within clusters: no method may fail
+SPREAD = 6.0  # between centers, in standard deviations within clusters: no method may fail
 
 
-@pytest.fixture(params=list(METHODS))
+@pytest.fixture(params=list(BASELINES))
 def entry(request: pytest.FixtureRequest) -> Method:
-    return METHODS[request.param]
+    return BASELINES[request.param]
 
 
 def made(entry: Method, n_clusters: int = 3, *, seed: int = 0, **parameters: Any) -> Any:
@@ -68,11 +68,11 @@ def test_one_cluster_and_as_many_as_samples(entry: Method, n_clusters: int) -> N
 @pytest.mark.filterwarnings("ignore:.*SSC.*max_iter:mscam_dask.errors.ConvergenceWarning")
 def test_one_seed_one_result_and_labels_given_change_nothing(entry: Method) -> None:
     views, truth = gaussian_views(3, n_samples=80, n_clusters=4, spread=1.5)
-    kept = [view.copy() for view in views]
+    copies = [view.copy() for view in views]
     first = made(entry, 4, seed=5).fit(views).labels_
     again = made(entry, 4, seed=5).fit(views, truth).labels_
     np.testing.assert_array_equal(first, again)
-    for view, before in zip(views, kept, strict=True):
+    for view, before in zip(views, copies, strict=True):
         np.testing.assert_array_equal(view, before)
 
 
@@ -166,7 +166,7 @@ def test_what_does_not_fit_is_refused_with_numbers(entry: Method) -> None:
     assert ("60 x 60" in str(caught.value)) == entry.dense
 
 
-# SSC's authors stop at 200 iterations, converged or not; that this is told has a test of its own
+# SSC's authors stop at 200 iterations, converged or not; the warning has a test of its own
 @pytest.mark.filterwarnings("ignore:.*SSC.*max_iter:mscam_dask.errors.ConvergenceWarning")
 def test_every_setting_of_the_grid_runs(entry: Method) -> None:
     views, _ = gaussian_views(11, n_samples=120, spread=4.0)
@@ -187,13 +187,13 @@ def test_a_parameter_that_does_not_exist_is_refused_when_made(entry: Method) -> 
 def test_an_unknown_method_names_the_nearest() -> None:
     with pytest.raises(ConfigurationError, match=quotes("'mlam'", "'mlan'")):
         method("mlam")
-    assert method("mlan") is METHODS["mlan"]
+    assert method("mlan") is BASELINES["mlan"]
 
 
 def test_the_registry_cannot_be_changed_and_describes_itself() -> None:
     with pytest.raises(TypeError):
-        METHODS["x"] = METHODS["mlan"]  # type: ignore[index]
-    for name, described in METHODS.items():
+        BASELINES["x"] = BASELINES["mlan"]  # type: ignore[index]
+    for name, described in BASELINES.items():
         assert described.name == name
         assert described.title
         assert described.reference
@@ -201,7 +201,7 @@ def test_the_registry_cannot_be_changed_and_describes_itself() -> None:
 
 
 def test_single_view_methods_ask_for_the_view() -> None:
-    single = [entry for entry in METHODS.values() if entry.label_aware_view_choice]
+    single = [entry for entry in BASELINES.values() if entry.label_aware_view_choice]
     assert single
     for entry in single:
         with pytest.raises(ConfigurationError, match=quotes(repr(entry.name), "view")):
@@ -213,9 +213,9 @@ def test_single_view_methods_ask_for_the_view() -> None:
             made(entry, view="view_9").fit(views)
 
 
-def test_the_registry_is_light_to_import() -> None:
+def test_the_list_of_methods_is_light_to_import() -> None:
     code = (
-        "import sys, mscam_dask.benchmark.baselines.registry as r; r.method('mlan'); "
+        "import sys, mscam_dask.benchmark.methods as r; r.method('mlan'); "
         "print(sorted({'numpy', 'scipy', 'sklearn', 'distributed'} & set(sys.modules)))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

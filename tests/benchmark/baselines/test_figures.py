@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask.benchmark.baselines.registry import METHODS
+from mscam_dask.benchmark.methods import METHODS
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.metrics import score_partition
 from tests.benchmark_sets import BenchmarkData

@@ -46,7 +46,7 @@ def test_a_large_ridge_makes_rows_uniform_and_a_small_one_finds_the_anchor() -> 
         np.testing.assert_allclose(rows, expected, atol=1e-6)
 
 
-def test_an_end_by_the_budget_is_told() -> None:
+def test_a_fit_that_does_not_converge_warns() -> None:
     views, _ = gaussian_views(3, n_samples=60)
     with pytest.warns(ConvergenceWarning, match=quotes("LMVSC", 180, "tol=1e-09", "max_iter=1")):
         LMVSC(3, max_iter=1, tol=1e-9, random_state=0).fit(views)

@@ -44,7 +44,7 @@ def test_view_weights_follow_the_root_of_each_views_cost() -> None:
         np.testing.assert_allclose(model.view_weights_, expected / expected.sum(), rtol=0.05)
 
 
-def test_rows_of_the_first_graph_solve_their_problem() -> None:
+def test_rows_of_the_initial_graph_solve_their_problem() -> None:
     # clear clusters: no step is taken, so S solves min Σ d s + α s² over the k nearest
     (view,), _ = gaussian_views(2, n_samples=60, spread=8.0, dims=(6,))
     model = MLAN(3, n_neighbors=7, scale="none", random_state=0).fit([view])

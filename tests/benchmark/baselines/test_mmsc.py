@@ -45,7 +45,7 @@ def test_the_update_ends_where_the_conditions_of_optimality_hold() -> None:
     assert np.abs(gap).max() <= 1e-4 * np.abs(G * SG).max()
 
 
-def test_an_end_by_the_budget_is_told() -> None:
+def test_a_fit_that_does_not_converge_warns() -> None:
     views, _ = gaussian_views(2, n_samples=60)
     with pytest.warns(ConvergenceWarning, match=quotes("MMSC", "max_iter=2", "tol=0.0")):
         MMSC(3, max_iter=2, tol=0.0, random_state=0).fit(views)

@@ -97,7 +97,7 @@ def test_more_anchors_than_samples_are_refused() -> None:
         SMVSC(3, simplex_step="qp").fit(views)  # type: ignore[arg-type]
 
 
-def test_an_end_by_the_budget_is_told() -> None:
+def test_a_fit_that_does_not_converge_warns() -> None:
     views, _ = gaussian_views(5, n_samples=80, n_clusters=4)
     with pytest.warns(ConvergenceWarning, match=quotes("SMVSC", "max_iter=1", "tol")):
         SMVSC(4, max_iter=1, random_state=0).fit(views)

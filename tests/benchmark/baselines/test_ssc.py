@@ -51,7 +51,7 @@ def test_samples_that_no_other_can_represent_are_refused() -> None:
         SSC(2, scale="none").fit([np.eye(6)])
 
 
-def test_an_end_by_the_budget_is_told() -> None:
+def test_a_fit_that_does_not_converge_warns() -> None:
     views, _ = gaussian_views(3, n_samples=40)
     with pytest.warns(ConvergenceWarning, match=quotes("SSC", "max_iter=2", "tol")):
         SSC(3, max_iter=2, random_state=0).fit(views)

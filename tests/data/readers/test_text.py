@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import tempfile
 from contextlib import ExitStack
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers import Selection, Source, SourceContents, read_labels, read_source
+from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.messages import quotes
 
@@ -381,3 +384,35 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     for reading in (read, read_labels):
         with pytest.raises(DataError, match=quotes(path, "0xf6", "UTF-8", "iconv -f latin1")):
             reading(path)
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("a.csv", ","), ("a.tsv", "\t"), ("a.txt", " ")])
+def test_gzipped_text_is_read_as_the_text_is(tmp_path: Path, name: str, delimiter: str) -> None:
+    text = "".join(delimiter.join((f"s{i}", str(i), str(i * i / 7))) + "\n" for i in range(5))
+    (tmp_path / name).write_text(text)
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    plain = ingest(tmp_path / name, tmp_path / "plain.zarr")
+    zipped = ingest(tmp_path / f"{name}.gz", tmp_path / "zipped.zarr")
+    assert zipped.digest == plain.digest
+    assert [view.name for view in zipped.views] == ["a"]
+    assert open_store(zipped.output).sample_ids == tuple(f"s{i}" for i in range(5))
+
+
+def test_gzipped_labels(tmp_path: Path) -> None:
+    (tmp_path / "y.csv.gz").write_bytes(gzip.compress(b"id,label\nb,1\na,0\n"))
+    values, ids = read_labels(tmp_path / "y.csv.gz")
+    assert (values.tolist(), ids) == ([1.0, 0.0], ("b", "a"))
+
+
+def test_a_gzip_bomb_is_refused_by_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"1,2\n" * 10**6))
+    with pytest.raises(DataError, match=quotes(path, 10**6, "max_bytes")):
+        ingest(Source(path, max_bytes=10**6), tmp_path / "s.zarr")
+
+
+def test_damaged_gzip(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"1,2\n" * 100)[:-9])
+    with pytest.raises(DataError, match=quotes(path)):
+        ingest(path, tmp_path / "s.zarr")

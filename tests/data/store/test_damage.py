@@ -171,8 +171,8 @@ def test_metadata_that_change_while_a_store_is_open_are_noticed(store: Path) -> 
         view.read(0, 1)
 
 
-def test_a_seal_that_was_taken_away_is_noticed(store: Path) -> None:
-    edit(store / "zarr.json", lambda m: m["attributes"].pop("seal"))
+def test_a_missing_checksum_is_an_error(store: Path) -> None:
+    edit(store / "zarr.json", lambda m: m["attributes"].pop("checksum"))
     with pytest.raises(StoreCorruptError, match=quotes(store / "zarr.json")):
         open_store(store)
 
@@ -193,7 +193,7 @@ def test_a_damaged_store_is_not_replaced(store: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "change", "quoted"),
     [
-        ("views/0/values", lambda m: m["attributes"].pop("name"), ["{'metric': 'features'"]),
+        ("views/0/values", lambda m: m["attributes"].pop("name"), ["{'view_type': 'features'"]),
         (
             "views/0/values",
             lambda m: m["attributes"].update(view_type="cosine"),
@@ -218,7 +218,7 @@ def test_altered_metadata_are_named(
     edit(store / key / "zarr.json", change)
     write_checksums(
         zarr.open_group(store, mode="r+"), store
-    )  # what is sealed is not believed either
+    )  # values with a right checksum are checked too
     with pytest.raises(StoreCorruptError, match=quotes(store, *quoted)):
         open_store(store)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask.benchmark import run_trials as running
+from mscam_dask.benchmark import trial as running
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.store.object_store import as_location

@@ -410,8 +410,8 @@ def test_digest_depends_on_values_names_metrics_and_order_but_not_on_labels() ->
 
 def test_heavy_packages_are_imported_only_when_needed() -> None:
     code = (
-        "import sys, numpy; from mscam_dask.data import datasets, ingest, validation, views; "
-        "views.as_multi_view([numpy.eye(3)]); "
+        "import sys, numpy; from mscam_dask.data import datasets, ingest; from mscam_dask.data.views import as_multi_view, validation; "
+        "as_multi_view.as_multi_view([numpy.eye(3)]); "
         "heavy = {'dask', 'distributed', 'h5py', 'pandas', 'sklearn', 'xarray', 'zarr'}; "
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mscam_dask.data.views.labels import encode_labels
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError
 from tests.messages import quotes
 
@@ -64,3 +66,22 @@ def test_booleans_are_zero_and_one() -> None:
 def test_anything_else_is_refused(values: Any, quoted: list[object]) -> None:
     with pytest.raises(DataError, match=quotes(*quoted)):
         encode_labels(values)
+
+
+@pytest.mark.parametrize("text", ["a\x1b[2J", "a\nb", "\x9b1m", "a\u2028b", "\ud800"])
+@pytest.mark.parametrize("place", ["view name", "sample id", "label"])
+def test_control_characters_are_refused_and_quoted_escaped(text: str, place: str) -> None:
+    changed: dict[str, dict[str, Any]] = {
+        "view name": {"views": (ArrayRows(np.ones((2, 1)), text),)},
+        "sample id": {"sample_ids": ("a", text)},
+        "label": {"labels": np.array([0, 1]), "label_names": ("a", text)},
+    }
+    arguments = {"views": (ArrayRows(np.ones((2, 1)), "a"),), **changed[place]}
+    with pytest.raises(DataError, match=quotes(place, ascii(text))) as caught:
+        MultiViewData(**arguments)
+    assert text not in str(caught.value)
+
+
+def test_formulas_and_other_scripts_are_ids_as_they_are() -> None:
+    ids = ("=1+1", "-1", "@a", "+b", "é 日本", "a\u00a0b")
+    assert MultiViewData((ArrayRows(np.ones((6, 1)), "a"),), sample_ids=ids).sample_ids == ids

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from mscam_dask.data.views import pairwise, sources, validation
+from mscam_dask.data.views import sources, validation
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, check_sizes, validate, validate_view
@@ -35,10 +35,9 @@ def block_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Run a test once with whole views in a block, once with two rows of 12 columns in each."""
     if request.param == "many blocks":
         ranges = sources.row_ranges
-        for module in (pairwise, validation):
-            monkeypatch.setattr(
-                module, "row_ranges", lambda source: ranges(source, block_bytes=8 * 12 * 2)
-            )
+        monkeypatch.setattr(
+            validation, "row_ranges", lambda source: ranges(source, block_bytes=8 * 12 * 2)
+        )
 
 
 def check(

@@ -1,4 +1,4 @@
-"""What Dask sets for its workers' allocator is undone there, and nobody else's choice is."""
+"""Dask's setting of its workers' allocator is undone there, and no other value is."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ print(json.dumps([undone, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - b
 _HOLES = """
 import json, psutil
 import numpy as np
-from mscam_dask.engine.executors._malloc import give_freed_memory_back, keep_freed_memory
+from mscam_dask.engine.executors._malloc import return_freed_memory, keep_freed_memory
 keep_freed_memory()
-idle = give_freed_memory_back()
+idle = return_freed_memory()
 arrays = [np.ones(2**17) for _ in range(200)]
 last = arrays.pop()
 del arrays
 before = psutil.Process().memory_info().rss
-given = give_freed_memory_back()
-print(json.dumps([given, (before - psutil.Process().memory_info().rss) / 2**20, give_freed_memory_back()]))
+given = return_freed_memory()
+print(json.dumps([given, (before - psutil.Process().memory_info().rss) / 2**20, return_freed_memory()]))
 """
 
 
 def run(what: str, value: str | None, program: str = _PROGRAM) -> list[Any]:
-    """What a program prints with this value of Dask's variable."""
+    """Output of a program with this value of Dask's variable."""
     environment = {key: text for key, text in os.environ.items() if key != DASK_TRIM[0]}
     if value is not None:
         environment[DASK_TRIM[0]] = value

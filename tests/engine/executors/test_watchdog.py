@@ -1,22 +1,151 @@
-"""How long a driver waits for workers."""
+"""How long a driver waits for workers and for the scheduler."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import threading
 import time
+from pathlib import Path
+from typing import Any
 
+import dask.config
 import pytest
+from distributed import Client, LocalCluster
 
-from mscam_dask.engine.executors._watchdog import WorkerWatchdog
-from mscam_dask.errors import NoWorkersError
+from mscam_dask import MSCAM
+from mscam_dask.engine.executors.dask import DaskExecutor, WorkerWatchdog, workers_timeout_s
+from mscam_dask.errors import (
+    ConfigurationError,
+    NoWorkersError,
+    SchedulerLostError,
+    WorkersPausedError,
+)
+from tests.clusters import local_client, scheduler_process, worker_process
 from tests.messages import quotes
+from tests.synthetic import gaussian_views
+
+RUNNING: dict[str, Any] = {"status": "running"}
+PAUSED: dict[str, Any] = {
+    "status": "paused",
+    "name": "w0",
+    "memory_limit": 4 * 2**30,
+    "metrics": {"memory": 3 * 2**30, "executing": 0},
+}
+FINISHING: dict[str, Any] = {**PAUSED, "metrics": {"memory": 3 * 2**30, "executing": 1}}
 
 
-def test_only_a_time_without_any_worker_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, workers = [0.0], [2]
+@pytest.mark.parametrize(
+    ("absent", "error", "values"),
+    [({}, NoWorkersError, ()), ({"a": PAUSED}, WorkersPausedError, ("1", "3.00", "4.00", "w0"))],
+)
+@pytest.mark.parametrize("present", [{"b": RUNNING}, {"a": PAUSED, "b": RUNNING}, {"b": FINISHING}])
+def test_only_a_time_without_any_usable_worker_ends_a_wait(
+    monkeypatch: pytest.MonkeyPatch,
+    absent: dict[str, Any],
+    present: dict[str, Any],
+    error: type[NoWorkersError],
+    values: tuple[str, ...],
+) -> None:
+    clock, workers = [0.0], [present]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     watchdog = WorkerWatchdog(lambda: workers[0], "tcp://here", 60.0)
-    for clock[0], workers[0] in ((90.0, 2), (149.0, 0), (150.0, 1), (209.0, 0)):
-        watchdog.check()
+    steps = ((90.0, present), (149.0, absent), (150.0, present), (209.0, absent))
+    for clock[0], workers[0] in steps:
+        assert watchdog.check() is (workers[0] is present)
     clock[0] = 210.1
-    with pytest.raises(NoWorkersError, match=quotes("tcp://here", "60 s")):
+    with pytest.raises(error, match=quotes("tcp://here", "60 s", *values)):
         watchdog.check()
+
+
+def test_the_timeout_is_a_setting_of_dask() -> None:
+    assert workers_timeout_s() == 60.0
+    for value, seconds in ((5, 5.0), ("2 minutes", 120.0), (0.5, 0.5)):
+        with dask.config.set({"mscam.workers-timeout": value}):
+            assert workers_timeout_s() == seconds
+    for wrong in ("soon", 0, -1, float("inf"), [1]):
+        with (
+            dask.config.set({"mscam.workers-timeout": wrong}),
+            pytest.raises(ConfigurationError, match=quotes("mscam.workers-timeout", repr(wrong))),
+        ):
+            workers_timeout_s()
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+def test_workers_paused_in_the_middle_of_a_fit_end_it() -> None:
+    paused = threading.Event()
+    with (
+        local_client(1) as client,
+        Client(client.scheduler_info()["address"], set_as_default=False) as other,
+    ):
+
+        def pause(dask_worker: Any) -> None:
+            # the memory manager leaves a paused worker alone until it has measured less
+            dask_worker.memory_manager.memory_pause_fraction = 0.001
+
+        def observe(event: object) -> None:
+            if not paused.is_set():
+                paused.set()
+                other.run(pause)
+                while any(w["status"] == "running" for w in workers(other)):
+                    time.sleep(0.05)
+
+        started = time.monotonic()
+        with (
+            dask.config.set({"mscam.workers-timeout": "3 s"}),
+            pytest.raises(WorkersPausedError, match=quotes("1", "3 s", "GiB")),
+        ):
+            MSCAM(3, client=client, callbacks=[observe]).fit(gaussian_views(0, n_samples=60)[0])
+        assert time.monotonic() - started < 60
+
+
+def workers(client: Client) -> list[dict[str, Any]]:
+    return list(client.scheduler_info(n_workers=-1)["workers"].values())
+
+
+def freeze(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGSTOP)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("moment", ["at the start", "while waiting"])
+def test_a_scheduler_that_does_not_answer_is_lost(tmp_path: Path, moment: str) -> None:
+    with (
+        scheduler_process(tmp_path) as (scheduler, address),
+        worker_process(address, tmp_path),
+        Client(address, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(1, timeout=60)
+        executor = DaskExecutor(client, timeout_s=3.0)
+        try:
+            if moment == "at the start":
+                freeze(scheduler)
+                with pytest.raises(SchedulerLostError, match=quotes(address, "3 s")):
+                    executor.__enter__()
+            else:
+                with executor:
+                    assert executor.gather([executor.submit(abs, -2, key="before/0")]) == [2]
+                    freeze(scheduler)
+                    waiting = executor.submit(abs, -3, key="after/0")
+                    with pytest.raises(SchedulerLostError, match=quotes(address, "3 s")):
+                        executor.gather([waiting])
+        finally:
+            scheduler.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.timeout(180)
+def test_an_adaptive_cluster_without_workers_starts_one() -> None:
+    views = gaussian_views(0, n_samples=60)[0]
+    expected = MSCAM(3, n_jobs=1).fit(views)
+    with (
+        LocalCluster(
+            n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        dask.config.set({"mscam.workers-timeout": "30 s"}),
+    ):
+        cluster.adapt(minimum=0, maximum=1, interval="200 ms")
+        fitted = MSCAM(3, client=client).fit(views)
+    assert (fitted.labels_ == expected.labels_).all()

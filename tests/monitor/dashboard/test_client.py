@@ -77,7 +77,7 @@ class FakeClient:
 
 
 def begun(client: FakeClient, **options: int) -> ClusterEvents:
-    events = ClusterEvents(client, name="x", last_words_s=0.01, **options)  # type: ignore[arg-type]
+    events = ClusterEvents(client, name="x", flush_timeout_s=0.01, **options)  # type: ignore[arg-type]
     events.new_run(views=VIEWS, n_samples=10, n_clusters=2)
     return events
 
@@ -104,7 +104,7 @@ def test_everything_arrives_in_order_under_the_id_of_the_run() -> None:
 
 def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit() -> None:
     client = FakeClient(runs_at_once=False)
-    events = begun(client, most_waiting=5)
+    events = begun(client, max_waiting=5)
     for iteration in range(100):
         events(outer(iteration))
     assert len(client.todo) == 1

@@ -77,7 +77,7 @@ def test_a_slow_drawing_is_followed_by_a_rest_and_the_end_is_drawn_at_once(clock
     send(runs, outer(1))
     page.update()
     assert points(page) == 1  # it rests
-    clock.now += module._LONGEST_REST_S
+    clock.now += module._MAX_PAUSE_S
     page.update()
     assert points(page) == 2
     send(runs, outer(2), ENDED)
@@ -175,7 +175,7 @@ def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     source: Any = page.root.select_one({"name": "counts-lines"})
     chosen, *curves = source.data["ys"]
     assert source.data["line"][0].startswith("4")
-    assert source.data["line"][1:] == ["eigengap", "reliable modularity", "stability"]
+    assert source.data["line"][1:] == ["eigengap", "adjusted modularity", "stability"]
     assert curves == [
         list(curve)
         for curve in (RANK_SAMPLE.eigengap, RANK_SAMPLE.adjusted_modularity, RANK_SAMPLE.stability)

@@ -32,10 +32,10 @@ def test_a_run_from_its_announcement_to_its_end() -> None:
     run = runs.by_id["01"]
     assert (run.state, run.views, run.seconds(103.0)) == ("preparing", VIEWS, 3.0)
     send(runs, "01", started(), SELECTED)
-    assert run.pace.at_most_s is None
+    assert run.pace.eta_s is None
     send(runs, "01", outer(0), outer(1, 3, seconds=4.0))
     assert (run.state, run.pace.n_done, run.outer[-1].n_connected_components) == ("running", 2, 3)
-    assert run.pace.at_most_s == 18 * 3.0
+    assert run.pace.eta_s == 18 * 3.0
     assert math.isnan(run.outer[-1].eigengap)
     send(runs, "01", ENDED)
     assert (run.state, run.going, run.seconds(1000.0)) == ("ended", False, 6.5)

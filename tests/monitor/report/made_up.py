@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from mscam_dask.data.history_dataset import history_dataset
-from mscam_dask.data.results import StoredResult
-from mscam_dask.monitor.report.content import FileLink, RunContent
+from mscam_dask.data.results import StoredResult, history_dataset
+from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.types.events import IterationFinished, ViewIteration
 from mscam_dask.types.status import Status
 
@@ -133,15 +132,18 @@ def made_up_content(
             "fit": {
                 "status": result.status,
                 "message": Status.CONVERGED.message,
-                "reached": True,
+                "has_requested_components": True,
                 "n_clusters": n_clusters,
                 "n_connected_components": n_clusters,
                 "n_outer_iterations": 3,
                 "score": result.score,
                 "setting": setting,
                 "candidate_settings": [tried, {**tried, "scale": "standard", "score": 1.0}],
+                "selected_setting": 0,
+                "refinement": None,
                 "view_contributions": result.view_contributions,
                 "cluster_sizes": np.bincount(labels).tolist(),
+                "cluster_names": list(range(n_clusters)),
                 **(fit or {}),
             },
             "metrics": scores if labels_true is not None else None,

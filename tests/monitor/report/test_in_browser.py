@@ -13,8 +13,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from mscam_dask.monitor.report.content import RunContent
-from mscam_dask.monitor.report.page import run_page
+from mscam_dask.monitor.report.page import RunContent, run_page
 from tests.browser import Browser
 from tests.monitor.report.made_up import made_up_content
 

@@ -11,8 +11,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from mscam_dask.monitor.report.content import FileLink
-from mscam_dask.monitor.report.page import run_page
+from mscam_dask.monitor.report.page import FileLink, run_page
 from mscam_dask.types.status import Status
 from tests.monitor.report.made_up import made_up_content
 
@@ -47,7 +46,7 @@ def test_the_first_screen_says_what_was_asked_and_what_came_out() -> None:
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", first))
     for part in ("90", "made-up", "0.987", "0.969", "0.971", "18.7 s"):
         assert part in text, part
-    assert re.search(r"\b3 \w+ 3 \w+", text)  # components and clusters
+    assert re.search(r"\b3 \w+, 3 \w+", text)  # components and clusters
     assert Status.CONVERGED.message[1:] in html.unescape(text)  # it begins a sentence
     assert re.search(r"MSCAM, 3 \D+ 0\b", text)  # clusters and seed
 
@@ -116,10 +115,10 @@ def test_edges(case: str) -> None:
             content.result, "history", content.result.history.isel(outer_iteration=slice(0))
         )
     page = run_page(content)
-    drawn = {name: part_of(page, name).count("<figure") for name in ("views", "course")}
+    drawn = {name: part_of(page, name).count("<figure") for name in ("views", "iterations")}
     is_listed = 'id="least"' in part_of(page, "samples")
     assert is_listed == (case not in ("one cluster", "no embeddings"))
-    assert (drawn["course"] == 0) == (case == "no iterations")
+    assert (drawn["iterations"] == 0) == (case == "no iterations")
     assert drawn["views"] == {"no embeddings": 0, "many views": 12}.get(case, 2)
     assert case != "many views" or re.search(r"\b12 \w+ 14\b", part_of(page, "views"))
 
@@ -139,6 +138,7 @@ def drift(**changes: object) -> dict[str, object]:
         "n_new": 10,
         "n_gone": 3,
         "n_moved": 2,
+        "cluster_names": [0, 1, 2],
         "sizes_before": [33, 30, 20],
         "sizes_after": [30, 30, 30],
         "score_before": 1.0,
@@ -201,6 +201,14 @@ def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
         page_after(drift(cluster_names=[1, 4, 6], sizes_before=[9, 0, 2], sizes_after=[8, 3, 0]))
     )
     assert "1 9 8 \u22121 4 \u2013 3 +3 6 2 \u2013 \u22122" in text
-    text = section(page_after(drift(sizes_before=[5] * 99, sizes_after=[5] * 98 + [7, 2])))
+    text = section(
+        page_after(
+            drift(
+                cluster_names=list(range(100)),
+                sizes_before=[5] * 99 + [0],
+                sizes_after=[5] * 98 + [7, 2],
+            )
+        )
+    )
     assert re.search(r"\b60 \w+ 100\b", text)
     assert "98 5 7 +2 99 \u2013 2 +2" in text or "99 \u2013 2 +2 98 5 7 +2" in text

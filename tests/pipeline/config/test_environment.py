@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.environment import environment_overrides
 from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.toml_document import environment_overrides
 from tests.messages import quotes
 
 Write = Callable[[str], Path]

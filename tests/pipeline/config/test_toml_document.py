@@ -17,8 +17,8 @@ from mscam_dask.pipeline.config.toml_document import (
     Override,
     parse_override,
     read_document,
+    toml_text,
 )
-from mscam_dask.pipeline.config.toml_text import toml_text
 from tests.messages import quotes
 
 
@@ -120,7 +120,7 @@ def test_overrides_are_toml_values_or_plain_words(text: str, key: Any, value: ob
     override = parse_override(text)
     assert (override.key, override.value) == (key, value)
     assert type(override.value) is type(value)
-    assert override.said == f"--set {text}"
+    assert override.origin == f"--set {text}"
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import psutil
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 
-from mscam_dask import __version__
-from mscam_dask.errors import ClusterError, NoWorkersError
+import mscam_dask
+from mscam_dask import MSCAM, __version__
+from mscam_dask.engine.executors import dask as executor_module
+from mscam_dask.errors import (
+    ClusterError,
+    ClusterStartError,
+    NoWorkersError,
+    SchedulerLostError,
+)
 from mscam_dask.monitor.dashboard import plugin
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run import cluster as module
 from mscam_dask.pipeline.run.cluster import check_workers, open_cluster, page_of
 from tests.messages import quotes
+from tests.synthetic import gaussian_views
 
 
 def start(**options: Any) -> LocalCluster:
@@ -51,30 +60,85 @@ def test_workers_that_do_not_see_the_data_or_differ_are_named(
     with open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster:
         with pytest.raises(ClusterError, match=quotes("tcp://", tmp_path / "absent", "--output")):
             check_workers(cluster, [tmp_path, tmp_path / "absent"])
-        monkeypatch.setattr(module, "_probe", lambda names: ("9.8.7", names))
+        monkeypatch.setattr(
+            mscam_dask, "__version__", "9.8.7"
+        )  # workers are threads of this process
         with pytest.raises(ClusterError, match=quotes("tcp://", "9.8.7", __version__)):
             check_workers(cluster, [])
-
-        def not_installed(names: list[str]) -> None:
-            raise ModuleNotFoundError("No module named 'mscam_dask'")
-
-        monkeypatch.setattr(module, "_probe", not_installed)
+        monkeypatch.setattr(executor_module, "_version_probe", lambda: not_installed)
         with pytest.raises(
             ClusterError, match=quotes("tcp://", "ModuleNotFoundError", "'mscam_dask'")
         ):
             check_workers(cluster, [])
 
 
-def test_a_cluster_without_workers_is_an_error_with_the_remedy(
-    monkeypatch: pytest.MonkeyPatch,
+def not_installed() -> str:
+    raise ModuleNotFoundError("No module named 'mscam_dask'")
+
+
+def test_a_fit_refuses_workers_of_another_version(
+    scheduler: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_WORKERS_TIMEOUT_S", 0.2)
+    views = gaussian_views(0, n_samples=60)[0]
+    with Client(scheduler.scheduler_address, set_as_default=False) as client:
+        MSCAM(3, client=client).fit(views)
+        monkeypatch.setattr(mscam_dask, "__version__", "0.0.9")
+        with pytest.raises(ClusterError, match=quotes("tcp://", "0.0.9", __version__)):
+            MSCAM(3, client=client).fit(views)
+
+
+def test_a_cluster_without_workers_is_an_error_with_the_remedy() -> None:
+    with start(protocol="tcp", n_workers=0) as scheduler:
+        address = scheduler.scheduler_address
+        with (
+            open_cluster(ExecutionTable(scheduler=address, workers_timeout=0.2)) as cluster,
+            pytest.raises(
+                NoWorkersError, match=quotes(f"dask worker {address}", "0.2 s")
+            ) as caught,
+        ):
+            check_workers(cluster, [])
+    assert caught.value.exit_code == 75
+
+
+def test_nothing_that_answers_is_worth_another_try() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
     with (
-        start(protocol="tcp", n_workers=0) as scheduler,
-        open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster,
-        pytest.raises(NoWorkersError, match=quotes(f"dask worker {scheduler.scheduler_address}")),
+        pytest.raises(SchedulerLostError, match=quotes(address)) as caught,
+        open_cluster(ExecutionTable(scheduler=address)),
     ):
-        check_workers(cluster, [])
+        pass
+    assert caught.value.exit_code == 75
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("n_deaths", [1, 9])
+def test_a_worker_that_dies_while_it_starts_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_deaths: int
+) -> None:
+    (tmp_path / "deaths").write_text("x" * n_deaths)
+    preload = tmp_path / "dies.py"
+    preload.write_text(
+        "import os, pathlib, signal\n"
+        f"left = pathlib.Path({str(tmp_path / 'deaths')!r})\n"
+        "n_left = len(left.read_text())\n"
+        "if n_left:\n"
+        "    left.write_text('x' * (n_left - 1))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    with dask.config.set({"distributed.worker.preload": [str(preload)]}):
+        if n_deaths == 1:
+            with open_cluster(ExecutionTable(workers=1)) as cluster:
+                assert cluster.client is not None
+                assert cluster.client.submit(abs, -1, pure=False).result() == 1
+        else:
+            with (
+                pytest.raises(ClusterStartError, match=quotes(1, "--in-process")) as caught,
+                open_cluster(ExecutionTable(workers=1)),
+            ):
+                pass
+            assert caught.value.exit_code == 75
 
 
 def test_in_this_process_there_is_nothing_to_check() -> None:

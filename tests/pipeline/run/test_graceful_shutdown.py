@@ -20,12 +20,13 @@ from mscam_dask.pipeline.run import graceful_shutdown as signals
 signals._DEADLINE_S = float(sys.argv[2])
 said = Path(sys.argv[1])
 with signals.GracefulShutdown(lambda: said.write_text('deadline') and 'goes on') as interruption:
-    signals_left = 2 if len(sys.argv) > 3 else 1
+    to_send = ["SIGTERM", *sys.argv[3:4]]
     while True:  # a call in a library that does not come back
         try:
-            if signals_left:
-                signals_left -= 1
-                os.kill(os.getpid(), signal.SIGTERM)
+            if to_send:
+                if len(to_send) == 1:
+                    time.sleep(float(sys.argv[4]) if len(sys.argv) > 4 else 0.0)
+                os.kill(os.getpid(), signal.Signals[to_send.pop(0)])
             time.sleep(60)
         except KeyboardInterrupt:
             pass
@@ -119,8 +120,34 @@ def test_a_driver_that_does_not_end_is_ended_at_the_deadline(tmp_path: Path) -> 
 
 def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
     said = tmp_path / "said"
-    assert ignore_interrupts(said, "50", "again") == (75, "")
+    assert ignore_interrupts(said, "50", "SIGINT") == (75, "")
+    assert ignore_interrupts(said, "50", "SIGTERM", "2.2") == (75, "")
     assert not said.exists()
+
+
+def test_a_request_that_arrives_several_times_is_one(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALED_THRICE, str(tmp_path / "tidied")], check=False, timeout=60
+    )
+    assert done.returncode == 3
+    assert (tmp_path / "tidied").exists()
+
+
+SIGNALED_THRICE = """
+import os, signal, sys, time
+from pathlib import Path
+from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
+with GracefulShutdown(lambda: ""):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.2)
+        Path(sys.argv[1]).touch()
+sys.exit(3)
+"""
 
 
 OTHER_SIGNALS = """

@@ -106,6 +106,7 @@ def test_samples_that_moved_are_read_from_the_run(directory: RunDirectory) -> No
         "reason": "of a test",
         "n_common": 60,
         "n_moved": 1,
+        "cluster_names": [0, 1, 2],
         "sizes_before": sizes,
         "sizes_after": sizes,
         "score_before": None,

@@ -114,7 +114,7 @@ def test_a_run_stopped_anywhere_ends_with_the_same_bits(
     assert outcome_of(root) == undisturbed.outcome
     record = outcome.record
     assert (record.state, record.exit_code, record.error) == ("finished", 0, None)
-    (entry,) = record.resumes
+    (entry,) = record.resumed
     assert entry.state == ("running" if killed else "failed")
     assert entry.warnings == ()
     lines = directory.events.read_text().splitlines()
@@ -197,9 +197,9 @@ def test_a_source_that_is_gone_is_said(pipeline: Write, tiny: Path, tmp_path: Pa
     tiny.unlink()
     events: list[Event] = []
     outcome = resume_run(root, observers=[events.append])
-    assert str(tiny) in outcome.record.resumes[0].warnings[0]
+    assert str(tiny) in outcome.record.resumed[0].warnings[0]
     notes = [event.notes for event in events if isinstance(event, StepFinished)]
-    assert outcome.record.resumes[0].warnings in notes
+    assert outcome.record.resumed[0].warnings in notes
 
 
 def test_a_store_with_other_values_is_refused(tiny: Path, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_other_software_is_said_and_recorded(pipeline: Write, tmp_path: Path) ->
     directory.write_record(msgspec.structs.replace(record, versions=versions, blas=blas))
     events: list[Event] = []
     outcome = resume_run(root, observers=[events.append])
-    (warning,) = outcome.record.resumes[0].warnings
+    (warning,) = outcome.record.resumed[0].warnings
     assert re.search(quotes("numpy", "1.0", np.__version__, "BLAS", "0.1"), warning)
     said = [event for event in events if isinstance(event, StepFinished) and event.step == "resume"]
     assert said[0].notes == (warning,)
@@ -273,8 +273,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(
     assert outcome_of(root) == undisturbed.outcome
     (resumed,) = [event for event in events if isinstance(event, FitResumed)]
     assert str(damaged) in resumed.notes[0]
-    assert outcome.record.resumes[0].warnings == resumed.notes
-    assert outcome.record.resumes[0].after_iteration == resumed.after_iteration
+    assert outcome.record.resumed[0].warnings == resumed.notes
+    assert outcome.record.resumed[0].after_iteration == resumed.after_iteration
 
 
 def test_without_a_whole_checkpoint_the_run_says_what_to_do(
@@ -289,7 +289,7 @@ def test_without_a_whole_checkpoint_the_run_says_what_to_do(
     shutil.rmtree(root / "checkpoints")
     outcome: RunOutcome = resume_run(root)
     assert outcome_of(root) == undisturbed.outcome
-    assert [entry.state for entry in outcome.record.resumes] == ["failed", "failed"]
+    assert [entry.state for entry in outcome.record.resumed] == ["failed", "failed"]
 
 
 @pytest.mark.parametrize("change", [{"settings": None}, {"settings": {"name": 3}}])

@@ -38,11 +38,13 @@ def run_of(
     fit = {
         "status": "x",
         "message": "x",
-        "reached": reached,
+        "has_requested_components": reached,
         "score": 0.1,
         "n_clusters": 3,
         "setting": {"scale": "unit", "alpha": 1.0, "n_neighbors": 3},
         "candidate_settings": (),
+        "selected_setting": -1,
+        "cluster_names": (0, 1, 2),
         "n_connected_components": 3,
         "cluster_sizes": (3, 3, 3),
         "view_contributions": {},
@@ -91,7 +93,7 @@ def test_what_the_next_run_starts_from_stays(keep_two: Settings) -> None:
 
 def test_what_somebody_needs_stays(keep_two: Settings) -> None:
     runs = [run_of(keep_two, number) for number in range(1, 7)]
-    run_of(keep_two, 7, state="interrupted", start="tiny-1")
+    run_of(keep_two, 7, state="interrupted", started_from="tiny-1")
     (runs[1].path / "notes.txt").touch()
     (runs[0].path.parent / "tiny-8").symlink_to(runs[5].path)
     (runs[0].path.parent / ".tiny-0123456789ab.0123abcd.old").mkdir()

@@ -15,7 +15,7 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.fingerprints import run_id
+from mscam_dask.pipeline.run.fingerprints import run_fingerprint
 from mscam_dask.pipeline.run.previous_runs import link_tree
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run_directory import RunDirectory
@@ -46,24 +46,27 @@ def test_the_same_twice_is_done_once(pipeline: Write, fits: list[Any], tmp_path:
     assert len(fits) == 1
     assert times(first.directory.path) == before
     assert first.directory.path.parent == tmp_path / "runs"
-    assert first.directory.path.name == f"tiny-{run_id(read_config(pipeline(HERE)))[:12]}"
+    assert first.directory.path.name == f"tiny-{run_fingerprint(read_config(pipeline(HERE)))[:12]}"
 
 
 def test_where_and_by_what_a_run_is_computed_is_no_part_of_it(
     pipeline: Write, tmp_path: Path, tiny: Path
 ) -> None:
-    here = run_id(read_config(pipeline(HERE)))
-    assert run_id(read_config(pipeline("[execution]\nworkers = 2\n[output]\nroot = 'x'\n"))) == here
+    here = run_fingerprint(read_config(pipeline(HERE)))
+    assert (
+        run_fingerprint(read_config(pipeline("[execution]\nworkers = 2\n[output]\nroot = 'x'\n")))
+        == here
+    )
     (tmp_path / "elsewhere").mkdir()
     moved = tmp_path / "elsewhere" / tiny.name
     moved.write_bytes(tiny.read_bytes())
     file = pipeline(HERE)
     file.write_text(file.read_text().replace(f"'{tiny.name}'", f"'elsewhere/{tiny.name}'"))
-    assert run_id(read_config(file)) == here
-    assert run_id(read_config(pipeline(f"alpha = 2.0\n{HERE}"))) != here
+    assert run_fingerprint(read_config(file)) == here
+    assert run_fingerprint(read_config(pipeline(f"alpha = 2.0\n{HERE}"))) != here
     with np.load(tiny) as arrays:
         np.savez(tiny, allow_pickle=False, **{name: arrays[name][::-1] for name in arrays})
-    assert run_id(read_config(pipeline(HERE))) != here
+    assert run_fingerprint(read_config(pipeline(HERE))) != here
 
 
 def test_overwrite_does_it_again(pipeline: Write, fits: list[Any]) -> None:
@@ -185,7 +188,7 @@ def test_results_that_are_gone_or_damaged_are_made_again(
     assert outcome.resumed
     assert len(fits) == 2
     assert (outcome.record.state, outcome.record.fit) == ("finished", first.record.fit)
-    (entry,) = outcome.record.resumes
+    (entry,) = outcome.record.resumed
     assert entry.state == "finished"
     assert re.search(quotes(*names), entry.warnings[0])
     np.testing.assert_array_equal(labels_of(outcome), expected)
@@ -202,8 +205,8 @@ def test_a_run_that_was_cut_off_is_gone_on_with(pipeline: Write) -> None:
         again(pipeline(HERE), observers=(cut_off,))
     outcome = again(pipeline(HERE))
     assert outcome.record.state == "finished"
-    assert len(outcome.record.resumes) == 1
-    assert outcome.record.resumes[0].after_iteration == 1
+    assert len(outcome.record.resumed) == 1
+    assert outcome.record.resumed[0].after_iteration == 1
     assert not again(pipeline(HERE)).resumed
 
 

@@ -278,7 +278,7 @@ def test_a_warm_run_that_was_cut_off_starts_from_the_same_run_again(growing: Gro
     drift = outcome.record.drift
     assert drift is not None
     assert (drift.start, drift.earlier) == ("warm", first.directory.path.name)
-    assert outcome.record.resumes[0].after_iteration == 1
+    assert outcome.record.resumed[0].after_iteration == 1
 
 
 def test_clusters_that_split_or_vanish_keep_the_other_names(growing: Growing) -> None:

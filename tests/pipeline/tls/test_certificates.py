@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import os
 import stat
 from pathlib import Path
 
@@ -128,3 +129,25 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(ConfigurationError, match=quotes(file)):
         make_certificates(file)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
+def test_a_directory_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(mode)
+    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "open", "chmod go-w")):
+        make_certificates(tmp_path / "open")
+    assert list((tmp_path / "open").iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o777])
+def test_modes_do_not_depend_on_the_umask(tmp_path: Path, umask: int) -> None:
+    previous = os.umask(umask)
+    try:
+        made = make_certificates(tmp_path / "tls")
+    finally:
+        os.umask(previous)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in made.directory.iterdir()}
+    assert stat.S_IMODE(made.directory.stat().st_mode) == 0o700
+    assert {mode for name, mode in modes.items() if "key" in name} == {0o600}
+    assert {mode for name, mode in modes.items() if "key" not in name} == {0o644}

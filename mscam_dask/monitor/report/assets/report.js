@@ -21,13 +21,13 @@
     return [box.left + box.width / 2, box.top + box.height / 2];
   };
   document.addEventListener("pointermove", (event) => {
-    const told = event.target.closest("[data-tip]");
-    if (told) say(told.dataset.tip, event.clientX, event.clientY);
+    const target = event.target.closest("[data-tip]");
+    if (target) say(target.dataset.tip, event.clientX, event.clientY);
     else if (!event.target.closest("svg.scatter, svg.matrix")) hush();
   });
   document.addEventListener("focusin", (event) => {
-    const told = event.target.closest("button[data-tip]");
-    if (told && told.matches(":focus-visible")) say(told.dataset.tip, ...middle(told));
+    const target = event.target.closest("button[data-tip]");
+    if (target && target.matches(":focus-visible")) say(target.dataset.tip, ...middle(target));
   });
   document.addEventListener("focusout", hush);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") { hush(); ring(-1); } });
@@ -89,7 +89,7 @@
     return at.matrixTransform(svg.getScreenCTM().inverse());
   }
 
-  // ---- samples: the same one in every plot -----------------------------------------------------
+  // ---- linked samples in all plots -----------------------------------------------------
   const plots = all("svg.scatter").map((svg) => ({
     svg, ring: svg.querySelector(".ring"), planes: data.plots[svg.dataset.plot].planes, plane: 0,
   }));
@@ -97,7 +97,7 @@
 
   function about(point) {
     const parts = [`sample ${data.names[point]}`, `cluster ${data.clusters[point]}`];
-    if (data.labels.length) parts.push(`label ${data.labels[point]}`);
+    if (data.labels.length) parts.push(`class ${data.labels[point]}`);
     if (data.ratios.length) parts.push(`distance ratio ${data.ratios[point]} (next: cluster ${data.next[point]})`);
     return parts.join(" · ");
   }
@@ -239,8 +239,8 @@
       const wanted = input.value.trim().toLowerCase();
       let shown = 0;
       for (const line of body.rows) {
-        const told = all("[data-v]", line).map((cell) => cell.dataset.v).join(" ").toLowerCase();
-        line.hidden = !told.includes(wanted);
+        const text = all("[data-v]", line).map((cell) => cell.dataset.v).join(" ").toLowerCase();
+        line.hidden = !text.includes(wanted);
         shown += !line.hidden;
       }
       counter.textContent = wanted ? `${shown} of ${body.rows.length} shown` : "";

@@ -1,0 +1,314 @@
+"""Scores of a partition against a reference: accuracy, NMI, ARI, purity and pairwise F.
+
+Every score takes two label vectors of the same length: integers, booleans or strings. Only the
+partitions count, not the values or the order of the labels; a negative label is a cluster like
+any other. Every score is 1 when the two partitions are the same.
+
+Every function raises `DataError` when the label vectors are empty, not one-dimensional, of
+different lengths, or of another type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from mscam_dask.errors import DataError
+
+__all__ = [
+    "PartitionScores",
+    "adjusted_rand_index",
+    "clustering_accuracy",
+    "matched_labels",
+    "normalized_mutual_information",
+    "pairwise_f_score",
+    "purity",
+    "score_partition",
+]
+
+
+@dataclass(frozen=True)
+class PartitionScores:
+    """All scores of a partition against a reference.
+
+    Attributes
+    ----------
+    accuracy, normalized_mutual_information, purity, pairwise_f_score : float
+        In [0, 1].
+    adjusted_rand_index : float
+        In [-0.5, 1]; 0 is the expectation of a random partition.
+    n_samples, n_classes, n_clusters : int
+        Number of samples, of distinct reference labels, and of distinct labels.
+    """
+
+    accuracy: float
+    normalized_mutual_information: float
+    adjusted_rand_index: float
+    purity: float
+    pairwise_f_score: float
+    n_samples: int
+    n_classes: int
+    n_clusters: int
+
+
+def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> PartitionScores:
+    """All scores of a partition.
+
+    Parameters
+    ----------
+    labels_true, labels_pred : array-like of shape (n_samples,)
+        Reference labels and the labels to score.
+
+    Returns
+    -------
+    PartitionScores
+
+    Examples
+    --------
+    >>> score_partition([0, 0, 1, 1], [0, 0, 0, 1]).accuracy
+    0.75
+    """
+    table = _contingency_table(labels_true, labels_pred)
+    return PartitionScores(
+        accuracy=float(table.counts[table.best_assignment()].sum() / table.n_samples),
+        normalized_mutual_information=float(
+            normalized_mutual_info_score(
+                table.true_codes, table.pred_codes, average_method="arithmetic"
+            )
+        ),
+        adjusted_rand_index=float(adjusted_rand_score(table.true_codes, table.pred_codes)),
+        purity=float(table.counts.max(axis=0).sum() / table.n_samples),
+        pairwise_f_score=_pairwise_f_score(table.counts),
+        n_samples=table.n_samples,
+        n_classes=table.classes.size,
+        n_clusters=table.clusters.size,
+    )
+
+
+def clustering_accuracy(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
+    """Share of samples in agreement with the best one-to-one assignment of clusters to classes.
+
+    Samples of clusters without a class, and of classes without a cluster, disagree.
+
+    Notes
+    -----
+    A linear assignment on the contingency table (n_classes × n_clusters).
+
+    References
+    ----------
+    H. W. Kuhn, "The Hungarian method for the assignment problem", 1955,
+    doi:10.1002/nav.3800020109.
+
+    Examples
+    --------
+    >>> clustering_accuracy([0, 0, 1, 1], [5, 5, 5, 3])
+    0.75
+    """
+    return score_partition(labels_true, labels_pred).accuracy
+
+
+def normalized_mutual_information(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
+    """Mutual information divided by the arithmetic mean of the two entropies.
+
+    1 when both partitions have a single cluster, 0 when only one of them has.
+
+    Notes
+    -----
+    2 I(T; P) / (H(T) + H(P)). Other means (geometric, maximum) give other values: compare only
+    with published values of the same mean.
+
+    References
+    ----------
+    N. X. Vinh, J. Epps, J. Bailey, "Information theoretic measures for clusterings comparison",
+    JMLR 11, 2010, https://jmlr.org/papers/v11/vinh10a.html.
+
+    Examples
+    --------
+    >>> normalized_mutual_information([0, 0, 1, 1], [1, 1, 0, 0])
+    1.0
+    """
+    return score_partition(labels_true, labels_pred).normalized_mutual_information
+
+
+def adjusted_rand_index(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
+    """Agreement on pairs of samples, corrected for chance.
+
+    References
+    ----------
+    L. Hubert, P. Arabie, "Comparing partitions", Journal of Classification 2, 1985,
+    doi:10.1007/BF01908075.
+
+    Examples
+    --------
+    >>> adjusted_rand_index([0, 0, 1, 1], [0, 1, 0, 1])
+    -0.5
+    """
+    return score_partition(labels_true, labels_pred).adjusted_rand_index
+
+
+def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
+    """Share of samples that belong to the most frequent class of their cluster.
+
+    Not symmetric, never below the accuracy, and 1 when every sample is its own cluster: compare
+    only partitions with the same number of clusters.
+
+    Examples
+    --------
+    >>> purity([0, 0, 1, 1], [0, 0, 0, 1])
+    0.75
+    """
+    return score_partition(labels_true, labels_pred).purity
+
+
+def pairwise_f_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
+    """Harmonic mean of precision and recall over pairs of samples in the same cluster.
+
+    1 when neither partition has such a pair.
+
+    Notes
+    -----
+    2 |T ∩ P| / (|T| + |P|), where T and P are the pairs i < j with equal labels in either
+    partition.
+
+    Examples
+    --------
+    >>> pairwise_f_score([0, 0, 1, 1], [0, 0, 1, 2])
+    0.6666666666666666
+    """
+    return score_partition(labels_true, labels_pred).pairwise_f_score
+
+
+def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
+    """Partition `labels`, with each cluster renamed to the class that it matches best.
+
+    Parameters
+    ----------
+    reference, labels : array-like of shape (n_samples,), integer
+        Reference labels and the labels to rename.
+
+    Returns
+    -------
+    array of shape (n_samples,), int64
+        Clusters without a class are named max(reference) + 1, + 2, ... in ascending order of
+        their label. The share of entries equal to `reference` is the clustering accuracy.
+
+    Raises
+    ------
+    DataError
+        As for the scores, and when a label is not an integer that fits int64.
+
+    Examples
+    --------
+    >>> matched_labels([0, 0, 1, 1], [5, 5, 3, 4])
+    array([0, 0, 1, 2])
+    """
+    table = _contingency_table(
+        _integer_labels(reference, "the first label vector"),
+        _integer_labels(labels, "the second label vector"),
+    )
+    class_codes, cluster_codes = table.best_assignment()
+    unmatched = np.setdiff1d(np.arange(table.clusters.size), cluster_codes)
+    largest = int(table.classes[-1])
+    if largest > np.iinfo(np.int64).max - unmatched.size:
+        raise DataError(
+            f"the first label vector has the label {largest}, which leaves no int64 to name the "
+            f"{unmatched.size} clusters without a class. Number the classes from 0."
+        )
+    names = np.empty(table.clusters.size, dtype=np.int64)
+    names[cluster_codes] = table.classes[class_codes]
+    names[unmatched] = largest + 1 + np.arange(unmatched.size)
+    return names[table.pred_codes]
+
+
+@dataclass(frozen=True)
+class _ContingencyTable:
+    """Two partitions of the same samples, renumbered from 0 in the order of their labels.
+
+    Attributes
+    ----------
+    true_codes, pred_codes : (n_samples,)
+    classes, clusters : (n_classes,), (n_clusters,)
+        Labels of the codes, ascending.
+    counts : (n_classes, n_clusters)
+        Number of samples of each class in each cluster; no row or column is all zero.
+    """
+
+    true_codes: NDArray[np.int64]
+    pred_codes: NDArray[np.int64]
+    classes: NDArray[Any]
+    clusters: NDArray[Any]
+    counts: NDArray[np.int64]
+
+    @property
+    def n_samples(self) -> int:
+        return self.true_codes.size
+
+    def best_assignment(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Pairs of classes and clusters that share the most samples in total."""
+        class_codes, cluster_codes = linear_sum_assignment(self.counts, maximize=True)
+        return class_codes.astype(np.int64), cluster_codes.astype(np.int64)
+
+
+def _contingency_table(labels_true: ArrayLike, labels_pred: ArrayLike) -> _ContingencyTable:
+    true = _labels(labels_true, "the first label vector")
+    pred = _labels(labels_pred, "the second label vector")
+    if true.size != pred.size:
+        raise DataError(
+            f"the first label vector has {true.size} entries and the second {pred.size}. "
+            "Give labels of the same samples in the same order."
+        )
+    classes, true_codes = np.unique(true, return_inverse=True)
+    clusters, pred_codes = np.unique(pred, return_inverse=True)
+    shape = (classes.size, clusters.size)
+    counts = np.bincount(true_codes * shape[1] + pred_codes, minlength=shape[0] * shape[1])
+    return _ContingencyTable(
+        true_codes, pred_codes, classes, clusters, counts.reshape(shape).astype(np.int64)
+    )
+
+
+def _pairwise_f_score(counts: NDArray[np.int64]) -> float:
+    in_either = _n_pairs(counts.sum(axis=1)) + _n_pairs(counts.sum(axis=0))
+    if in_either == 0:  # both partitions consist of singletons
+        return 1.0
+    return 2 * _n_pairs(counts) / in_either
+
+
+def _n_pairs(sizes: NDArray[np.int64]) -> int:
+    """Number of pairs i < j within groups of the given sizes."""
+    return int((sizes * (sizes - 1) // 2).sum())
+
+
+def _integer_labels(values: ArrayLike, where: str) -> NDArray[np.int64]:
+    labels = _labels(values, where)
+    if labels.dtype.kind == "U":
+        raise DataError(
+            f"{where} holds strings, and clusters are renamed to integers. "
+            "Number the classes first, e.g. numpy.unique(labels, return_inverse=True)[1]."
+        )
+    if int(labels.max()) > np.iinfo(np.int64).max:
+        raise DataError(
+            f"{where} has the label {labels.max()}, above the int64 range. "
+            "Number the classes from 0."
+        )
+    return labels.astype(np.int64)
+
+
+def _labels(values: ArrayLike, where: str) -> NDArray[Any]:
+    labels = np.asarray(values)
+    if labels.ndim != 1:
+        raise DataError(
+            f"{where} has shape {labels.shape}. Give one label for each sample, shape (n_samples,)."
+        )
+    if labels.size == 0:
+        raise DataError(f"{where} is empty. Give at least one sample.")
+    if labels.dtype.kind not in "biuU":
+        raise DataError(
+            f"{where} has dtype {labels.dtype}, and labels are integers, booleans or strings. "
+            "Convert with numpy.asarray(labels, dtype=int) or dtype=str."
+        )
+    return labels

@@ -1,0 +1,430 @@
+"""Comparisons from a file to the directory: rows, resumption, failures and errors."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import zarr
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from mscam_dask.benchmark.compare import run_comparison
+from mscam_dask.benchmark.config import read_experiment
+from mscam_dask.benchmark.experiment import ExperimentDirectory, Progress
+from mscam_dask.benchmark.results import (
+    PROTOCOLS,
+    ExperimentRecord,
+    Protocol,
+    decode_experiment,
+)
+from mscam_dask.benchmark.sweep import run_sweep
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from tests.benchmark.conftest import Write
+from tests.messages import quotes
+from tests.synthetic import three_subspaces
+
+SMALL = """
+[compare]
+datasets = ['tiny.npz']
+methods = ['knn-sc', 'sc-bsv']
+runs = 2
+protocols = ['defaults', 'grid']
+[grid.knn-sc]
+n_neighbors = [5, 10]
+[grid.sc-bsv]
+width_factor = [1.0]
+"""
+
+
+def run(file: Path, output: Path) -> tuple[ExperimentRecord, list[Progress]]:
+    events: list[Progress] = []
+    record = run_comparison(
+        read_experiment(file), output, command="mscam-dask compare x", observers=(events.append,)
+    )
+    return record, events
+
+
+def trials_done(events: list[Progress]) -> int:
+    return sum(progress.entry is not None for progress in events)
+
+
+def _check_tables(record: ExperimentRecord, output: Path) -> None:
+    text = (output / "results.md").read_text()
+    for protocol in ("defaults", "grid"):
+        assert PROTOCOLS[protocol][1:] in text
+    assert text.count("SC-BSV †") == 1
+    assert "mscam-dask compare x" in text
+    assert record.versions["numpy"] in text
+    with (output / "results.csv").open() as stream:
+        lines = list(csv.DictReader(stream))
+    assert [line["method"] for line in lines] == [row.method for row in record.rows]
+    for line, row in zip(lines, record.rows, strict=True):
+        assert float(line["accuracy_mean"]) == row.scores["accuracy"].mean
+
+
+def test_rows_trials_and_files(write: Write, here: Path) -> None:
+    record, events = run(write(SMALL), here / "out")
+    _check_tables(record, here / "out")
+    assert record.state == "finished"
+    assert [(row.method, row.protocol) for row in record.rows] == [
+        ("knn-sc", "defaults"),
+        ("knn-sc", "grid"),
+        ("sc-bsv", "grid"),  # the view is chosen with labels
+    ]
+    for row in record.rows:
+        assert (row.n_runs, row.n_failed) == (2, 0)
+        mine = [
+            trial
+            for trial in record.trials
+            if trial.method == row.method and trial.parameters == row.parameters
+        ]
+        assert len(mine) == 2
+        values = [trial.scores["accuracy"] for trial in mine]
+        assert row.scores["accuracy"].mean == pytest.approx(np.mean(np.array(values, float)))
+        assert row.scores["accuracy"].std == pytest.approx(np.std(np.array(values, float), ddof=1))
+    assert "view" in record.rows[2].parameters
+    assert record.rows[2].note != ""
+    assert record.rows[0].note == ""
+    assert trials_done(events) == len(record.trials)
+    assert {trial.shuffled for trial in record.trials if trial.seed == 0} == {False}
+    assert {trial.shuffled for trial in record.trials if trial.seed == 1} == {True}
+    on_disk = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    assert on_disk.rows == record.rows
+    assert len(list((here / "out" / "trials").glob("*/*.json"))) == len(record.trials)
+
+
+@pytest.mark.parametrize("protocol", ["defaults", "grid"])
+def test_the_best_single_view_is_never_a_row_without_labels(
+    write: Write, here: Path, protocol: Protocol
+) -> None:
+    text = SMALL.replace("['defaults', 'grid']", f"['{protocol}']").replace("runs = 2", "runs = 1")
+    record, _ = run(write(text.replace("[1.0]", "[1.0, 2.0]")), here / "out")
+    best = next(row for row in record.rows if row.method == "sc-bsv")
+    assert best.protocol == "grid"
+    assert record.protocols == {protocol: PROTOCOLS[protocol], "grid": PROTOCOLS["grid"]}
+    tried = {trial.parameters["view"] for trial in record.trials if trial.method == "sc-bsv"}
+    widths = {trial.parameters.get("width_factor") for trial in record.trials}
+    assert len(tried) == len(record.datasets[0].views)
+    assert {1.0, 2.0} <= widths or protocol == "defaults"
+    page = (here / "out" / "report.html").read_text()
+    assert page.count("<td>grid</td>") == [row.protocol for row in record.rows].count("grid")
+
+
+def test_a_view_named_beforehand_is_chosen_without_labels(write: Write, here: Path) -> None:
+    text = SMALL.replace("['defaults', 'grid']", "['defaults']").replace("runs = 2", "runs = 1")
+    record, _ = run(write(text + "[parameters.sc-bsv]\nview = 1\n"), here / "out")
+    assert {row.protocol for row in record.rows} == {"defaults"}
+    assert {row.note for row in record.rows} == {""}
+
+
+def test_a_rerun_computes_only_the_missing_trials(write: Write, here: Path) -> None:
+    first, _ = run(write(SMALL), here / "out")
+    second, events = run(write(SMALL), here / "out")
+    assert trials_done(events) == 0
+    assert second.n_reused == len(first.trials)
+    assert second.rows == first.rows
+    assert {trial.key for trial in second.trials} == {trial.key for trial in first.trials}
+
+    more = SMALL.replace("runs = 2", "runs = 3")
+    third, events = run(write(more), here / "out")
+    assert trials_done(events) == 3  # one more seed of the setting taken in each row
+    assert third.n_reused == len(first.trials)
+    assert {row.n_runs for row in third.rows} == {3}
+
+    victim = sorted((here / "out" / "trials").glob("*/*.json"))[0]
+    whole = victim.read_bytes()
+    for damaged in (whole[:40], whole.replace(b'"ok"', b'"\xff\xfe"'), b"[" * 100_000):
+        victim.write_bytes(damaged)  # as a fault of the disk would leave it
+        fourth, events = run(write(more), here / "out")
+        assert trials_done(events) == 1
+        assert fourth.n_reused == len(third.trials) - 1
+        assert json.loads(victim.read_text())["outcome"] == "ok"
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b"{", b"[" * 100_000])
+def test_a_damaged_record_is_an_error_and_a_rerun_writes_it_again(
+    write: Write, here: Path, damage: bytes
+) -> None:
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\n"
+    first, _ = run(write(text), here / "out")
+    directory = ExperimentDirectory(here / "out")
+    directory.record.write_bytes(damage)
+    with pytest.raises(DataError, match=quotes(directory.record)):
+        directory.read_record()
+    second, events = run(write(text), here / "out")
+    assert trials_done(events) == 0
+    assert directory.read_record().rows == second.rows == first.rows
+
+
+def test_other_data_of_the_same_name_are_other_trials(write: Write, here: Path) -> None:
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\nprotocols = ['defaults']"
+    first, _ = run(write(text), here / "out")
+    shutil.copy(here / "other.npz", here / "tiny.npz")
+    second, events = run(write(text), here / "out")
+    assert trials_done(events) == len(first.trials) == 1
+    assert not {trial.key for trial in second.trials} & {trial.key for trial in first.trials}
+
+
+@pytest.mark.parametrize("kind", ["compare", "sweep"])
+def test_view_types_of_a_data_set_are_those_it_is_clustered_with(
+    write: Write, here: Path, kind: str
+) -> None:
+    rng, labels = np.random.default_rng(0), np.arange(60) % 3
+    points = [np.eye(3)[labels] + rng.normal(size=(60, 3)) for _ in "ab"]  # scores are not 1
+    distances = [cdist(rows, rows) for rows in points]
+    results = {}
+    for name, view_type in (
+        ("features", "features"),
+        ("distance", "distance"),
+        ("requested", "features"),
+    ):
+        store = as_multi_view(distances, view_type=view_type)
+        write_store(replace(store, labels=labels), here / f"{name}.zarr")
+        text = f"[{kind}]\ndatasets = ['d']\n[dataset.d]\nsource = '{name}.zarr'\n"
+        text += "view_type = 'distance'\n" if name == "requested" else ""
+        if kind == "compare":
+            text = text.replace("[dataset", "methods = ['knn-sc']\nruns = 1\n[dataset")
+            record = run_comparison(read_experiment(write(text)), here / name)
+        else:
+            text = text.replace("[dataset", "alpha = [1.0]\ngraph_weight = [1.0]\n[dataset")
+            record = run_sweep(read_experiment(write(text), command="sweep"), here / name)
+        results[name] = [(trial.key, trial.scores) for trial in record.trials]
+    assert results["requested"] == results["distance"] != results["features"]
+
+
+def test_the_seeds_of_the_runs_are_recorded(write: Write, here: Path) -> None:
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\n"
+    varies = set()
+    for name, more, seeds, shuffled in (
+        ("a", "runs = 2\n", (0, 1), {False, True}),
+        ("b", "runs = 1\nseed = 7531\n", (7531,), {True}),
+        ("c", "runs = 2\nseed = 7531\nshuffle = false\n", (7531, 7532), {False}),
+    ):
+        record, _ = run(write(text + more), here / name)
+        assert record.seeds == seeds
+        assert {trial.shuffled for trial in record.trials} == shuffled
+        assert str(seeds[0]) in record.varies or seeds[0] == 0
+        text_written = (here / name / "results.md").read_text()
+        assert record.varies in text_written
+        assert all(str(seed) in text_written for seed in seeds)
+        varies.add(record.varies)
+    assert len(varies) == 3
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("changed", ["labels", "directory"])
+def test_sources_and_labels_that_change_make_the_store_anew(
+    write: Write, here: Path, changed: str, overwrite: bool
+) -> None:
+    data = three_subspaces()
+    assert data.labels is not None
+    rows, labels = data.views[0].read(0, data.n_samples), data.labels.astype(np.int64)
+    source = here / ("view.csv" if changed == "labels" else "foreign.zarr")
+
+    def put(values: NDArray[np.float64], truth: NDArray[np.int64]) -> None:
+        if changed == "labels":
+            np.savetxt(source, values, delimiter=",")
+            np.savetxt(here / "truth.txt", truth, fmt="%d")
+        else:
+            group = zarr.open_group(source, mode="w")
+            sizes = ("sample", "feature")
+            group.create_array("view", data=values, dimension_names=sizes)
+            group.create_array("labels", data=truth, dimension_names=sizes[:1])
+
+    put(rows, labels)
+    text = (
+        "[compare]\ndatasets = ['ab']\nmethods = ['knn-sc']\nruns = 1\n"
+        f"[dataset.ab]\nsource = '{source.name}'\n"
+    )
+    text += "labels = 'truth.txt'\nheader = false\n" if changed == "labels" else ""
+    settings = read_experiment(write(text))
+    first = run_comparison(settings, here / "out")
+    store = here / "out" / "data" / "ab.zarr"
+    made = store.stat().st_ino
+    assert run_comparison(settings, here / "out").n_reused == 1
+    assert store.stat().st_ino == made
+
+    if changed == "labels":
+        put(rows, labels[np.random.default_rng(0).permutation(len(labels))])
+    else:
+        put(rows[np.random.default_rng(0).permutation(len(rows))], labels)
+    second = run_comparison(settings, here / "out", overwrite=overwrite)
+    assert second.n_reused == 0
+    before, after = (record.rows[0].scores["accuracy"].mean for record in (first, second))
+    assert before is not None
+    assert after is not None
+    assert before > 0.85
+    assert after < 0.7
+
+
+def test_a_method_that_fails_leaves_the_others_alone(write: Write, here: Path) -> None:
+    text = SMALL.replace("runs = 2\nprotocols = ['defaults', 'grid']", "runs = 1")
+    text += "[parameters.sc-bsv]\nmemory_limit_bytes = 1000\n"
+    record, _ = run(write(text), here / "out")
+    failed = [row for row in record.rows if row.method == "sc-bsv"]
+    assert all(row.n_failed == row.n_runs for row in failed)
+    assert all("MemoryPlanError" in row.reasons[0] for row in failed)
+    assert all(row.scores["accuracy"].mean is None for row in failed)
+    assert all(row.n_failed == 0 for row in record.rows if row.method == "knn-sc")
+    assert "MemoryPlanError" in (here / "out" / "results.md").read_text()
+
+
+def test_a_trial_over_time_ends_its_row_and_a_higher_limit_tries_again(
+    write: Write, here: Path
+) -> None:
+    text = SMALL.replace("['knn-sc', 'sc-bsv']", "['knn-sc']")
+    short, _ = run(write(text.replace("runs = 2", "runs = 2\ntime_limit_s = 0.001")), here / "out")
+    assert {trial.outcome for trial in short.trials} == {"over time"}
+    row = short.rows[0]
+    assert row.n_failed == 2
+    assert row.reasons[-1].startswith("1 ")
+    again, events = run(
+        write(text.replace("runs = 2", "runs = 2\ntime_limit_s = 0.001")), here / "out"
+    )
+    assert trials_done(events) == 0
+    assert again.n_reused == len(short.trials)
+    longer, _ = run(write(text), here / "out")
+    assert {trial.outcome for trial in longer.trials} == {"ok"}
+    assert longer.rows[0].n_failed == 0
+
+
+@pytest.mark.parametrize(("reason", "n_again"), [("TemporaryFailure: busy", 1), ("Error: no", 0)])
+def test_a_trial_with_a_temporary_failure_runs_again(
+    write: Write, here: Path, reason: str, n_again: int
+) -> None:
+    text = SMALL.replace("['knn-sc', 'sc-bsv']", "['knn-sc']")
+    record, _ = run(write(text), here / "out")
+    failed = msgspec.structs.replace(record.trials[0], outcome="failed", reason=reason)
+    ExperimentDirectory(here / "out").write_trial(failed)
+    _, events = run(write(text), here / "out")
+    assert trials_done(events) == n_again
+
+
+def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here: Path) -> None:
+    text = (
+        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 2\nsearch_runs = 2\nprotocols = ['defaults', 'grid']\n"
+        "[grid.knn-sc]\nn_neighbors = [2, 3, 10]\n"
+    )
+    record, _ = run(write(text), here / "out")
+    by_setting: dict[int, list[float]] = {}
+    for trial in record.trials:
+        if "n_neighbors" in trial.parameters:
+            value = trial.scores["accuracy"]
+            assert value is not None
+            by_setting.setdefault(trial.parameters["n_neighbors"], []).append(value)
+    means = {key: sum(values) / len(values) for key, values in by_setting.items()}
+    assert len(means) == 3
+    best = record.rows[1]
+    assert best.protocol == "grid"
+    assert best.scores["accuracy"].mean == pytest.approx(max(means.values()))
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "parts"),
+    [
+        (
+            "[compare]\ndatasets = ['tiny.npz', 'plain.npz']\nmethods = ['knn-sc']",
+            DataError,
+            ["'plain'", "[dataset.plain]"],
+        ),
+        (
+            SMALL + "[dataset.'tiny.npz']\nsource = 'tiny.npz'\nn_clusters = 61",
+            ConfigurationError,
+            ["n_clusters", "61", "60"],
+        ),
+        (
+            SMALL + "[parameters.knn-sc]\nscale = 'unti'",
+            ConfigurationError,
+            ["knn-sc", "tiny", "'unti'", "unit"],
+        ),
+        (
+            SMALL.replace("'sc-bsv'", "'mscam'") + "[grid.mscam]\nalpha = [1.0, -1.0]",
+            ConfigurationError,
+            ["mscam", "tiny", "alpha", "-1.0", "1e-06", "1e+06"],
+        ),
+        (
+            SMALL + "[parameters.sc-bsv]\nview = 'colour'",
+            ConfigurationError,
+            ["sc-bsv", "tiny", "'colour'", "view_0"],
+        ),
+    ],
+)
+def test_invalid_settings_fail_before_any_fit(
+    write: Write, here: Path, text: str, error: type[Exception], parts: list[str]
+) -> None:
+    np.savez("plain.npz", allow_pickle=False, view_0=np.eye(9))
+    events: list[Progress] = []
+    with pytest.raises(error) as caught:
+        run_comparison(read_experiment(write(text)), here / "out", observers=(events.append,))
+    for part in parts:
+        assert part in str(caught.value)
+    assert trials_done(events) == 0
+    assert not (here / "out" / "trials").exists()
+    record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    assert record.state == "failed"
+
+
+def test_a_directory_of_something_else_is_not_touched(write: Write, here: Path) -> None:
+    settings = read_experiment(write(SMALL))
+    with pytest.raises(ConfigurationError, match=quotes(here, "-o")):
+        run_comparison(settings, here)
+    with pytest.raises(ConfigurationError, match=quotes(here / "tiny.npz")):
+        run_comparison(settings, here / "tiny.npz")
+
+
+def test_the_copy_of_the_settings_says_the_same(write: Write, here: Path) -> None:
+    settings = read_experiment(write(SMALL))
+    run_comparison(settings, here / "out")
+    copy = read_experiment(here / "out" / "pipeline.toml")
+    assert msgspec.to_builtins(copy.table) == {
+        **msgspec.to_builtins(settings.table),
+        "datasets": ("tiny",),
+    }
+    assert copy.datasets == settings.datasets
+    assert copy.grids == settings.grids
+
+
+def test_robustness_draws_anew_for_each_run_and_gives_curves(write: Write, here: Path) -> None:
+    text = (
+        "[robustness]\nmethods = ['knn-sc', 'mscam']\nruns = 2\nn_samples = 60\n"
+        "corrupted = [0.0, 0.5]\n[parameters.mscam]\nauto_settings = false\nmax_iter = 2\n"
+    )
+    record, _ = run(write(text), here / "out")
+    assert record.kind == "robustness"
+    assert [dataset.corrupted for dataset in record.datasets] == [0.0, 0.5]
+    assert len(record.trials) == len({trial.key for trial in record.trials}) == 8
+    curves = {curve.method: curve for curve in record.curves}
+    assert curves["mscam"].paper == (0.874, 0.833)
+    assert curves["knn-sc"].paper == (None, None)
+    assert curves["knn-sc"].mean == tuple(
+        row.scores["accuracy"].mean for row in record.rows if row.method == "knn-sc"
+    )
+    text = (here / "out" / "results.md").read_text()
+    assert "| MSCAM, paper | 0.874 | 0.833 |" in text
+
+
+def test_an_experiment_stopped_by_a_signal_resumes(write: Write, here: Path) -> None:
+    settings = read_experiment(
+        write("[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 3\n")
+    )
+
+    def terminate(progress: Progress) -> None:
+        if (progress.done, progress.total) == (1, 2):  # a fit is left
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(TemporaryFailure, match=quotes("SIGTERM")):
+        run_comparison(settings, here / "out", observers=(terminate,))
+    record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    assert record.state == "interrupted"
+    record = run_comparison(settings, here / "out")
+    assert (record.state, record.n_reused) == ("finished", 2)

@@ -1,0 +1,168 @@
+"""Reports of experiments: the numbers of the record and of the paper, without scripts."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mscam_dask.benchmark.report import experiment_page, write_experiment_report
+from mscam_dask.benchmark.results import (
+    CurveEntry,
+    DatasetEntry,
+    ExperimentRecord,
+    HeatMapEntry,
+    MeanStd,
+    MethodEntry,
+    RowEntry,
+    TrialEntry,
+)
+from mscam_dask.errors import DataError
+from mscam_dask.pipeline.run.run_record import ViewEntry
+from tests.messages import quotes
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def row(method: str, accuracy: float, paper: dict[str, float]) -> RowEntry:
+    return RowEntry(
+        dataset="leaves",
+        method=method,
+        protocol="defaults",
+        parameters={"alpha": 1.0},
+        n_runs=3,
+        n_failed=1,
+        scores={
+            "accuracy": MeanStd(mean=accuracy, std=0.012),
+            "seconds": MeanStd(mean=6.9, std=None),
+            "peak_memory_bytes": MeanStd(mean=2.0**27, std=0.0),
+        },
+        paper=paper,
+        reasons=("more than 900 s",),
+    )
+
+
+def record() -> ExperimentRecord:
+    view = ViewEntry(
+        name=HOSTILE, view_type="features", shape=(90, 5), dtype="float64", digest="ab"
+    )
+    table = ((0.5, 0.25), (None, 0.75))
+    return ExperimentRecord(
+        kind="comparison",
+        name=f"leaves {HOSTILE}",
+        state="finished",
+        command="mscam-dask compare leaves.toml",
+        started="2026-11-21T02:48:03+00:00",
+        seconds=812.4,
+        seeds=(0, 1, 2),
+        varies="run i has seed i.",
+        protocols={"defaults": "label-free defaults"},
+        versions={"mscam_dask": "0.1.0"},
+        datasets=(
+            DatasetEntry(
+                name="leaves", source="x", digest="cd", n_samples=90, n_clusters=3, n_classes=3,
+                views=(view,),
+            ),
+        ),
+        methods=(
+            MethodEntry(name="mscam", title="MSCAM", reference="arXiv", grid={},
+                        dense=False),
+            MethodEntry(name="odd", title=HOSTILE, reference="", grid={}, dense=True),
+        ),
+        rows=(row("mscam", 0.987, {"accuracy": 0.978}), row("odd", 0.4, {})),
+        curves=(
+            CurveEntry(method="mscam", protocol="defaults", corrupted=(0.0, 0.5, 0.9),
+                       mean=(0.9, 0.7, None), std=(0.0, 0.0, None), paper=(0.874, None, 0.5)),
+        ),
+        heat_maps=(
+            HeatMapEntry(dataset="leaves", method="mscam", alpha=(0.1, 1.0),
+                         graph_weight=(0.01, 0.3), with_labels={"accuracy": table},
+                         label_free={"cross_view_information": table, "eigengap": ()},
+                         best={"cross_view_information": (1, 1)}, fixed={"scale": "unit"}),
+        ),
+        trials=(
+            TrialEntry(key="1", dataset="leaves", method="mscam", seed=0, shuffled=False,
+                      parameters={}, outcome="ok"),
+            TrialEntry(key="2", dataset="leaves", method="odd", seed=1, shuffled=True,
+                      parameters={}, outcome="over time", reason=f"more than 900 s {HOSTILE}"),
+        ),
+    )  # fmt: skip
+
+
+def text_of(page: str) -> str:
+    body = page[page.index("<main") : page.index("</main>")]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+
+
+def test_numbers_stand_beside_the_papers() -> None:
+    page = experiment_page(msgspec.to_builtins(record()), ())
+    text = text_of(page)
+    assert "0.987 ± 0.012 0.978" in text
+    assert "128" in text  # MiB
+    assert "2 of 3" in text
+    tips = [re.findall(r"\d\.\d+", tip) for tip in re.findall(r'data-tip="([^"]*)"', page)]
+    assert ["0.9", "0.5"] in tips  # the paper's
+    assert ["0.5", "0.7"] in tips  # measured
+    framed = re.findall(r'<td class="n s\d match"[^>]*>([^<]*)</td>', page)
+    assert framed == ["0.750", "0.750"]
+    assert "more than 900 s" in text
+    assert "1 of 2" in text
+
+
+def test_what_came_out_is_said_first() -> None:
+    whole = msgspec.to_builtins(record())
+    first = text_of(experiment_page(whole, ())).partition(".csv")[0][:200]
+    assert re.search(quotes("leaves", "\u03b1 = 1", "λ = 0.3", 0.75, 0.25), first)
+    other = [{**line, "dataset": "roots"} for line in whole["rows"][::-1]]
+    other[0]["scores"] = {"accuracy": {"mean": 0.987, "std": None}}
+    compared = {**whole, "rows": [*whole["rows"], *other], "curves": [], "heat_maps": []}
+    page = experiment_page(compared, ())
+    text = text_of(page)
+    won = html.unescape(text[: text.index("MSCAM defaults")])
+    (sentence,) = re.findall(r"[^:]*\(defaults\): [^.]*", won)
+    assert sentence.count("MSCAM") == 2  # alone on one data set, in a tie on the other
+    assert re.findall(r"\d+", sentence.replace(HOSTILE, "")) == ["1", "1", "2"]
+    assert "MSCAM defaults 0.987 0.987" in text
+    assert 'id="results"' in page
+    alone = {**compared, "rows": whole["rows"][:1], "methods": whole["methods"][:1]}
+    assert text_of(experiment_page(alone, ())).count("MSCAM defaults") == 1
+    assert 'class="status"' not in experiment_page(alone, ())
+
+
+def test_the_best_single_views_alone_win_nothing() -> None:
+    whole = msgspec.to_builtins(record())
+    rows = [{**line, "protocol": "grid", "note": "chosen"} for line in whole["rows"]]
+    compared = {**whole, "rows": [*whole["rows"], *rows], "curves": [], "heat_maps": []}
+    (status,) = re.findall(r'class="status">([^<]*)<', experiment_page(compared, ()))
+    assert "(defaults)" in status
+
+
+def test_names_from_data_are_text() -> None:
+    page = experiment_page(msgspec.to_builtins(record()), ())
+    assert page.count("<script") == 1
+    assert "&lt;script&gt;alert(1)" in page
+    assert "default-src 'none'" in page
+
+
+def test_what_is_empty_is_left_out() -> None:
+    bare: dict[str, Any] = msgspec.to_builtins(
+        msgspec.structs.replace(record(), rows=(), curves=(), heat_maps=(), trials=())
+    )
+    page = experiment_page(bare, ())
+    for section in ("results", "curves", "maps", "failed"):
+        assert f'id="{section}"' not in page
+
+
+def test_the_report_of_a_directory(tmp_path: Path) -> None:
+    content = msgspec.to_builtins(record())
+    (tmp_path / "results.md").write_text("-")
+    file = write_experiment_report(tmp_path, content)
+    page = file.read_text(encoding="utf-8")
+    assert 'href="results.md"' in page
+    assert 'href="results.csv"' not in page
+    with pytest.raises(DataError, match=quotes(tmp_path)):
+        write_experiment_report(tmp_path, content, tmp_path)

@@ -1,0 +1,45 @@
+"""The estimate of an experiment before it runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from mscam_dask.benchmark import sweep
+from mscam_dask.benchmark.config import read_experiment
+from mscam_dask.benchmark.schedule import plan_experiment
+from mscam_dask.data.store.read import open_store
+from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.memory import plan_memory
+from mscam_dask.errors import MemoryPlanError
+from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.types.parameters import Parameters
+from tests.benchmark.conftest import Write
+from tests.messages import quotes
+
+SWEEP = "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1]\ngraph_weight = [0.1]\nmax_iter = 1\n"
+
+
+class Four(SerialExecutor):
+    """Four workers with a given memory limit."""
+
+    n_workers = 4
+    memory_limit_bytes = 0
+
+
+def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(SWEEP)
+    sweep.run_sweep(read_experiment(file, command="sweep"), "out")
+    plan = plan_memory(open_store("out/data/tiny.zarr"), Parameters(n_clusters=3))
+    apart = [parse_override("execution.in_process=false"), parse_override("execution.workers=4")]
+    for overrides in ((), apart):
+        planned = plan_experiment(read_experiment(file, overrides, command="sweep"), "out")
+        assert planned.worker_bytes == plan.worker_bytes(1)
+    executor = Four()
+    executor.memory_limit_bytes = plan.worker_bytes(4)
+    assert plan.worker_bytes(4) < plan.worker_bytes(1)
+    monkeypatch.setattr(sweep, "_executor", lambda _cluster: executor)
+    needs, has = (f"{plan.worker_bytes(n) / 2**30:.2f} GiB" for n in (1, 4))
+    with pytest.raises(MemoryPlanError, match=quotes(needs, has)):
+        sweep.run_sweep(read_experiment(file, command="sweep"), "out", overwrite=True)

@@ -1,0 +1,244 @@
+"""Trials in their own processes: results, failures, limits, lost processes and workers."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import psutil
+import pytest
+from distributed import LocalCluster
+
+from mscam_dask.benchmark.fitting import fit_trial, stored_as
+from mscam_dask.benchmark.trial import (
+    Limits,
+    MixtureData,
+    StoredData,
+    Trial,
+    TrialProcess,
+    run_trials,
+)
+from mscam_dask.data.store.write import write_store
+from mscam_dask.errors import NoWorkersError, TemporaryFailure
+from mscam_dask.metrics import clustering_accuracy
+from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.run.cluster import open_cluster
+from tests.messages import quotes
+from tests.synthetic import three_subspaces
+
+NONE = Limits()
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Trial:
+    data = three_subspaces()
+    return Trial(
+        dataset="tiny",
+        method="knn-sc",
+        data=stored_as(data, write_store(data, tmp_path / "tiny.zarr")),
+        n_clusters=3,
+        seed=1,
+        shuffled=True,
+        parameters={},
+    )
+
+
+@pytest.fixture
+def process() -> Iterator[TrialProcess]:
+    started = TrialProcess()
+    yield started
+    started.close()
+
+
+def changed(trial: Trial, **changes: object) -> Trial:
+    return msgspec.structs.replace(trial, **changes)
+
+
+def with_data(trial: Trial, **changes: object) -> Trial:
+    assert isinstance(trial.data, StoredData)
+    return changed(trial, data=msgspec.structs.replace(trial.data, **changes))
+
+
+def test_the_key_depends_on_everything_that_determines_the_result(trial: Trial) -> None:
+    others = [
+        changed(trial, method="mlan"),
+        changed(trial, n_clusters=4),
+        changed(trial, seed=2),
+        changed(trial, shuffled=False),
+        changed(trial, parameters={"n_neighbors": 5}),
+        with_data(trial, digest="e"),
+    ]
+    assert len({item.key for item in (trial, *others)}) == 7
+    moved = with_data(changed(trial, dataset="again"), path="elsewhere")
+    assert moved.key == trial.key
+    first = changed(trial, parameters={"a": 1, "b": 2})
+    assert first.key == changed(trial, parameters={"b": 2, "a": 1}).key
+
+
+def test_the_same_result_as_in_this_process(trial: Trial, process: TrialProcess) -> None:
+    there, here = process.run(trial, NONE), fit_trial(trial)
+    assert there.outcome == "ok"
+    assert there.scores == here.scores
+    assert there.scores["accuracy"] == 1.0
+    assert there.n_found == 3
+    assert there.seconds is not None
+    assert there.seconds > 0
+    assert there.peak_memory_bytes is not None
+    assert 0 < there.peak_memory_bytes < 2**30
+
+
+def test_a_failure_is_a_result_and_the_next_trial_runs(trial: Trial, process: TrialProcess) -> None:
+    failed = process.run(changed(trial, n_clusters=61), NONE)
+    assert failed.outcome == "failed"
+    assert re.search(quotes("ConfigurationError", "n_clusters", 61), failed.reason)
+    assert failed.scores == {}
+    missing = process.run(with_data(trial, path="absent"), NONE)
+    assert missing.outcome == "failed"
+    assert "absent" in missing.reason
+    assert process.run(trial, NONE).outcome == "ok"
+
+
+def test_an_answer_may_be_longer_than_a_pipe_holds(trial: Trial, process: TrialProcess) -> None:
+    path = "x" * 200_000  # which the message names
+    failed = process.run(with_data(trial, path=path), Limits(time_s=20))
+    assert failed.outcome == "failed"
+    assert path in failed.reason
+    assert process.run(trial, NONE).outcome == "ok"
+
+
+def large(trial: Trial) -> Trial:
+    """A trial that takes many seconds and some hundred MiB."""
+    data = MixtureData(
+        corrupted=0.0, n_samples=4000, noise_variance=0.3, within_variance=1.2, digest="m"
+    )
+    return changed(trial, data=data, method="mlan", n_clusters=2, shuffled=False)
+
+
+def test_a_trial_over_its_time_is_stopped(trial: Trial, process: TrialProcess) -> None:
+    fit = process.run(large(trial), Limits(time_s=0.3))
+    assert fit.outcome == "over time"
+    assert "0.3 s" in fit.reason
+    assert process.run(trial, NONE).outcome == "ok"
+
+
+def test_a_trial_over_its_memory_is_stopped(trial: Trial, process: TrialProcess) -> None:
+    fit = process.run(large(trial), Limits(memory_bytes=100 * 2**20))
+    assert fit.outcome == "over memory"
+    assert "100 MiB" in fit.reason
+    assert fit.peak_memory_bytes is not None
+    assert fit.peak_memory_bytes > 100 * 2**20
+    assert process.run(trial, NONE).outcome == "ok"
+
+
+def killed_soon(kind: str) -> threading.Thread:
+    """Kill the process of the running trial, or the server process, as soon as it runs."""
+
+    def wait_and_kill() -> None:
+        while True:
+            servers = psutil.Process().children()
+            trials = [process for server in servers for process in server.children()]
+            running = trials if kind == "trial" else [s for s in servers if s.children()]
+            if running:
+                os.kill(running[0].pid, signal.SIGKILL)
+                return
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=wait_and_kill, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("kind", "part"), [("trial", "SIGKILL"), ("server", "-9")])
+def test_a_process_that_is_killed_leaves_a_trial_to_run_again(
+    trial: Trial, process: TrialProcess, kind: str, part: str
+) -> None:
+    thread = killed_soon(kind)
+    fit = process.run(large(trial), NONE)
+    thread.join()
+    assert fit.outcome == "worker lost"
+    assert part in fit.reason
+    assert process.run(trial, NONE).outcome == "ok"
+
+
+@pytest.mark.faults
+def test_a_trial_ends_with_its_caller(trial: Trial, process: TrialProcess) -> None:
+    running = threading.Thread(target=process.run, args=(large(trial), NONE), daemon=True)
+    running.start()
+    children: list[psutil.Process] = []
+    while not children:
+        children = [child for server in psutil.Process().children() for child in server.children()]
+        time.sleep(0.01)
+    server = process._process
+    assert server is not None
+    assert server.stdin is not None
+    server.stdin.close()  # what happens when the caller dies
+    gone, alive = psutil.wait_procs(children, timeout=30)
+    assert gone
+    assert not alive
+    running.join(timeout=30)
+    assert not running.is_alive()
+
+
+def test_data_that_were_replaced_are_no_result_of_those_before(trial: Trial) -> None:
+    assert isinstance(trial.data, StoredData)
+    write_store(three_subspaces(seed=1), trial.data.path, overwrite=True)
+    with pytest.raises(TemporaryFailure, match=quotes(trial.data.path)):
+        fit_trial(trial)
+
+
+def test_the_seed_shuffles_all_views_and_labels_alike(trial: Trial) -> None:
+    from mscam_dask.benchmark.fitting import shuffled_data
+    from mscam_dask.data.store.read import open_store
+
+    assert isinstance(trial.data, StoredData)
+    data = open_store(trial.data.path)
+    moved = shuffled_data(data, 5)
+    assert moved.labels is not None
+    assert data.labels is not None
+    rows = [view.read(0, 60) for view in data.views]
+    order = [
+        int(np.flatnonzero((rows[0] == row).all(axis=1))[0]) for row in moved.views[0].read(0, 60)
+    ]
+    assert order != list(range(60))
+    np.testing.assert_array_equal(moved.views[1].read(0, 60), rows[1][order])
+    np.testing.assert_array_equal(moved.labels, data.labels[order])
+    assert clustering_accuracy(moved.labels, data.labels[order]) == 1.0
+
+
+def test_distances_have_rows_and_columns_shuffled_alike() -> None:
+    from mscam_dask.benchmark.fitting import shuffled_data
+    from mscam_dask.data.views.multi_view import MultiViewData
+    from mscam_dask.data.views.sources import ArrayRows
+
+    points = np.arange(7.0)
+    distances = np.abs(points[:, None] - points)
+    data = MultiViewData(
+        views=(ArrayRows(distances, "d", "distance"), ArrayRows(points[:, None], "x"))
+    )
+    moved = shuffled_data(data, 3)
+    order = moved.views[1].read(0, 7).ravel()
+    np.testing.assert_array_equal(moved.views[0].read(0, 7), np.abs(order[:, None] - order))
+
+
+@pytest.mark.timeout(30)  # what this would catch is a wait without an end
+def test_a_cluster_without_workers_is_an_error_in_time(trial: Trial) -> None:
+    with (
+        LocalCluster(
+            n_workers=0,
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as scheduler,
+        open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster,
+        pytest.raises(NoWorkersError, match=quotes(scheduler.scheduler_address, "0.2 s")),
+    ):
+        next(run_trials([trial], Limits(), cluster, timeout_s=0.2))

@@ -1,0 +1,195 @@
+"""Checkpoints on an S3 server: a run whose computer is gone goes on elsewhere, to the same bits."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from mscam_dask.cli import main
+from mscam_dask.data.checkpoint_objects import ObjectCheckpointStore
+from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.data.store.object_store import ObjectPath
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.monitor.events import Event
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.settings import OutputTable, Settings
+from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.pipeline.run.run_or_resume import run_or_resume
+from mscam_dask.types.checkpoint import Checkpoint
+from mscam_dask.types.events import IterationFinished
+from tests.data.conftest import keys
+from tests.faults.kill_driver import outcome_of
+from tests.messages import quotes
+
+PLACE = ObjectPath("s3://bucket/checkpoints/one")
+
+
+def state(number: int) -> Checkpoint:
+    return Checkpoint({"best_labels": np.arange(9) + number}, {"iteration": number})
+
+
+def test_what_is_saved_is_loaded_and_cleared(bucket: Any) -> None:
+    store = ObjectCheckpointStore(PLACE)
+    assert store.load() is None
+    for number in range(3):
+        store.save(state(number))
+    found = ObjectCheckpointStore(PLACE).load()
+    assert found is not None
+    assert found.record == {"iteration": 2}
+    np.testing.assert_array_equal(found.arrays["best_labels"], np.arange(9) + 2)
+    names = {key.split("/")[2] for key in keys(bucket)}
+    assert {name[:8] for name in names} == {"CURRENT", "00000001", "00000002"}
+    bucket.put_object(Bucket="bucket", Key="checkpoints/other/mine.txt", Body=b"mine")
+    store.clear()
+    assert keys(bucket) == ["checkpoints/other/mine.txt"]
+
+
+# ----------------------------------------------------------------------------- runs
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
+    views = {f"view_{index}": view.read(0, 60) for index, view in enumerate(data.views)}
+    np.savez(tmp_path / "tiny.npz", allow_pickle=False, labels=np.asarray(data.labels), **views)
+    file = tmp_path / "tiny.toml"
+    file.write_text(
+        "[data]\nsource = 'tiny.npz'\n"
+        "[cluster]\nn_clusters = 3\nselection = 'none'\nmax_iter = 2\n"
+        "[execution]\nin_process = true\nthreads = 1\n[report]\nenabled = false\n"
+        "[output]\ncheckpoints = 's3://bucket/checkpoints'\n"
+    )
+    return read_config(file)
+
+
+class PreEmpted(BaseException):
+    """The computer is taken away."""
+
+
+def pre_empted_after(iteration: int) -> Any:
+    def observer(event: Event) -> None:
+        if isinstance(event, IterationFinished) and event.iteration == iteration:
+            raise PreEmpted
+
+    return observer
+
+
+def test_a_run_goes_on_in_another_directory(
+    bucket: Any, settings: Settings, tmp_path: Path
+) -> None:
+    local = msgspec.structs.replace(settings, output=OutputTable())
+    run_or_resume(local, tmp_path / "undisturbed")
+    assert keys(bucket) == []
+    with pytest.raises(PreEmpted):
+        run_or_resume(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    assert any(key.endswith("/CURRENT") for key in keys(bucket))
+    outcome = run_or_resume(settings, tmp_path / "node 2")
+    assert outcome_of(tmp_path / "node 2") == outcome_of(tmp_path / "undisturbed")
+    (entry,) = outcome.record.resumed
+    assert entry.after_iteration is not None
+    assert "s3://bucket/checkpoints/tiny-" in entry.warnings[0]
+    assert keys(bucket) == []
+
+
+@pytest.mark.slow
+def test_overwrite_starts_the_clustering_again(
+    bucket: Any, settings: Settings, tmp_path: Path
+) -> None:
+    with pytest.raises(PreEmpted):
+        run_or_resume(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    outcome = run_or_resume(settings, tmp_path / "node 2", overwrite=True)
+    assert outcome.record.resumed == ()
+    assert keys(bucket) == []
+
+
+def test_the_same_in_a_directory(settings: Settings, tmp_path: Path) -> None:
+    shared = f"output.checkpoints='{tmp_path / 'shared'}'"
+    elsewhere = read_config(tmp_path / "tiny.toml", [parse_override(shared)])
+    with pytest.raises(PreEmpted):
+        run_or_resume(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    outcome = run_or_resume(elsewhere, tmp_path / "node 2")
+    assert outcome.record.resumed[0].after_iteration is not None
+    assert list((tmp_path / "shared").iterdir()) == []
+
+
+# ----------------------------------------------------------------------------- no way there
+
+
+@pytest.fixture
+def strict(server: str, bucket: Any) -> Iterator[None]:
+    """The server looks at credentials from now on."""
+
+    def unchecked_requests(count: str) -> None:
+        request = urllib.request.Request(
+            f"{server}/moto-api/reset-auth",
+            data=count.encode(),
+            headers={"Content-Type": "text/plain"},
+        )
+        urllib.request.urlopen(request).close()
+
+    unchecked_requests("0")
+    yield
+    unchecked_requests("inf")
+
+
+def test_wrong_credentials_are_said_and_not_shown(
+    strict: None,
+    settings: Settings,
+    tmp_path: Path,
+    environment: pytest.MonkeyPatch,
+) -> None:
+    environment.setenv("AWS_ACCESS_KEY_ID", "AKIAWRONGWRONGWRONG1")
+    environment.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-not-to-be-shown")
+    with pytest.raises(ConfigurationError) as refused:
+        ObjectCheckpointStore(PLACE).load()
+    assert re.match(quotes("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), str(refused.value))
+    arguments = ["run", str(tmp_path / "tiny.toml"), "-o", str(tmp_path / "run")]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2, result.output
+    assert "AWS_SECRET_ACCESS_KEY" in result.stderr
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["error"]["type"] == "ConfigurationError"
+    assert "ingest" not in record["seconds"]  # known before any work
+    everything = [refused.value.args[0], result.output]
+    everything += [file.read_text() for file in (tmp_path / "run").iterdir() if file.is_file()]
+    for text in everything:
+        assert "wrong-and-not-to-be-shown" not in text
+    shared = f"output.checkpoints='{tmp_path / 'shared'}'"
+    mended = CliRunner().invoke(main, [*arguments, "--set", shared])
+    assert mended.exit_code == 0, mended.output
+
+
+def test_no_bucket_and_nobody_there(bucket: Any, environment: pytest.MonkeyPatch) -> None:
+    from s3fs import S3FileSystem
+
+    with pytest.raises(DataError, match=quotes("'nowhere'", "s3://nowhere/x")):
+        ObjectCheckpointStore(ObjectPath("s3://nowhere/x")).load()
+    environment.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    S3FileSystem.clear_instance_cache()
+    with pytest.raises(TemporaryFailure, match=quotes(PLACE, "http://127.0.0.1:9")):
+        ObjectCheckpointStore(PLACE).save(state(1))
+
+
+@pytest.mark.parametrize(
+    ("value", "quoted"),
+    [
+        ("s3://bucket", ["s3://bucket", "s3://bucket/name.zarr"]),
+        ("http://host/checkpoints", ["http://host/checkpoints", "s3://bucket/name.zarr"]),
+        ("s3://me:secret@bucket/x", ["s3://***@bucket/x", "AWS_SECRET_ACCESS_KEY"]),
+    ],
+)
+def test_a_place_that_is_none_is_refused(
+    settings: Settings, tmp_path: Path, value: str, quoted: list[str]
+) -> None:
+    override = parse_override(f"output.checkpoints={value!r}")
+    with pytest.raises(ConfigurationError, match=quotes("output.checkpoints", *quoted)):
+        read_config(tmp_path / "tiny.toml", [override])

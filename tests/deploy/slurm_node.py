@@ -1,0 +1,172 @@
+"""A real SLURM cluster of one node, in namespaces of its own: nothing outside of it is changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+__all__ = ["SlurmNode", "slurm_node"]
+
+_PROGRAMS = ("unshare", "nsenter", "ip", "munged", "slurmctld", "slurmd", "sbatch")
+_START_S = 60.0
+
+_CONFIGURATION = """
+ClusterName=test
+SlurmctldHost=node1
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={root}/munge.socket
+StateSaveLocation={root}/state
+SlurmdSpoolDir={root}/spool
+SlurmctldPidFile={root}/slurmctld.pid
+SlurmdPidFile={root}/slurmd.pid
+SlurmctldLogFile={root}/slurmctld.log
+SlurmdLogFile={root}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=2,bf_interval=2,requeue_delay=0
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=30
+MpiDefault=none
+NodeName=node1 CPUs=12 RealMemory=64000 State=UNKNOWN
+PartitionName=main Nodes=node1 Default=YES MaxTime=INFINITE State=UP
+"""
+
+# With the loopback interface alone slurmctld finds no address for its own name.
+_START = """
+set -eu
+ip link set lo up
+hostname node1
+ip link add v0 type veth peer name v1
+ip addr add 10.99.0.1/24 dev v0
+ip link set v0 up
+ip link set v1 up
+printf '127.0.0.1 localhost\\n10.99.0.1 node1\\n' >{root}/hosts
+mount --bind {root}/hosts /etc/hosts
+head -c 1024 /dev/urandom >{root}/munge.key
+chmod 400 {root}/munge.key
+munged --force --key-file={root}/munge.key --socket={root}/munge.socket \\
+  --pid-file={root}/munge.pid --log-file={root}/munge.log --seed-file={root}/munge.seed
+slurmctld
+slurmd
+exec sleep infinity
+"""
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """A cluster that runs.
+
+    Attributes
+    ----------
+    pid
+        A process inside its namespaces.
+    environment
+        For its programs.
+    """
+
+    pid: int
+    environment: Mapping[str, str]
+
+    def run(self, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
+        """Run a command inside; its standard output."""
+        done = subprocess.run(
+            [
+                "nsenter",
+                "--target",
+                str(self.pid),
+                "--all",
+                f"--wd={cwd or '/'}",
+                *map(str, command),
+            ],
+            env={**self.environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def job(self, number: str) -> dict[str, str]:
+        """Return what SLURM says of a job."""
+        text = self.run("scontrol", "--oneliner", "show", "job", number)
+        return dict(part.split("=", 1) for part in text.split() if "=" in part)
+
+    def wait(self, number: str, *states: str, timeout_s: float) -> dict[str, str]:
+        """Wait until a job is in one of some states."""
+        deadline = time.monotonic() + timeout_s
+        while (job := self.job(number))["JobState"] not in states:
+            assert time.monotonic() < deadline, job
+            time.sleep(0.5)
+        return job
+
+    def worker_jobs(self) -> list[str]:
+        """Numbers of the worker jobs that run."""
+        return self.run(
+            "squeue", "--noheader", "--name=mscam-worker", "--states=R", "--format=%i"
+        ).split()
+
+
+@contextmanager
+def slurm_node(root: Path) -> Iterator[SlurmNode]:
+    """Start the cluster with its files in `root`; skips where that is not possible."""
+    missing = [name for name in _PROGRAMS if shutil.which(name) is None]
+    if missing:
+        pytest.skip(
+            f"{', '.join(missing)} not installed (apt-get install slurm-wlm munge iproute2)"
+        )
+    if os.geteuid() != 0:
+        pytest.skip("namespaces for SLURM need root")
+    for name in ("state", "spool"):
+        (root / name).mkdir()
+    configuration = root / "slurm.conf"
+    configuration.write_text(_CONFIGURATION.format(root=root))
+    environment = {**os.environ, "SLURM_CONF": str(configuration)}
+    isolated = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--mount-proc"]
+    with (root / "start.log").open("wb") as log, subprocess.Popen(
+        [*isolated, "--kill-child", "bash", "-c", _START.format(root=root)],
+        env=environment, stdout=log, stderr=log,
+    ) as process:  # fmt: skip
+        try:
+            yield _started(process, environment, root)
+        finally:
+            process.send_signal(
+                signal.SIGKILL
+            )  # the first process inside ends with it, and all others
+
+
+def _started(
+    process: subprocess.Popen[bytes], environment: Mapping[str, str], root: Path
+) -> SlurmNode:
+    deadline = time.monotonic() + _START_S
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            pytest.skip(f"namespaces are not permitted: {(root / 'start.log').read_text().strip()}")
+        inside = children.read_text().split()
+        if inside:
+            node = SlurmNode(int(inside[0]), environment)
+            try:
+                if "idle" in node.run("sinfo", "--noheader", "--format=%t"):
+                    return node
+            except RuntimeError:
+                pass
+        time.sleep(0.5)
+    raise RuntimeError(f"SLURM did not start: {(root / 'start.log').read_text()}")

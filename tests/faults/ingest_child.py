@@ -1,0 +1,86 @@
+"""Ingest each file that standard input names in a process of its own, with little memory and time.
+
+One line of JSON is the answer: {"outcome": "typed" | "done" | "error", "message": ..., "signal": ...,
+"peak_mib": ..., "values": whether a value of the canary is in the store}. Importing happens once, before
+the processes are forked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import h5netcdf  # noqa: F401 - imported before the processes are forked
+import numpy as np
+import scipy.io  # noqa: F401
+import xarray  # noqa: F401
+import zarr  # noqa: F401
+
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.store.read import open_store
+from mscam_dask.errors import MscamError
+
+MEMORY_BYTES = 768 * 2**20
+SECONDS = 25
+
+
+def outcome(path: Path, output: Path, canary: float) -> dict[str, Any]:
+    try:
+        ingest(path, output)
+        data = open_store(output)
+        blocks = [view.read(0, view.shape[0]) for view in data.views]
+    except MscamError as error:
+        return {"outcome": "typed", "type": type(error).__name__, "message": str(error)}
+    except BaseException:  # noqa: BLE001 - it is reported
+        return {"outcome": "error", "message": traceback.format_exc()}
+    stolen = any(bool((np.abs(block - canary) < 1e-6).any()) for block in blocks)
+    return {"outcome": "done", "message": "", "stolen": stolen}
+
+
+def run(path: Path, output: Path, canary: float) -> dict[str, Any]:
+    """The outcome in a process of its own."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES,) * 2)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.alarm(SECONDS)
+        found = outcome(path, output, canary)
+        found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        with os.fdopen(writing, "w") as answer:
+            answer.write(json.dumps(found))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        text = answer.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) or not text:
+        return {"outcome": "signal", "message": f"signal {os.WTERMSIG(status)}"}
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    for line in sys.stdin:
+        request = json.loads(line)
+        output = Path(request["output"])
+        answer = run(Path(request["path"]), output, request["canary"])
+        shutil.rmtree(output, ignore_errors=True)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Files from elsewhere: each is refused with an error of the package, within its memory and time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("h5py")
+pytest.importorskip("h5netcdf")
+
+from tests.faults.hostile_files import CANARY, HOSTILE, write_canary
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(60)]
+
+ROOT = Path(__file__).parents[2]
+
+Ingest = Callable[[Path], dict[str, Any]]
+
+# Read as they are: nothing in them leads elsewhere or is damaged.
+HARMLESS = {"circle_of_groups.mat", "many_members.npz", "traversal.npz", "wide.csv"}
+
+
+@pytest.fixture(scope="module")
+def ingest_in_child() -> Iterator[Ingest]:
+    """Ingest a file in a process that may end in any way."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.ingest_child"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        sending, receiving = child.stdin, child.stdout
+
+        def ingest(path: Path) -> dict[str, Any]:
+            request = {
+                "path": str(path),
+                "output": str(path.parent / "out.zarr"),
+                "canary": float(CANARY[0, 0]),
+            }
+            sending.write(json.dumps(request) + "\n")
+            sending.flush()
+            found = json.loads(receiving.readline())
+            assert isinstance(found, dict)
+            return found
+
+        yield ingest
+
+
+def test_there_are_many() -> None:
+    assert len(HOSTILE) >= 60
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_a_hostile_file_is_refused(name: str, tmp_path: Path, ingest_in_child: Ingest) -> None:
+    canary = tmp_path / "canary.h5"
+    write_canary(canary)
+    path = tmp_path / "files" / name
+    path.parent.mkdir()
+    HOSTILE[name](path, canary)
+    found = ingest_in_child(path)
+    assert found["outcome"] == ("done" if name in HARMLESS else "typed"), found["message"]
+    assert not found.get("stolen")
+    if name not in HARMLESS:
+        assert (
+            path.name in found["message"] or "View '" in found["message"] or name == "escapes.csv"
+        )
+    assert found["peak_mib"] < 900
