@@ -82,7 +82,8 @@ def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
     """Warn when nothing in the data but chance supports the clusters."""
     overlap = neighbor_overlap(solution, len(solution.labels))
     counted = solution.counted
-    if solution.exclude_views:  # warned of already; noise views lower the overlap of all
+    if not all(record.is_informative for record in solution.agreed):
+        # other views overlap clearly more; uninformative ones lower the overlap of all
         return
     if overlap and max(overlap.values()) <= _MIN_OVERLAP:
         view, largest = max(overlap.items(), key=lambda item: item[1])
