@@ -80,3 +80,20 @@ def test_handwritten_is_predicted_as_it_was_clustered(benchmark_data: Loader) ->
 def test_confidence_tells_wrong_samples(name: str, benchmark_data: Loader) -> None:
     benchmark_data(name)  # skips where the set is not there
     assert confidence.measure(name).auc >= confidence.BARS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("handwritten", 0.8, 1.0),
+        ("msrcv1", 0.75, 1.0),
+        ("mnist4", 0.8, 1.0),
+        pytest.param("proteinfold", 0.0, 0.7, marks=slow),
+        pytest.param("landuse21", 0.0, 0.7, marks=slow),
+    ],
+)
+def test_stability_tells_good_partitions_from_bad_ones(
+    name: str, low: float, high: float, benchmark_data: Loader
+) -> None:
+    model = default_fit(name, benchmark_data(name))
+    assert low <= model.stability_ <= high

@@ -27,7 +27,6 @@ from mscam_dask.estimators._executors import (
     with_dashboard,
 )
 from mscam_dask.estimators._inputs import validate_labels
-from mscam_dask.estimators._predict import NeighborPredictMixin
 from mscam_dask.estimators._search_space import SearchSpaceMixin
 from mscam_dask.estimators._sklearn_callbacks import (
     CallbackSupportMixin,
@@ -35,8 +34,12 @@ from mscam_dask.estimators._sklearn_callbacks import (
     with_callbacks,
 )
 from mscam_dask.estimators._warnings import (
+    neighbor_overlap,
+    row_fingerprints,
     warn_duplicate_samples,
     warn_excluded_views,
+    warn_no_structure,
+    warn_split_duplicates,
     warn_unconverged_spectra,
 )
 from mscam_dask.types.parameters import Parameters, ViewSettings
@@ -54,7 +57,6 @@ _SOLVERS = ("reduced", "reference")
 
 class BaseMultiViewClustering(
     SharedResourcesMixin,
-    NeighborPredictMixin,
     ClusterDescriptionMixin,
     SearchSpaceMixin,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
@@ -108,8 +110,12 @@ class BaseMultiViewClustering(
         Warns
         -----
         ConvergenceWarning
-            The clusters may depend on chance: eigenvectors did not converge, or fewer samples differ
-            than there are clusters.
+            The clusters may depend on chance: eigenvectors did not converge, or there are fewer
+            distinct samples than clusters.
+        DataWarning
+            Views were excluded; neighbors in one view are neighbors in the others no more often than
+            by chance, or a number of clusters was chosen whose cut is as unstable as that of noise;
+            equal samples are in different clusters.
         """
         if self.solver not in _SOLVERS:
             raise ConfigurationError(
@@ -151,9 +157,21 @@ class BaseMultiViewClustering(
         self._training = data
         self._training_digests = report.digests
         self._membership = None
+        self._stability = None
         self._keep(of_table)
-        warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3)
+        if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
+            self._warn_split_duplicates(stacklevel=4)
+        warn_no_structure(solution, stacklevel=3)
         return self
+
+    def _warn_split_duplicates(self, *, stacklevel: int) -> None:
+        executor = executor_for(self.client, self.n_jobs)
+        warn_split_duplicates(
+            [view for view in self._training.views if view.name not in self.excluded_views_],
+            self.labels_,
+            lambda view: map_views(row_fingerprints, [view], executor, stage="fingerprints")[0],
+            stacklevel=stacklevel,
+        )
 
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:
         """The settings that a fit of `X` would choose from; nothing is fitted.
@@ -204,6 +222,17 @@ class BaseMultiViewClustering(
         check_is_fitted(self)
         counted = self.solution_.counted
         return None if counted is None else count_dataset(counted)
+
+    @property
+    def neighbor_overlap_(self) -> dict[str, float]:
+        """Overlap of each view's neighbors with those of the other views, in standard errors.
+
+        Expected around 0 for views that are independent of each other, whatever their own clusters.
+        Empty where the settings of the views were not selected: one view, auto_settings=False, or
+        given `scale` and `alpha`.
+        """
+        check_is_fitted(self)
+        return neighbor_overlap(self.solution_, len(self.labels_))
 
     @property
     def history_(self) -> xarray.Dataset:

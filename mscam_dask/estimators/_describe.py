@@ -1,4 +1,4 @@
-"""Descriptions of the clusters of a fit: the features that set each apart."""
+"""Descriptions of the clusters of a fit: how stable each is, and the features that set it apart."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.sources import ViewDigest, feature_names_of, recorded_digest
 from mscam_dask.engine.map_views import map_views
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._executors import executor_for
-from mscam_dask.estimators._predict import CHANGED
+from mscam_dask.estimators._predict import CHANGED, NeighborPredictMixin
 from mscam_dask.solvers.feature_effects import FeatureEffects, feature_effects
 from mscam_dask.solvers.row_blocks import row_blocks
-from mscam_dask.types.result import Solution
+from mscam_dask.solvers.spectral_cut import sampled_rows
+from mscam_dask.solvers.stability import cluster_stability
 
 if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = ["ClusterDescriptionMixin", "ClusterFeature"]
+
+# Samples whose graphs are perturbed and cut.
+_STABILITY_SAMPLES = 1500
+_PER_CLUSTER = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,17 +61,48 @@ class ClusterFeature:
     effect: float
 
 
-class ClusterDescriptionMixin:
+class ClusterDescriptionMixin(NeighborPredictMixin):
     """Part of an estimator: describes the clusters of a fit."""
 
     client: Client | None
     n_jobs: int | None
-    labels_: NDArray[np.int64]
-    n_clusters_: int
-    solution_: Solution
-    excluded_views_: tuple[str, ...]
-    _training: MultiViewData
-    _training_digests: dict[str, str]
+    _stability: NDArray[np.float64] | None
+
+    @property
+    def cluster_stability_(self) -> NDArray[np.float64]:
+        """Stability (n_clusters,) of each cluster, from 0 to 1; see `stability_`."""
+        check_is_fitted(self)
+        if self._stability is None:
+            self._require_encoders()
+            self._stability = self._perturbed_and_cut()
+        return self._stability
+
+    @property
+    def stability_(self) -> float:
+        """Mean of `cluster_stability_`: how well cuts of perturbed graphs recover the clusters.
+
+        Graphs with half of the edges or of the views, of at most 1500 samples, are cut with other
+        seeds; no label enters. On the benchmark sets it is below 0.7 where the accuracy is below
+        0.5, and above 0.8 where the adjusted Rand index is above 0.5 (docs/confidence.md).
+        Computed at the first access, by reading the views once more, and kept. 1 for one cluster,
+        NaN where every sample is its own.
+        """
+        return float(np.nanmean(self.cluster_stability_)) if self._has_stability else float("nan")
+
+    @property
+    def _has_stability(self) -> bool:
+        check_is_fitted(self)
+        return self.n_clusters_ < len(self.labels_)
+
+    def _perturbed_and_cut(self) -> NDArray[np.float64]:
+        c = self.n_clusters_
+        if c == 1:
+            return np.ones(1)
+        if not self._has_stability:
+            return np.full(c, np.nan)
+        samples = sampled_rows(len(self.labels_), max(_STABILITY_SAMPLES, _PER_CLUSTER * c))
+        views = self._training_coordinates(samples)
+        return cluster_stability(views, self.labels_[samples], c, self.n_neighbors_)
 
     def cluster_features(self, top: int = 20) -> tuple[ClusterFeature, ...]:
         """List the features that set each cluster apart from all other samples.

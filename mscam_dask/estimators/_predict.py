@@ -110,7 +110,8 @@ class NeighborPredictMixin(MultiViewInputMixin):
         """
         self._require_encoders()
         new = self._views(X, reset=False)
-        samples, views = self._voters()
+        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+        views = self._training_coordinates(samples)
         model = fit_votes(
             views, self.labels_[samples], self.n_clusters_, self._n_voting(len(samples))
         )
@@ -139,7 +140,8 @@ class NeighborPredictMixin(MultiViewInputMixin):
 
     def _cross_fitted(self) -> NDArray[np.float64]:
         """Memberships of the training samples, each from the voters of the other folds."""
-        samples, views = self._voters()
+        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+        views = self._training_coordinates(samples)
         folds, n_neighbors = folds_of(len(self.labels_)), self._n_voting(len(samples))
         models: list[NeighborVotes | None] = []
         for fold in range(N_FOLDS):
@@ -166,15 +168,14 @@ class NeighborPredictMixin(MultiViewInputMixin):
                     membership[start + rows] = as_membership(votes, model.n_neighbors)
         return membership
 
-    def _voters(self) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
-        """Training samples that vote, 12 000 at most, and their coordinates by view."""
-        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+    def _training_coordinates(self, samples: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+        """Ridge coordinates by view of training samples, given in ascending order."""
         parts: list[list[NDArray[np.float64]]] = []
         for start, views in self._training_blocks():
             stop = start + len(views[0])
             first, last = np.searchsorted(samples, (start, stop))
             parts.append([view[samples[first:last] - start] for view in views])
-        return samples, [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
+        return [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
 
     def _n_voting(self, n_voters: int) -> int:
         return n_voting_neighbors(n_voters, self.n_clusters_)

@@ -76,10 +76,16 @@ def test_large_data_have_a_sample_of_voters(monkeypatch: pytest.MonkeyPatch) -> 
     views, _ = gaussian_views(1, n_samples=300, n_clusters=3, spread=3.0)
     model = quick().fit(views)
     monkeypatch.setattr(_predict, "EXACT_SAMPLES", 60)
-    samples, parts = model._voters()
-    assert len(samples) == 60
-    assert {len(part) for part in parts} == {60}
+    asked: list[int] = []
+    fitted = _predict.fit_votes
+    monkeypatch.setattr(
+        _predict,
+        "fit_votes",
+        lambda views, *rest: asked.append(len(views[0])) or fitted(views, *rest),
+    )
     membership = model.membership_
+    assert len(asked) == 5
+    assert sum(asked) == 4 * 60  # each voter in four of five folds
     assert_allclose(membership.sum(axis=1), 1.0)
     assert np.mean(membership.argmax(axis=1) == model.labels_) > 0.97
 

@@ -1,0 +1,117 @@
+"""Warnings of a fit: views without anything in common, noise, equal samples in different clusters."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mscam_dask import MSCAM, MSCAN
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.errors import ConvergenceWarning, DataWarning
+from mscam_dask.estimators._warnings import row_fingerprints, warn_split_duplicates
+from tests.estimators.small import quick
+from tests.synthetic import gaussian_views
+
+
+def draws(n_draws: int) -> Iterator[list[np.ndarray]]:
+    """Views that are independent of each other: Gaussian, uniform, clusters in another order."""
+    for seed in range(n_draws):
+        rng = np.random.default_rng(seed)
+        n_samples, n_views = int(rng.integers(80, 160)), int(rng.integers(2, 4))
+        dims = rng.integers(3, 20, size=n_views).tolist()
+        if seed % 3 == 0:
+            yield [rng.normal(size=(n_samples, d)) for d in dims]
+        elif seed % 3 == 1:
+            yield [rng.uniform(size=(n_samples, d)) for d in dims]
+        else:
+            views, _ = gaussian_views(seed, n_samples=n_samples, spread=2.0, dims=dims)
+            yield [view[rng.permutation(n_samples)] for view in views]
+
+
+def test_independent_views_are_warned_of() -> None:
+    silent = 0
+    for views in draws(9):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = MSCAM("auto", max_clusters=8, n_jobs=1).fit(views)
+        silent += not any(issubclass(one.category, DataWarning) for one in caught)
+        assert max(model.neighbor_overlap_.values()) < 5
+    assert silent == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_twenty_draws_of_noise_with_any_number_of_clusters() -> None:
+    silent = 0
+    for views in draws(20):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            MSCAM("auto", n_jobs=1).fit(views)
+        silent += not any(issubclass(one.category, DataWarning) for one in caught)
+    assert silent <= 1
+
+
+@pytest.mark.parametrize("n_clusters", [3, "auto"])
+def test_common_clusters_are_not_warned_of(n_clusters: Any) -> None:
+    views, _ = gaussian_views(0, n_samples=120, spread=2.0)
+    model = MSCAM(n_clusters, max_clusters=8 if n_clusters == "auto" else None, n_jobs=1)
+    model.fit(views)  # warnings are errors here
+    assert min(model.neighbor_overlap_.values()) > 5
+    assert model.set_params(auto_settings=False).fit(views).neighbor_overlap_ == {}
+
+
+def test_noise_in_one_view_has_no_stable_number_of_clusters() -> None:
+    noise = np.random.default_rng(0).normal(size=(200, 30))
+    with pytest.warns(DataWarning, match="n_clusters='auto'"):
+        MSCAM("auto", n_jobs=1).fit([noise])
+
+
+def test_equal_samples_in_different_clusters() -> None:
+    rng = np.random.default_rng(0)
+    row = [rng.normal(size=4), rng.normal(size=6)]
+    views = [np.vstack([np.tile(one, (60, 1)), rng.normal(size=(5, len(one)))]) for one in row]
+    with pytest.warns(DataWarning, match=r"rows: \[0, 1, 2, 3, 4\]") as caught:
+        model = MSCAN(3, auto_settings=False, max_iter=2, n_jobs=1).fit(views)
+    assert len(np.unique(model.labels_[:60])) > 1  # else there is nothing to warn of
+    assert len(caught) == 1
+    assert len(np.unique(model.predict(views)[:60])) == 1
+
+
+def test_more_clusters_than_distinct_samples_are_warned_of_once() -> None:
+    rows = np.repeat(np.random.default_rng(0).normal(size=(3, 4)), 20, axis=0)
+    with pytest.warns(ConvergenceWarning) as caught:
+        quick(5).fit([rows])
+    assert not any(issubclass(one.category, DataWarning) for one in caught)
+
+
+def test_views_are_read_only_as_long_as_equal_samples_are_apart() -> None:
+    rng = np.random.default_rng(0)
+    narrow, wide = rng.integers(2, size=(40, 1)) * 1.0, rng.normal(size=(40, 3))
+    data = as_multi_view({"wide": wide, "narrow": narrow, "widest": rng.normal(size=(40, 9))})
+    read: list[str] = []
+
+    def fingerprints(view: Any) -> Any:
+        read.append(view.name)
+        return row_fingerprints(view)
+
+    ask: Callable[[], None] = lambda: warn_split_duplicates(  # noqa: E731
+        data.views, np.arange(40) % 2, fingerprints, stacklevel=1
+    )
+    ask()
+    assert read == ["narrow", "wide"]
+
+
+def test_fingerprints_are_of_the_values() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.repeat(rng.normal(size=(300, 37)), 2, axis=0)[rng.permutation(600)]
+    rows[rows < -1] = 0.0
+    other = rows.copy()
+    other[rows == 0.0] = -0.0
+    (view,), (same,) = as_multi_view([rows]).views, as_multi_view([np.asfortranarray(other)]).views
+    found = row_fingerprints(view)
+    assert len(np.unique(found)) == 300
+    np.testing.assert_array_equal(found, row_fingerprints(same))
