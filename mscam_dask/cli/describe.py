@@ -146,9 +146,7 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
         ("Started", record.started),
     ]
     if record.ended is not None:
-        pairs.append(
-            ("Ended", f"{record.ended}, after {duration(record.seconds.get('total', 0))}")
-        )
+        pairs.append(("Ended", f"{record.ended}, after {duration(record.seconds.get('total', 0))}"))
     if record.executor is not None:
         pairs.append(("Ran", record.executor))
     if record.error is not None:

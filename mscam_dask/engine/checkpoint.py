@@ -95,6 +95,8 @@ class CheckpointMetadata:
     known : str or None
         SHA-256 (hexadecimal) of the clusters handed down, "" where there were none; None in
         states of versions that did not say.
+    refines : bool
+        Whether the iterations learn metrics from the best partition.
     """
 
     data: str
@@ -116,6 +118,7 @@ class CheckpointMetadata:
     may_exclude_views: bool | None = None
     best_joint: float | None = None
     known: str | None = None
+    refines: bool = False
 
 
 class CheckpointManager:
@@ -287,6 +290,7 @@ class CheckpointManager:
             view_settings=self._choices.view_settings,
             may_exclude_views=self._choices.may_exclude_views,
             known=self._known,
+            refines=context.refines,
         )
         arrays = dict(zip(_GRAPH, graph, strict=True))
         arrays[_LABELS] = labels

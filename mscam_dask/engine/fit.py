@@ -26,12 +26,20 @@ from mscam_dask.engine.preprocessing_selection import (
     select_view_settings,
     with_view_settings,
 )
-from mscam_dask.engine.refine import learned_partition
+from mscam_dask.engine.refine import MAX_ITERATIONS, can_refine, refine_iteration
 from mscam_dask.engine.select import choose_settings
+from mscam_dask.engine.view_graphs import view_graphs
 from mscam_dask.engine.warm_start import warm_start
 from mscam_dask.errors import ConfigurationError, redacted
+from mscam_dask.solvers.partition_score import is_nearly_perfect
 from mscam_dask.solvers.rank_control import Decision, RankControl
-from mscam_dask.types.events import FitEvent, FitFailed, FitFinished, FitStarted
+from mscam_dask.types.events import (
+    FitEvent,
+    FitFailed,
+    FitFinished,
+    FitStarted,
+    RefinementFinished,
+)
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.search_space import Choices
@@ -164,10 +172,18 @@ def run_fit(
             else:
                 context = _continue(precomputed, saved, executor, observers)
                 state, decision = checkpoints.restore(saved, executor), Decision[saved.decision]
-            state, decision = _walk(state, decision, context, executor, observers, checkpoints)
-            if choices.initial_graph:
-                state, context = _learn(
-                    state, context, executor, observers, from_previous_fit=known is not None
+            # MSCAN learns no metric in its outer iterations: the refinement follows them
+            if not context.refines or context.parameters.model == "mscan":
+                state, decision = _walk(state, decision, context, executor, observers, checkpoints)
+            if context.refines:
+                state, decision, context = _refine(
+                    state,
+                    decision,
+                    context,
+                    executor,
+                    observers,
+                    checkpoints,
+                    from_previous_fit=known is not None,
                 )
             final = finalize(state, decision, context, executor)
         solution = build_solution(final, context, executor)
@@ -249,8 +265,17 @@ def _begin(
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight
     )
-    context = FitContext(parameters, start.prepared, precomputed.records, k, selection, [])
-    return context, LoopState(0, start.first.graph, start.spectrum, control, start.best, k)
+    state = LoopState(0, start.first.graph, start.spectrum, control, start.best, k)
+    context = FitContext(
+        parameters,
+        start.prepared,
+        precomputed.records,
+        k,
+        selection,
+        [],
+        refines=choices.initial_graph and can_refine(state, start.prepared, parameters),
+    )
+    return context, state
 
 
 def _continue(
@@ -272,6 +297,7 @@ def _continue(
         saved.selection,
         list(saved.history),
         saved.counted,
+        refines=saved.refines,
     )
 
 
@@ -298,18 +324,39 @@ def _walk(
     return state, decision
 
 
-def _learn(
+def _refine(
     state: LoopState,
+    decision: Decision,
     context: FitContext,
     executor: Executor,
     observers: Sequence[Observer],
+    checkpoints: CheckpointManager,
     *,
     from_previous_fit: bool,
-) -> tuple[LoopState, FitContext]:
-    """The state with a partition by learned distances in the place of its best, if one is taken."""
-    best, learned = learned_partition(
-        state, context.prepared, context.parameters, executor, from_previous_fit=from_previous_fit
+) -> tuple[LoopState, Decision, FitContext]:
+    """Run iterations that learn metrics from the best partition, until one is not accepted."""
+    started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
+    follows = parameters.model == "mscan"
+    first = len(context.history) if follows else 0
+    if follows:
+        is_perfect = is_nearly_perfect(state.best.score, parameters)
+        decision = Decision.STOPPED if is_perfect else Decision.ACCEPT
+    limit = first + min(MAX_ITERATIONS, parameters.max_iter)
+    own = view_graphs(prepared, parameters, executor, key="refinement")
+    while decision is Decision.ACCEPT and state.iteration < limit:
+        state, record, decision = refine_iteration(
+            state, own, prepared, parameters, executor, from_previous_fit=from_previous_fit
+        )
+        context.history.append(record)
+        if not follows:
+            checkpoints.save(state, decision, context, executor)
+        _notify(observers, record)
+    executor.release([own])
+    rounds = context.history[first:]
+    learned = RefinementFinished(
+        scores=tuple(record.score for record in rounds),
+        taken=sum(record.accepted for record in rounds),
+        seconds=time.perf_counter() - started,
     )
-    if learned is not None:
-        _notify(observers, learned)
-    return dataclasses.replace(state, best=best), dataclasses.replace(context, learned=learned)
+    _notify(observers, learned)
+    return state, decision, dataclasses.replace(context, learned=learned)

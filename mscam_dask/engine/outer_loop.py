@@ -80,7 +80,9 @@ class FitContext:
     counted : NClustersSelected or None
         None when the number of clusters was given.
     learned : RefinementFinished or None
-        None before the path has ended, and where no distances were learned.
+        None before the loop has ended, and where no metrics were learned from partitions.
+    refines : bool
+        Whether the iterations learn metrics from the best partition (`mscam_dask.engine.refine`).
     """
 
     parameters: Parameters
@@ -91,6 +93,7 @@ class FitContext:
     history: list[IterationFinished]
     counted: NClustersSelected | None = None
     learned: RefinementFinished | None = None
+    refines: bool = False
 
 
 def embed_views(
@@ -187,6 +190,7 @@ def outer_iteration(
         view_scores=partition_score.view_scores,
         seconds=time.perf_counter() - started,
         spectrum_converged=bool(spectrum_converged),
+        accepted=best is not state.best,
     )
     following = LoopState(state.iteration + 1, graph, warm_start, control, best, state.n_neighbors)
     return following, record, decision

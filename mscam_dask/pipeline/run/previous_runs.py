@@ -111,9 +111,7 @@ def previous_runs(settings: Settings, directory: RunDirectory) -> list[PreviousR
             record = other.read_record()
             written = other.record.stat().st_mtime_ns  # runs may end within the same second
             if record.state == "finished" and record.data and record.pipeline == settings.name:
-                found.append(
-                    (record.ended or "", written, path.name, PreviousRun(other, record))
-                )
+                found.append((record.ended or "", written, path.name, PreviousRun(other, record)))
     return [run for *_, run in sorted(found, key=lambda item: item[:3], reverse=True)]
 
 

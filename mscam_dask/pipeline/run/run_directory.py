@@ -163,9 +163,7 @@ class RunDirectory:
                 f"{self.path} holds a run that finished at {earlier.ended}. Choose another "
                 "output directory, or say --overwrite to replace it."
             )
-        how = (
-            "was killed" if earlier.state == "running" else f"{earlier.state} at {earlier.ended}"
-        )
+        how = "was killed" if earlier.state == "running" else f"{earlier.state} at {earlier.ended}"
         raise ConfigurationError(
             f"{self.path} holds a run that {how}. Continue it with mscam-dask resume, choose "
             "another output directory, or say --overwrite to replace it."
