@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from mscam_dask.engine.finalize import build_solution, finalize, graph_from_part
 from mscam_dask.engine.initial_graph import prepare_views
 from mscam_dask.engine.initialize import improve_by_restarts
 from mscam_dask.engine.n_clusters import choose_count, with_count
-from mscam_dask.engine.outer_loop import FitContext, LoopState, outer_iteration
+from mscam_dask.engine.outer_loop import FitContext, LoopState, Refinement, outer_iteration
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
 from mscam_dask.engine.preprocessing_selection import (
     ViewSettingsChoice,
@@ -26,7 +27,12 @@ from mscam_dask.engine.preprocessing_selection import (
     select_view_settings,
     with_view_settings,
 )
-from mscam_dask.engine.refine import MAX_ITERATIONS, can_refine, refine_iteration
+from mscam_dask.engine.refine import (
+    MAX_ADMM_ITERATIONS,
+    MAX_ITERATIONS,
+    can_refine,
+    refine_iteration,
+)
 from mscam_dask.engine.select import choose_settings
 from mscam_dask.engine.view_graphs import view_graphs
 from mscam_dask.engine.warm_start import warm_start
@@ -172,8 +178,7 @@ def run_fit(
             else:
                 context = _continue(precomputed, saved, executor, observers)
                 state, decision = checkpoints.restore(saved, executor), Decision[saved.decision]
-            # MSCAN learns no metric in its outer iterations: the refinement follows them
-            if not context.refines or context.parameters.model == "mscan":
+            if state.refinement is None:
                 state, decision = _walk(state, decision, context, executor, observers, checkpoints)
             if context.refines:
                 state, decision, context = _refine(
@@ -309,12 +314,13 @@ def _walk(
     observers: Sequence[Observer],
     checkpoints: CheckpointManager,
 ) -> tuple[LoopState, Decision]:
-    """Outer iterations until c components, a stall, or the end of the budget."""
+    """Run iterations with metrics by ADMM until c components, a stall, or the limit."""
     parameters, prepared = context.parameters, context.prepared
+    limit = min(MAX_ADMM_ITERATIONS if context.refines else math.inf, parameters.max_iter)
     while (
         state.spectrum is not None
         and decision is Decision.ACCEPT
-        and state.iteration < parameters.max_iter
+        and state.iteration < limit
         and state.iteration - state.best.iteration <= parameters.patience_for(prepared.n_samples)
     ):
         state, record, decision = outer_iteration(state, prepared, parameters, executor)
@@ -334,29 +340,31 @@ def _refine(
     *,
     from_previous_fit: bool,
 ) -> tuple[LoopState, Decision, FitContext]:
-    """Run iterations that learn metrics from the best partition, until one is not accepted."""
+    """Run iterations with metrics learned from the best partition, until one is not accepted."""
     started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
-    follows = parameters.model == "mscan"
-    first = len(context.history) if follows else 0
-    if follows:
+    refinement = state.refinement
+    if refinement is None:
+        refinement = Refinement(state.iteration, decision)
+        state = dataclasses.replace(state, refinement=refinement)
         is_perfect = is_nearly_perfect(state.best.score, parameters)
         decision = Decision.STOPPED if is_perfect else Decision.ACCEPT
-    limit = first + min(MAX_ITERATIONS, parameters.max_iter)
+    limit = refinement.first + MAX_ITERATIONS
     own = view_graphs(prepared, parameters, executor, key="refinement")
     while decision is Decision.ACCEPT and state.iteration < limit:
         state, record, decision = refine_iteration(
             state, own, prepared, parameters, executor, from_previous_fit=from_previous_fit
         )
         context.history.append(record)
-        if not follows:
-            checkpoints.save(state, decision, context, executor)
+        checkpoints.save(state, decision, context, executor)
         _notify(observers, record)
     executor.release([own])
-    rounds = context.history[first:]
+    rounds = context.history[refinement.first :]
+    n_accepted = sum(record.accepted for record in rounds)
     learned = RefinementFinished(
         scores=tuple(record.score for record in rounds),
-        taken=sum(record.accepted for record in rounds),
+        taken=n_accepted,
         seconds=time.perf_counter() - started,
     )
     _notify(observers, learned)
-    return state, decision, dataclasses.replace(context, learned=learned)
+    last = decision if n_accepted else refinement.decision
+    return state, last, dataclasses.replace(context, learned=learned)

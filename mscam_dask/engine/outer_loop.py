@@ -50,8 +50,10 @@ class LoopState:
         the tolerance of the eigensolver, and so its last bits. None when there is no path to
         walk: the first graph has more components than clusters.
     control : RankControl
-    best : Best
+    best : BestPartition
     n_neighbors : int
+    refinement : Refinement or None
+        None in the iterations before (`mscam_dask.engine.refine`).
     """
 
     iteration: int
@@ -60,6 +62,23 @@ class LoopState:
     control: RankControl
     best: BestPartition
     n_neighbors: int
+    refinement: Refinement | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Refinement:
+    """Start of the iterations that learn metrics from the best partition.
+
+    Attributes
+    ----------
+    first : int
+        Number of the first of them.
+    decision : Decision
+        Decision after the last iteration before them.
+    """
+
+    first: int
+    decision: Decision
 
 
 @dataclasses.dataclass(frozen=True)

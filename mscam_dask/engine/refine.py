@@ -1,4 +1,4 @@
-"""The outer iteration of automatic settings: metrics learned from the best partition, and the next graph.
+"""Last outer iterations of automatic settings: metrics learned from the best partition.
 
 One iteration, from the best partition so far:
 
@@ -31,7 +31,10 @@ from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished
 from mscam_dask.types.parameters import Parameters
 
-__all__ = ["MAX_ITERATIONS", "can_refine", "refine_iteration"]
+__all__ = ["MAX_ADMM_ITERATIONS", "MAX_ITERATIONS", "can_refine", "refine_iteration"]
+
+MAX_ADMM_ITERATIONS = 3
+"""Outer iterations with metrics by ADMM before these: docs/decisions/0074."""
 
 MAX_ITERATIONS = 3
 """Where views tell little, learning from learned partitions drifts: docs/decisions/0064."""
