@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.outer_loop import FitContext, LoopState
+from mscam_dask.engine.outer_loop import FitContext, LoopState, Refinement
 from mscam_dask.engine.scoring import BestPartition
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
@@ -95,6 +95,12 @@ class CheckpointMetadata:
     known : str or None
         SHA-256 (hexadecimal) of the clusters handed down, "" where there were none; None in
         states of versions that did not say.
+    refines : bool
+        Whether the last iterations learn metrics from the best partition.
+    refined_from : int or None
+        Number of the first of these; None before them.
+    decision_before : str or None
+        Name of the `Decision` after the last iteration before these.
     """
 
     data: str
@@ -116,6 +122,9 @@ class CheckpointMetadata:
     may_exclude_views: bool | None = None
     best_joint: float | None = None
     known: str | None = None
+    refines: bool = False
+    refined_from: int | None = None
+    decision_before: str | None = None
 
 
 class CheckpointManager:
@@ -175,6 +184,7 @@ class CheckpointManager:
         try:
             record = msgspec.convert(dict(snapshot.record), CheckpointMetadata)
             Decision[record.decision]
+            Decision[record.decision_before or record.decision]
         except (msgspec.ValidationError, KeyError) as error:
             raise StoreCorruptError(
                 f"the checkpoint holds no state of a path ({error}): it was written by another "
@@ -243,8 +253,17 @@ class CheckpointManager:
         joint = record.best_score if record.best_joint is None else record.best_joint
         partition_score = PartitionScore(record.best_view_scores, entropy(arrays[_LABELS]), joint)
         best = BestPartition(labels, partition_score, record.best_iteration)
+        refinement = None
+        if record.refined_from is not None and record.decision_before is not None:
+            refinement = Refinement(record.refined_from, Decision[record.decision_before])
         return LoopState(
-            record.iteration, graph, spectrum, record.control, best, record.n_neighbors
+            record.iteration,
+            graph,
+            spectrum,
+            record.control,
+            best,
+            record.n_neighbors,
+            refinement,
         )
 
     def save(
@@ -287,6 +306,9 @@ class CheckpointManager:
             view_settings=self._choices.view_settings,
             may_exclude_views=self._choices.may_exclude_views,
             known=self._known,
+            refines=context.refines,
+            refined_from=None if state.refinement is None else state.refinement.first,
+            decision_before=None if state.refinement is None else state.refinement.decision.name,
         )
         arrays = dict(zip(_GRAPH, graph, strict=True))
         arrays[_LABELS] = labels

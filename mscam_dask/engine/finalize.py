@@ -42,8 +42,7 @@ def finalize(
     """The c components that the path came to, or the limit step around the partition taken instead."""
     if state.spectrum is None:
         return graph_from_partition(state.best.labels, Status.MERGED_COMPONENTS, context, executor)
-    is_learned = context.learned is not None and context.learned.taken > 0
-    if decision is Decision.REACHED and not is_learned:
+    if decision is Decision.REACHED:
         reached = _reached(state, context.prepared, context.parameters, executor)
         if reached is not None:
             return reached

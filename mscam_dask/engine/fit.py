@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from mscam_dask.engine.finalize import build_solution, finalize, graph_from_part
 from mscam_dask.engine.initial_graph import prepare_views
 from mscam_dask.engine.initialize import improve_by_restarts
 from mscam_dask.engine.n_clusters import choose_count, with_count
-from mscam_dask.engine.outer_loop import FitContext, LoopState, outer_iteration
+from mscam_dask.engine.outer_loop import FitContext, LoopState, Refinement, outer_iteration
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
 from mscam_dask.engine.preprocessing_selection import (
     ViewSettingsChoice,
@@ -26,12 +27,25 @@ from mscam_dask.engine.preprocessing_selection import (
     select_view_settings,
     with_view_settings,
 )
-from mscam_dask.engine.refine import learned_partition
+from mscam_dask.engine.refine import (
+    MAX_ADMM_ITERATIONS,
+    MAX_ITERATIONS,
+    can_refine,
+    refine_iteration,
+)
 from mscam_dask.engine.select import choose_settings
+from mscam_dask.engine.view_graphs import view_graphs
 from mscam_dask.engine.warm_start import warm_start
 from mscam_dask.errors import ConfigurationError, redacted
+from mscam_dask.solvers.partition_score import is_nearly_perfect
 from mscam_dask.solvers.rank_control import Decision, RankControl
-from mscam_dask.types.events import FitEvent, FitFailed, FitFinished, FitStarted
+from mscam_dask.types.events import (
+    FitEvent,
+    FitFailed,
+    FitFinished,
+    FitStarted,
+    RefinementFinished,
+)
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.search_space import Choices
@@ -164,10 +178,17 @@ def run_fit(
             else:
                 context = _continue(precomputed, saved, executor, observers)
                 state, decision = checkpoints.restore(saved, executor), Decision[saved.decision]
-            state, decision = _walk(state, decision, context, executor, observers, checkpoints)
-            if choices.initial_graph:
-                state, context = _learn(
-                    state, context, executor, observers, from_previous_fit=known is not None
+            if state.refinement is None:
+                state, decision = _walk(state, decision, context, executor, observers, checkpoints)
+            if context.refines:
+                state, decision, context = _refine(
+                    state,
+                    decision,
+                    context,
+                    executor,
+                    observers,
+                    checkpoints,
+                    from_previous_fit=known is not None,
                 )
             final = finalize(state, decision, context, executor)
         solution = build_solution(final, context, executor)
@@ -249,8 +270,17 @@ def _begin(
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight
     )
-    context = FitContext(parameters, start.prepared, precomputed.records, k, selection, [])
-    return context, LoopState(0, start.first.graph, start.spectrum, control, start.best, k)
+    state = LoopState(0, start.first.graph, start.spectrum, control, start.best, k)
+    context = FitContext(
+        parameters,
+        start.prepared,
+        precomputed.records,
+        k,
+        selection,
+        [],
+        refines=choices.initial_graph and can_refine(state, start.prepared, parameters),
+    )
+    return context, state
 
 
 def _continue(
@@ -272,6 +302,7 @@ def _continue(
         saved.selection,
         list(saved.history),
         saved.counted,
+        refines=saved.refines,
     )
 
 
@@ -283,12 +314,13 @@ def _walk(
     observers: Sequence[Observer],
     checkpoints: CheckpointManager,
 ) -> tuple[LoopState, Decision]:
-    """Outer iterations until c components, a stall, or the end of the budget."""
+    """Run iterations with metrics by ADMM until c components, a stall, or the limit."""
     parameters, prepared = context.parameters, context.prepared
+    limit = min(MAX_ADMM_ITERATIONS if context.refines else math.inf, parameters.max_iter)
     while (
         state.spectrum is not None
         and decision is Decision.ACCEPT
-        and state.iteration < parameters.max_iter
+        and state.iteration < limit
         and state.iteration - state.best.iteration <= parameters.patience_for(prepared.n_samples)
     ):
         state, record, decision = outer_iteration(state, prepared, parameters, executor)
@@ -298,18 +330,41 @@ def _walk(
     return state, decision
 
 
-def _learn(
+def _refine(
     state: LoopState,
+    decision: Decision,
     context: FitContext,
     executor: Executor,
     observers: Sequence[Observer],
+    checkpoints: CheckpointManager,
     *,
     from_previous_fit: bool,
-) -> tuple[LoopState, FitContext]:
-    """The state with a partition by learned distances in the place of its best, if one is taken."""
-    best, learned = learned_partition(
-        state, context.prepared, context.parameters, executor, from_previous_fit=from_previous_fit
+) -> tuple[LoopState, Decision, FitContext]:
+    """Run iterations with metrics learned from the best partition, until one is not accepted."""
+    started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
+    refinement = state.refinement
+    if refinement is None:
+        refinement = Refinement(state.iteration, decision)
+        state = dataclasses.replace(state, refinement=refinement)
+        is_perfect = is_nearly_perfect(state.best.score, parameters)
+        decision = Decision.STOPPED if is_perfect else Decision.ACCEPT
+    limit = refinement.first + MAX_ITERATIONS
+    own = view_graphs(prepared, parameters, executor, key="refinement")
+    while decision is Decision.ACCEPT and state.iteration < limit:
+        state, record, decision = refine_iteration(
+            state, own, prepared, parameters, executor, from_previous_fit=from_previous_fit
+        )
+        context.history.append(record)
+        checkpoints.save(state, decision, context, executor)
+        _notify(observers, record)
+    executor.release([own])
+    rounds = context.history[refinement.first :]
+    n_accepted = sum(record.accepted for record in rounds)
+    learned = RefinementFinished(
+        scores=tuple(record.score for record in rounds),
+        taken=n_accepted,
+        seconds=time.perf_counter() - started,
     )
-    if learned is not None:
-        _notify(observers, learned)
-    return dataclasses.replace(state, best=best), dataclasses.replace(context, learned=learned)
+    _notify(observers, learned)
+    last = decision if n_accepted else refinement.decision
+    return state, last, dataclasses.replace(context, learned=learned)

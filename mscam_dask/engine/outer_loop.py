@@ -50,8 +50,10 @@ class LoopState:
         the tolerance of the eigensolver, and so its last bits. None when there is no path to
         walk: the first graph has more components than clusters.
     control : RankControl
-    best : Best
+    best : BestPartition
     n_neighbors : int
+    refinement : Refinement or None
+        None in the iterations before (`mscam_dask.engine.refine`).
     """
 
     iteration: int
@@ -60,6 +62,23 @@ class LoopState:
     control: RankControl
     best: BestPartition
     n_neighbors: int
+    refinement: Refinement | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Refinement:
+    """Start of the iterations that learn metrics from the best partition.
+
+    Attributes
+    ----------
+    first : int
+        Number of the first of them.
+    decision : Decision
+        Decision after the last iteration before them.
+    """
+
+    first: int
+    decision: Decision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +99,9 @@ class FitContext:
     counted : NClustersSelected or None
         None when the number of clusters was given.
     learned : RefinementFinished or None
-        None before the path has ended, and where no distances were learned.
+        None before the loop has ended, and where no metrics were learned from partitions.
+    refines : bool
+        Whether the iterations learn metrics from the best partition (`mscam_dask.engine.refine`).
     """
 
     parameters: Parameters
@@ -91,6 +112,7 @@ class FitContext:
     history: list[IterationFinished]
     counted: NClustersSelected | None = None
     learned: RefinementFinished | None = None
+    refines: bool = False
 
 
 def embed_views(
@@ -187,6 +209,7 @@ def outer_iteration(
         view_scores=partition_score.view_scores,
         seconds=time.perf_counter() - started,
         spectrum_converged=bool(spectrum_converged),
+        accepted=best is not state.best,
     )
     following = LoopState(state.iteration + 1, graph, warm_start, control, best, state.n_neighbors)
     return following, record, decision

@@ -144,6 +144,8 @@ def _history(result: ReferenceSolution, parameters: Parameters) -> tuple[Iterati
             views=(),
             view_scores=(),
             seconds=math.nan,
+            spectrum_converged=True,
+            accepted=True,
         )
         for iteration, step in enumerate(result.history)
     )

@@ -1,116 +1,161 @@
-"""After the path: partitions by distances learned from the best one so far.
+"""Last outer iterations of automatic settings: metrics learned from the best partition.
 
-A partition says in which directions of each view its clusters are far apart: Fisher's
-discriminants. The graph of the data distances and of those in the discriminants, half each, is cut
-and judged like a first graph. The judge's own graphs are of the data distances, so a partition
-by learned ones is taken, and learned from in turn, unless it is clearly behind: docs/decisions/0059
-and 0064.
+One iteration, from the best partition so far:
+
+1. the metric of each view, in closed form: its linear discriminants (`mscam_dask.solvers.lda`);
+2. the distances in the views and in their discriminants, half each, and the A-step: the next graph,
+   mixed with the graphs of the single views as the initial graph may be;
+3. the spectral cuts of that graph and their scores.
+
+The reference graphs that give the scores are of the original distances, which favors partitions by
+these. A new partition is therefore accepted unless its score is clearly lower
+(docs/decisions/0064), and the loop ends with the first one that is not accepted.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import operator
 import time
 
 from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
-from mscam_dask.engine.initialize import evaluate_graph
+from mscam_dask.engine.initialize import Initialization, evaluate_graph
 from mscam_dask.engine.outer_loop import LoopState
-from mscam_dask.engine.scoring import BestPartition
-from mscam_dask.engine.view_graphs import have_view_graphs, view_graphs, with_view_graphs
-from mscam_dask.solvers.lda import linear_discriminants
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.engine.view_graphs import have_view_graphs, with_view_graphs
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
-from mscam_dask.types.events import RefinementFinished
+from mscam_dask.solvers.rank_control import Decision
+from mscam_dask.types.events import IterationFinished
 from mscam_dask.types.parameters import Parameters
 
-__all__ = ["learned_partition"]
+__all__ = ["MAX_ADMM_ITERATIONS", "MAX_ITERATIONS", "can_refine", "refine_iteration"]
 
-# Where views tell little, learning from what was learned runs away: docs/decisions/0064.
-_MOST_ROUNDS = 3
+MAX_ADMM_ITERATIONS = 3
+"""Outer iterations with metrics by ADMM before these: docs/decisions/0074."""
 
-# By how much of its score a partition may be behind the one it is learned from: docs/decisions/0064.
-_MOST_BEHIND = 0.015
+MAX_ITERATIONS = 3
+"""Where views tell little, learning from learned partitions drifts: docs/decisions/0064."""
+
+# Largest loss of score, relative, at which a new partition is accepted: docs/decisions/0064.
+_MAX_RELATIVE_LOSS = 0.015
 
 
-def learned_partition(
-    state: LoopState,
-    prepared: PreparedHandles,
-    parameters: Parameters,
-    executor: Executor,
-    *,
-    from_previous_fit: bool = False,
-) -> tuple[BestPartition, RefinementFinished | None]:
-    """The last partition taken of those learned from the best of a path and from one another.
+def can_refine(state: LoopState, prepared: PreparedHandles, parameters: Parameters) -> bool:
+    """Return whether the iterations learn metrics from the best partition.
 
-    Parameters
-    ----------
-    state : LoopState
-        Where the path ended. The labels of its best partition are given up where another one is
-        returned.
-    prepared : Prepared
-    parameters : Parameters
-    executor : Executor
-    from_previous_fit : bool
-        The path began with the partition of an earlier fit, which was learned already: another is
-        taken only where it is ahead by more than `tol`.
-
-    Returns
-    -------
-    Best
-        That of the path where no partition was taken.
-    RefinementFinished or None
-        None where nothing was tried: no path was walked, a partition is clear, or views have no
-        graphs of their own (see `mscam_dask.engine.view_graphs`).
+    They do not where the initial graph has too many components, where its cut is nearly perfect (then
+    a growing graph weight leads to exactly c components), and where the views have no graphs of
+    their own (`mscam_dask.engine.view_graphs.have_view_graphs`).
     """
-    started, best = time.perf_counter(), state.best
-    if state.spectrum is None or is_nearly_perfect(best.score, parameters):
-        return best, None
-    if not have_view_graphs(len(prepared.names), prepared.n_samples):
-        return best, None
-    # found once more instead of held, as large as all graphs together, for the whole of the path
-    own = view_graphs(prepared, parameters, executor, key=f"learned-{prepared.n_samples}")
-    scores: list[float] = []
-    taken = 0
-    while taken == len(scores) < _MOST_ROUNDS and not is_nearly_perfect(best.score, parameters):
-        rival = _learned(state, best, own, prepared, parameters, executor, key=f"learned-{taken}")
-        scores.append(rival.score)
-        is_taken = (
-            is_better(rival.partition_score, best.partition_score, parameters)
-            if from_previous_fit
-            else not is_worse(rival.partition_score, best.partition_score, _MOST_BEHIND)
-        )
-        if (
-            is_taken and rival.partition_score != best.partition_score
-        ):  # else the same partition again
-            best, rival, taken = rival, best, taken + 1
-        executor.release([rival.labels])
-    executor.release([own])
-    finalize = RefinementFinished(
-        scores=tuple(scores), taken=taken, seconds=time.perf_counter() - started
+    return (
+        state.spectrum is not None
+        and not is_nearly_perfect(state.best.score, parameters)
+        and have_view_graphs(len(prepared.names), prepared.n_samples)
     )
-    return best, finalize
 
 
-def _learned(
+def refine_iteration(
     state: LoopState,
-    best: BestPartition,
     own: Handle,
     prepared: PreparedHandles,
     parameters: Parameters,
     executor: Executor,
     *,
-    key: str,
-) -> BestPartition:
-    """The best cut of the graph by the distances that a partition teaches."""
+    from_previous_fit: bool = False,
+) -> tuple[LoopState, IterationFinished, Decision]:
+    """Run one outer iteration from the best partition.
+
+    Parameters
+    ----------
+    state : LoopState
+        Its graph, spectrum and best labels are released where a new partition takes their place.
+    own : handle
+        Mean of the graphs of the single views.
+    prepared : PreparedHandles
+    parameters : Parameters
+    executor : Executor
+    from_previous_fit : bool
+        The loop started with the partition of an earlier fit, which was refined already: a new one
+        is accepted only where its score is higher by more than `tol`.
+
+    Returns
+    -------
+    LoopState, IterationFinished, Decision
+        REACHED: the partition was accepted and its graph has exactly c components. STOPPED: it was
+        not accepted, is the same again, or is nearly perfect.
+    """
+    started, key, best = time.perf_counter(), str(state.iteration), state.best
     learned = [
-        executor.submit(linear_discriminants, view, best.labels, key=f"discriminants/{key}/{name}")
+        executor.submit(
+            view_tasks.learn_metric, view, best.labels, name, key=f"learn_metric/{key}/{name}"
+        )
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
-    both = [*prepared.views, *learned]
-    # no path from here: candidates beside the neighbours would not be looked at
+    metrics = [
+        executor.submit(operator.itemgetter(0), one, key=f"metric/{key}/{name}")
+        for one, name in zip(learned, prepared.names, strict=True)
+    ]
+    following = _next_graph(state, metrics, own, best.labels, prepared, parameters, executor)
+    records = [
+        executor.submit(operator.itemgetter(1), one, key=f"view_records/{key}/{name}")
+        for one, name in zip(learned, prepared.names, strict=True)
+    ]
+    views = executor.gather(records)
+    eigengap, converged = float("nan"), True
+    if following.spectrum is not None:
+        facts = executor.submit(
+            graph_tasks.spectrum_facts,
+            following.spectrum,
+            parameters.n_clusters,
+            key=f"spectrum_facts/{key}",
+        )
+        ((eigengap, converged),) = executor.gather([facts])
+        executor.release([facts])
+    executor.release([*learned, *metrics, *records])
+
+    new = following.best
+    is_final = following.first.n_components == parameters.n_clusters
+    is_new = is_final or new.partition_score != best.partition_score
+    accepted = is_new and (
+        is_better(new.partition_score, best.partition_score, parameters)
+        if from_previous_fit
+        else not is_worse(new.partition_score, best.partition_score, _MAX_RELATIVE_LOSS)
+    )
+    record = IterationFinished(
+        iteration=state.iteration,
+        graph_weight=parameters.graph_weight,
+        n_connected_components=following.first.n_components,
+        n_clusters=parameters.n_clusters,
+        score=new.score,
+        eigengap=eigengap,
+        views=tuple(views),
+        view_scores=new.partition_score.view_scores,
+        seconds=time.perf_counter() - started,
+        spectrum_converged=bool(converged),
+        accepted=accepted,
+    )
+    decision = _decide(following, parameters, accepted=accepted)
+    return _next_state(state, following, executor, key, accepted=accepted), record, decision
+
+
+def _next_graph(
+    state: LoopState,
+    metrics: list[Handle],
+    own: Handle,
+    known: Handle,
+    prepared: PreparedHandles,
+    parameters: Parameters,
+    executor: Executor,
+) -> Initialization:
+    """Return the graph of the original and the learned distances, half each, with its best cut."""
+    key = str(state.iteration)
+    # candidates beside the neighbors would not be looked at: the next search is by other distances
     n_candidates = max(state.n_neighbors, parameters.n_neighbors) + 1
     searched = dataclasses.replace(parameters, n_candidates=n_candidates)
+    both = [*prepared.views, *metrics]
     blocks = candidate_blocks(both, prepared.n_samples, searched, executor, key=key)
     graph, n_components = build_graph(
         executor,
@@ -121,11 +166,42 @@ def _learned(
         projected_weight=0.0,
         key=key,
     )
-    executor.release([*learned, *blocks])
+    executor.release(blocks)
     by_distances = InitialGraph(graph, n_components, state.n_neighbors)
-    first = with_view_graphs(by_distances, own, executor, key=key)
-    start = evaluate_graph(prepared, parameters, first, executor, key=key, known=best.labels)
-    executor.release([graph, first.graph])
-    if start.spectrum is not None:
-        executor.release([start.spectrum])
-    return start.best
+    mixed = with_view_graphs(by_distances, own, executor, key=key)
+    executor.release([graph])
+    return evaluate_graph(prepared, parameters, mixed, executor, key=key, known=known)
+
+
+def _decide(following: Initialization, parameters: Parameters, *, accepted: bool) -> Decision:
+    if accepted and following.first.n_components == parameters.n_clusters:
+        return Decision.REACHED
+    if not accepted or is_nearly_perfect(following.best.score, parameters):
+        return Decision.STOPPED
+    return Decision.ACCEPT
+
+
+def _next_state(
+    state: LoopState, following: Initialization, executor: Executor, key: str, *, accepted: bool
+) -> LoopState:
+    """Return the state with the new graph and partition where these were accepted; release the others."""
+    unused = [following.spectrum] if following.spectrum is not None else []
+    if not accepted:
+        executor.release([*unused, following.first.graph, following.best.labels])
+        return dataclasses.replace(state, iteration=state.iteration + 1)
+    spectrum = state.spectrum
+    if following.spectrum is not None:
+        # the Laplacian is not needed again
+        spectrum = executor.submit(
+            graph_tasks.warm_start, following.spectrum, key=f"warm_start/{key}"
+        )
+        if state.spectrum is not None:
+            unused.append(state.spectrum)
+    executor.release([*unused, state.graph, state.best.labels])
+    return dataclasses.replace(
+        state,
+        iteration=state.iteration + 1,
+        graph=following.first.graph,
+        spectrum=spectrum,
+        best=dataclasses.replace(following.best, iteration=state.iteration),
+    )

@@ -48,10 +48,13 @@ class LinearDiscriminants:
         q ≤ c − 1 columns.
     mean_distance : float
         Mean squared distance of two of them.
+    separation : float
+        Sum over the discriminants of s / (1 + s), their shares of variance between clusters.
     """
 
     points: NDArray[np.float32]
     mean_distance: float
+    separation: float
 
     def coordinates(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The points and the weights of their columns, all one."""
@@ -104,7 +107,8 @@ def linear_discriminants(
     points = np.concatenate([block @ loadings for block in _blocks(vectors, block_bytes)]).astype(
         np.float32
     )
-    return LinearDiscriminants(points, mean_squared_distance(points))
+    separation = float(np.sum(shares / (1.0 + shares)))
+    return LinearDiscriminants(points, mean_squared_distance(points), separation)
 
 
 def _covariances(

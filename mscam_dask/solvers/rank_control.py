@@ -34,6 +34,7 @@ class Decision(enum.Enum):
     RETRY = "take the graph step again with the new weight"
     REACHED = "the graph has exactly c components"
     STALLED = "λ on either side of c gives too few or too many components, repeatedly"
+    STOPPED = "the partition is not accepted, or nearly perfect"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

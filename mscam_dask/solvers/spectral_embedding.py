@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SpectralEmbedding", "walk_embedding", "walk_embeddings"]
+__all__ = ["SpectralEmbedding", "walk_embedding"]
 
 # τ in units of the first eigenvalue beyond the clusters': docs/decisions/0057.
 _STOPPING = 0.5
@@ -32,20 +32,6 @@ class SpectralEmbedding:
     def of(self, samples: slice | NDArray[np.int64]) -> SpectralEmbedding:
         """Some samples of it."""
         return SpectralEmbedding(self.vectors[samples], self.rows[samples])
-
-
-def walk_embeddings(
-    values: NDArray[Any], vectors: NDArray[Any], n_clusters: int
-) -> list[SpectralEmbedding]:
-    """The embedding by 2c eigenpairs and, where there are more, that by all of them.
-
-    Arguments as for `walk_embedding`. Which of the two is cut better is for the judge to say.
-    """
-    n_pairs = len(values)
-    return [
-        walk_embedding(values[:m], vectors[:, :m], n_clusters)
-        for m in sorted({min(2 * n_clusters, n_pairs), n_pairs})
-    ]
 
 
 def walk_embedding(

@@ -86,12 +86,14 @@ class ViewIteration:
     ----------
     view : str
     primal_residual, dual_residual : float
-        ‖W − F‖_F and the change ‖ΔF‖_F at the last inner iteration, both divided by √c
-        (for MSCAN: relative residual of the linear solves, and 0).
+        ‖W − F‖_F and the change ‖ΔF‖_F at the last inner iteration of the ADMM, both divided by
+        √c (MSCAN: relative residual of the linear solves, and 0; linear discriminants, which have a
+        closed form: 0 and 0).
     inner_iterations : int
     converged : bool
     objective : float
-        Value of the view's terms of Eq. (11), with metric ridge.
+        Value of the view's terms of Eq. (11), with metric ridge; for linear discriminants minus
+        the sum of their shares of variance between clusters.
     seconds : float
     """
 
@@ -124,10 +126,12 @@ class IterationFinished:
         λ_{c+1} − λ_c of the Laplacian this iteration started from.
     spectrum_converged : bool
         Whether its eigenvectors reached their tolerance.
-    views : tuple of ViewRecord
+    views : tuple of ViewIteration
     view_scores : tuple of float
-        Each view's information on that cut, from its own neutral graphs.
+        Each view's information on that cut, from its own reference graphs.
     seconds : float
+    accepted : bool
+        Whether the partition took the place of the best one before.
     """
 
     iteration: int
@@ -139,7 +143,8 @@ class IterationFinished:
     views: tuple[ViewIteration, ...]
     view_scores: tuple[float, ...]
     seconds: float
-    spectrum_converged: bool = True
+    spectrum_converged: bool
+    accepted: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

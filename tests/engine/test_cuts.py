@@ -35,14 +35,12 @@ def by(given: GraphSpectrum, m: int) -> GraphSpectrum:
 
 
 @pytest.mark.parametrize("n_samples_cut", [0, 80])
-def test_cut_by_twice_the_clusters_and_by_all(n_samples_cut: int) -> None:
+def test_the_cut_uses_all_pairs(n_samples_cut: int) -> None:
     given = spectrum(20, mixing=0.25)
-    few, many = first_cuts(given, 4, SEED, n_samples_cut)
+    (cut,) = first_cuts(given, 4, SEED, n_samples_cut)
     (of_few,) = first_cuts(by(given, 8), 4, SEED, n_samples_cut)
-    assert_array_equal(few, of_few)
-    assert not np.array_equal(few, many)
-    for cut in (few, many):
-        assert_array_equal(np.unique(cut), np.arange(4))
+    assert not np.array_equal(cut, of_few)
+    assert_array_equal(np.unique(cut), np.arange(4))
 
 
 @pytest.mark.parametrize("n_clusters", [10, 60])
@@ -52,18 +50,12 @@ def test_more_clusters_than_samples_to_cut(n_clusters: int) -> None:
         assert_array_equal(np.unique(cut), np.arange(n_clusters))
 
 
-def test_the_second_cut_is_that_of_all_pairs() -> None:
+def test_the_cut_is_that_of_the_walk_embedding() -> None:
     given = spectrum(20, mixing=0.25)
-    _, many = first_cuts(given, 4, SEED)
-    rng = np.random.default_rng(SEED)
-    rng.integers(2**31)  # the first cut's
+    (cut,) = first_cuts(given, 4, SEED)
     embedding = walk_embedding(given.spectrum.values, given.vectors, 4)
-    assert_array_equal(many, spectral_cut(embedding, rng=rng)[0])
-
-
-@pytest.mark.parametrize("n_pairs", [3, 5, 8])
-def test_no_more_than_twice_the_clusters_are_cut_once(n_pairs: int) -> None:
-    assert len(first_cuts(spectrum(n_pairs), 4 if n_pairs > 4 else 2, SEED)) == 1
+    rng = np.random.default_rng(SEED)
+    assert_array_equal(cut, spectral_cut(embedding, rng=rng)[0])
 
 
 @pytest.mark.parametrize("n_samples_cut", [0, 80])
@@ -71,6 +63,6 @@ def test_clear_clusters_are_found_by_any(n_samples_cut: int) -> None:
     given, group = spectrum(20), np.arange(200) % 4
     cuts = [*first_cuts(given, 4, SEED, n_samples_cut), *minima(given, 4, SEED, n_samples_cut)]
     cuts += next_cuts(given, 4, canonical_labels(group), n_samples_cut)
-    assert len(cuts) >= 6
+    assert len(cuts) >= 3
     for cut in cuts:
         assert_array_equal(cut, group)

@@ -1,10 +1,11 @@
-"""Distances learned from the best partition of the path: when, what for, and how it is told."""
+"""Outer iterations that learn metrics from the best partition: when, to which end, and their record."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import fit
-from mscam_dask.engine import refine as learned_distances
+from mscam_dask.engine import fit, refine
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.initialize import Initialization
+from mscam_dask.engine.outer_loop import LoopState
 from mscam_dask.engine.scoring import BestPartition
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.solvers.joint_embedding import joint_embedding
@@ -29,7 +31,7 @@ from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
-from mscam_dask.types.events import FitFinished, RefinementFinished
+from mscam_dask.types.events import FitFinished, IterationFinished, RefinementFinished
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.search_space import Choices
@@ -70,7 +72,8 @@ def solve(data: Any, executor: Any = None, **more: Any) -> Solution:
 
 
 def without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "learned_partition", lambda state, *_, **__: (state.best, None))
+    """Stop before the first iteration."""
+    monkeypatch.setattr(fit, "MAX_ITERATIONS", 0)
 
 
 def test_partitions_get_better(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +89,8 @@ def test_partitions_get_better(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.mean(gains) > 0.01
     for one, other in zip(learned, plain, strict=True):
         assert one.learned is not None
-        assert other.learned is None
+        assert other.learned is not None
+        assert other.learned.scores == ()
         if one.learned.taken:
             assert one.score == pytest.approx(one.learned.scores[one.learned.taken - 1])
         else:
@@ -119,19 +123,33 @@ def test_rounds_end_with_the_first_that_is_not_taken(monkeypatch: pytest.MonkeyP
 def little_behind(monkeypatch: pytest.MonkeyPatch, behind: float) -> None:
     """Every round gives a partition that scores so much less."""
 
-    def lower(_: Any, best: BestPartition, *rest: Any, **__: Any) -> BestPartition:
-        told = best.partition_score
-        partition_score = PartitionScore((best.score * (1 - behind),), told.entropy, told.joint)
-        return BestPartition(copied(best.labels, rest[-1]), partition_score, best.iteration)
+    def lower(state: LoopState, following: Initialization, executor: Executor) -> BestPartition:
+        before = state.best.partition_score
+        score = PartitionScore((before.score * (1 - behind),), before.entropy, before.joint)
+        return BestPartition(copied(state.best.labels, executor), score, 0)
 
-    monkeypatch.setattr(learned_distances, "_learned", lower)
+    replaced(monkeypatch, lower)
+
+
+def replaced(
+    monkeypatch: pytest.MonkeyPatch,
+    partition: Callable[[LoopState, Initialization, Executor], BestPartition],
+) -> None:
+    """Make every iteration find another partition than that of its graph."""
+    plain = refine._next_graph
+
+    def found(state: LoopState, *rest: Any) -> Initialization:
+        following = plain(state, *rest)
+        return dataclasses.replace(following, best=partition(state, following, rest[-1]))
+
+    monkeypatch.setattr(refine, "_next_graph", found)
 
 
 @pytest.mark.parametrize(("behind", "taken"), [(0.0149, 3), (0.0151, 0)])
 def test_one_that_is_little_behind_is_taken(
     monkeypatch: pytest.MonkeyPatch, behind: float, taken: int
 ) -> None:
-    """The judge's graphs are of the data distances, and favour cuts of these."""
+    """The reference graphs are of the original distances, and favor cuts by these."""
     little_behind(monkeypatch, behind)
     learned = solve(blurred()[0]).learned
     assert learned is not None
@@ -152,44 +170,41 @@ def test_a_partition_handed_down_stays_unless_one_is_ahead(monkeypatch: pytest.M
 
 
 def test_the_same_partition_again_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def equal(_: Any, best: BestPartition, *rest: Any, **__: Any) -> BestPartition:
-        return dataclasses.replace(best, labels=copied(best.labels, rest[-1]))
+    def equal(state: LoopState, following: Initialization, executor: Executor) -> BestPartition:
+        return dataclasses.replace(state.best, labels=copied(state.best.labels, executor))
 
-    monkeypatch.setattr(learned_distances, "_learned", equal)
+    replaced(monkeypatch, equal)
     learned = solve(blurred()[0]).learned
     assert learned is not None
     assert (len(learned.scores), learned.taken) == (1, 0)
 
 
-def test_one_that_was_taken_is_returned_where_the_path_came_to_components(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Also where the components score higher."""
-    views, labels = gaussian_views(0)
+def test_a_graph_of_c_components_ends_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its components are the clusters, and it is the graph that is returned."""
+    views, labels = gaussian_views(0, spread=8.0)
     given = Parameters(n_clusters=len(set(labels)), scale="none", alpha=10.0)
-    other = np.where(np.arange(len(labels)) < 3, np.roll(labels, 1), labels).astype(np.int64)
     monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEAR", 1.1)
+    solution = run_fit(as_multi_view(views), given, SerialExecutor(), choices=LEARNS)
+    last = solution.history[-1]
+    assert last.n_connected_components == solution.n_connected_components == len(set(labels))
+    assert solution.status is Status.CONVERGED
+    assert adjusted_rand_score(labels, solution.labels) == 1.0
 
-    def solved() -> Solution:
-        return run_fit(as_multi_view(views), given, SerialExecutor(), choices=LEARNS)
 
-    def behind(_: Any, best: BestPartition, *rest: Any, **__: Any) -> BestPartition:
-        handle = copied(other, rest[-1])
-        scores = tuple(0.99 * score for score in best.partition_score.view_scores)
-        partition_score = dataclasses.replace(best.partition_score, view_scores=scores)
-        return BestPartition(handle, partition_score, best.iteration)
-
-    with monkeypatch.context() as patched:
-        without(patched)
-        reached = solved()
-    assert reached.status is Status.CONVERGED
-    monkeypatch.setattr(learned_distances, "_learned", behind)
-    solution = solved()
+def test_every_iteration_is_recorded() -> None:
+    events: list[Any] = []
+    solution = solve(blurred()[0], observers=[events.append])
     assert solution.learned is not None
-    assert solution.learned.taken > 0
-    assert solution.status is Status.PARTITION_GRAPH
-    assert adjusted_rand_score(other, solution.labels) == 1.0
-    assert adjusted_rand_score(other, reached.labels) < 1.0
+    n_learned = len(solution.learned.scores)
+    by_admm, learned = solution.history[:-n_learned], solution.history[-n_learned:]
+    assert 0 < len(by_admm) <= 3
+    assert [record.iteration for record in solution.history] == list(range(len(solution.history)))
+    assert [record.score for record in learned] == list(solution.learned.scores)
+    assert sum(record.accepted for record in learned) == solution.learned.taken
+    assert tuple(e for e in events if isinstance(e, IterationFinished)) == solution.history
+    for record in learned:
+        assert [view.view for view in record.views] == ["view_0", "view_1", "view_2"]
+        assert all(-3 <= view.objective < 0 for view in record.views)  # c − 1 shares below 1
 
 
 def test_they_are_told_after_the_path() -> None:
@@ -286,7 +301,7 @@ def test_data_and_learned_distances_count_the_same() -> None:
 
 
 def test_no_handle_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a round makes is given up, but for the labels of the best partition."""
+    """An iteration holds no more than it found: graph, spectrum and labels."""
 
     class Counting(SerialExecutor):
         def __init__(self) -> None:
@@ -304,17 +319,17 @@ def test_no_handle_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
             super().release(handles)
 
     kept: list[Any] = []
-    before: list[int] = []
-    plain = learned_distances.learned_partition
+    growth: list[int] = []
+    plain = fit.refine_iteration
 
-    def watched(state: Any, *rest: Any, **named: Any) -> Any:
+    def watched(state: LoopState, *rest: Any, **named: Any) -> Any:
         executor = rest[-1]
-        held = set(executor.held)
+        held = len(executor.held)
         found = plain(state, *rest, **named)
-        new = executor.held - held
-        before.append(len(new - {id(found[0].labels)}))
+        growth.append(len(executor.held) - held)
         return found
 
-    monkeypatch.setattr(fit, "learned_partition", watched)
+    monkeypatch.setattr(fit, "refine_iteration", watched)
     solve(blurred()[0], Counting())
-    assert before == [0]
+    assert growth
+    assert set(growth) == {0}

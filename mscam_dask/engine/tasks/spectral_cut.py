@@ -11,7 +11,7 @@ from mscam_dask.engine.tasks.graph import GraphSpectrum
 from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.spectral_cut import extend_cut, good_minima, spectral_cut, spread_rows
-from mscam_dask.solvers.spectral_embedding import SpectralEmbedding, walk_embeddings
+from mscam_dask.solvers.spectral_embedding import SpectralEmbedding, walk_embedding
 
 __all__ = [
     "all_cuts",
@@ -35,21 +35,18 @@ def cut_spectrum(
     n_samples_cut: int,
     cut: Callable[[SpectralEmbedding, slice | NDArray[np.int64]], list[NDArray[np.int64]]],
 ) -> list[NDArray[np.int64]]:
-    """What `cut` makes of each embedding of a spectrum, given the samples it gets.
+    """Return the partitions that `cut` makes of the embedding of a spectrum.
 
-    All of them or, with `n_samples_cut`, so many evenly spaced ones or more (four for each cluster), from which the
-    cuts are extended.
+    With `n_samples_cut` it gets that many evenly spaced samples or more (four for each cluster), and its
+    partitions are extended to all.
     """
-    cuts: list[NDArray[np.int64]] = []
-    for embedding in walk_embeddings(spectrum.spectrum.values, spectrum.vectors, n_clusters):
-        n, enough = len(embedding.rows), max(n_samples_cut, _PER_CLUSTER * n_clusters)
-        if not n_samples_cut or enough >= n:
-            cuts += cut(embedding, slice(None))
-            continue
-        samples = spread_rows(n, enough)
-        of_some = cut(embedding.of(samples), samples)
-        cuts += [extend_cut(embedding, samples, labels) for labels in of_some]
-    return cuts
+    embedding = walk_embedding(spectrum.spectrum.values, spectrum.vectors, n_clusters)
+    n, enough = len(embedding.rows), max(n_samples_cut, _PER_CLUSTER * n_clusters)
+    if not n_samples_cut or enough >= n:
+        return cut(embedding, slice(None))
+    samples = spread_rows(n, enough)
+    of_some = cut(embedding.of(samples), samples)
+    return [extend_cut(embedding, samples, labels) for labels in of_some]
 
 
 def first_cuts(
