@@ -320,7 +320,7 @@ def test_no_handle_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 
     kept: list[Any] = []
     growth: list[int] = []
-    plain = fit.refine_iteration
+    plain = refine.refine_iteration
 
     def watched(state: LoopState, *rest: Any, **named: Any) -> Any:
         executor = rest[-1]

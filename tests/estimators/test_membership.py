@@ -13,6 +13,7 @@ from sklearn.metrics import roc_auc_score
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError
 from mscam_dask.estimators import _predict
+from mscam_dask.solvers.membership import fit_votes
 from tests.estimators.small import pair_views, quick
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
@@ -77,12 +78,12 @@ def test_large_data_have_a_sample_of_voters(monkeypatch: pytest.MonkeyPatch) -> 
     model = quick().fit(views)
     monkeypatch.setattr(_predict, "EXACT_SAMPLES", 60)
     asked: list[int] = []
-    fitted = _predict.fit_votes
-    monkeypatch.setattr(
-        _predict,
-        "fit_votes",
-        lambda views, *rest: asked.append(len(views[0])) or fitted(views, *rest),
-    )
+
+    def counted(views: Any, *rest: Any) -> Any:
+        asked.append(len(views[0]))
+        return fit_votes(views, *rest)
+
+    monkeypatch.setattr(_predict, "fit_votes", counted)
     membership = model.membership_
     assert len(asked) == 5
     assert sum(asked) == 4 * 60  # each voter in four of five folds

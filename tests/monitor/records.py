@@ -65,6 +65,8 @@ def outer(
         views=records,
         view_scores=tuple(float(index) for index in range(len(views))),
         seconds=seconds,
+        spectrum_converged=True,
+        accepted=True,
     )
 
 

@@ -56,6 +56,8 @@ def outer(iteration: int, n_components: int, *, seconds: float = 2.0) -> Iterati
         views=(view("a", 1e-5), view("b", 3.2e-4), view("c", 1e-6)),
         view_scores=(0.6, 0.6, 0.6),
         seconds=seconds,
+        spectrum_converged=True,
+        accepted=True,
     )
 
 

@@ -62,6 +62,8 @@ def made_up_result(
             ),
             view_scores=tuple(1.0 for _ in views),
             seconds=0.5,
+            spectrum_converged=True,
+            accepted=True,
         )
         for index in range(n_iterations)
     ]
