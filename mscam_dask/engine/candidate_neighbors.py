@@ -1,4 +1,4 @@
-"""Anchor candidates by blocks of rows: which samples may become neighbours in the graph."""
+"""Anchor candidates by blocks of rows: which samples may become neighbors in the graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def row_ranges(n_samples: int) -> list[tuple[int, int]]:
 def candidate_blocks(
     views: list[Handle], n_samples: int, parameters: Parameters, executor: Executor, *, key: str
 ) -> tuple[Handle, ...]:
-    """Nearest neighbours of every sample in the anchor space, one handle per block of rows.
+    """Nearest neighbors of every sample in the anchor space, one handle per block of rows.
 
     Those of large data are approximate: they come from cells of the space.
     """

@@ -145,7 +145,7 @@ class CheckpointManager:
     -----
     The graph and the eigenvectors come to the driver: 16 bytes for each of n·k entries and each
     of the eigenvectors' numbers (2c vectors of float64, 20 at least below 12 000 samples), about
-    40 MB for 100 000 samples, 15 neighbours and 10 clusters.
+    40 MB for 100 000 samples, 15 neighbors and 10 clusters.
     """
 
     def __init__(

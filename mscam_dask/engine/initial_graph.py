@@ -63,7 +63,7 @@ class InitialGraph:
     n_neighbors : int
         k that made it.
     kind : {"distances", "distances and views"}
-        Neighbours by the views' mean distance, or by that and in each view.
+        Neighbors by the views' mean distance, or by that and in each view.
     """
 
     graph: Handle
@@ -196,7 +196,7 @@ def initial_graph(
 ) -> InitialGraph:
     """The graph of the data distances; k grows until it has at most c components.
 
-    With k neighbours the data may already fall into more than c pieces, and no graph weight
+    With k neighbors the data may already fall into more than c pieces, and no graph weight
     can join them. k is doubled, at most to one less than the number of candidates.
     """
     most = parameters.candidates(prepared.n_samples) - 1

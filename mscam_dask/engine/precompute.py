@@ -25,7 +25,7 @@ __all__ = [
     "precompute_views",
 ]
 
-# k of the neutral graphs: the same whatever k is tried, so that no setting is favoured.
+# k of the neutral graphs: the same whatever k is tried, so that no setting is favored.
 REFERENCE_NEIGHBORS = 9
 
 # Samples of large data on which settings are tried and partitions judged.

@@ -1,4 +1,4 @@
-"""Choosing each view's scaling and α before the fit, by agreement of neighbours between views.
+"""Choosing each view's scaling and α before the fit, by agreement of neighbors between views.
 
 The same agreement tells which views may have nothing in common with the others; whether these are
 better left out, the judge of partitions says: docs/decisions/0072.
@@ -55,7 +55,7 @@ def select_view_settings(
     *,
     n_compared: int = COMPARED,
 ) -> tuple[ViewSettingsChoice, ...]:
-    """The preparation of each view whose nearest neighbours the other views confirm.
+    """The preparation of each view whose nearest neighbors the other views confirm.
 
     What all views share need not be the clusters: small α lets directions of little variance in, and rows of
     unit length leave of two columns the angle alone. So the choice is made again among the options with

@@ -20,7 +20,7 @@ __all__ = [
     "spectrum_of",
 ]
 
-# Enough rows of an embedding with c columns to place c centres.
+# Enough rows of an embedding with c columns to place c centers.
 _CUT_SAMPLES = 20_000
 
 MAX_SCORE_TASKS = 16

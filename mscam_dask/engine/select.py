@@ -1,6 +1,6 @@
 """Choosing scaling, α, k and the first graph without labels: every first cut, judged the same way.
 
-A setting costs a neighbour search, one spectrum and one cut; the views are read and factored
+A setting costs a neighbor search, one spectrum and one cut; the views are read and factored
 once per scaling, and the judge's neutral graphs once.
 """
 
@@ -28,7 +28,7 @@ from mscam_dask.types.search_space import Choices
 
 __all__ = ["choose_settings", "setting_record"]
 
-# What views have to add to the score that have no neighbours in common with the others: docs/decisions/0072.
+# What views have to add to the score that have no neighbors in common with the others: docs/decisions/0072.
 _LITTLE = 0.03
 
 

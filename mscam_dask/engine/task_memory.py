@@ -22,7 +22,7 @@ from mscam_dask.types.parameters import Parameters
 
 __all__ = ["Held", "TaskMemory", "encoders", "graph_tasks", "held_during", "view_tasks"]
 
-# Rows are streamed in blocks of 8 MiB (see solvers.view_rows): as read, scaled, centred, projected;
+# Rows are streamed in blocks of 8 MiB (see solvers.view_rows): as read, scaled, centered, projected;
 # beside them the chunk they come from.
 _STREAM_BYTES = 4 * 8 * 2**20
 
@@ -62,7 +62,7 @@ class Held:
         Candidate edges of all rows.
     graph, laplacian, vectors : int
         Of the consensus graph, with twice the entries of its rows where no two samples are each
-        other's neighbours; single precision on large data.
+        other's neighbors; single precision on large data.
     sums : int
         Projected distances on the candidate edges.
     embeddings : int
@@ -121,7 +121,7 @@ def held_during(
     # that of the mean distance and those of the views in one
     graphs = 1 + (len(data.views) if joined else 0)
     both_ways = 2 * k + 1
-    # neighbours that tie in a view are kept, but of large data
+    # neighbors that tie in a view are kept, but of large data
     kept = both_ways if joined and not large else k
     graph = 12 * n * kept * graphs
     laplacian = (4 + value) * n * both_ways * graphs
@@ -163,12 +163,12 @@ def graph_tasks(
     rows = max(stop - start for start, stop in row_ranges(n))
     search = _SEARCH_BYTES + 60 * rows * n_candidates
     of_column = 0
-    if large:  # what was found in all cells, their centres, and a share of the points
+    if large:  # what was found in all cells, their centers, and a share of the points
         search += 12 * n * n_candidates
         of_column = 4 * 8000 + n // 4
     # the Laplacian, the same in another order and its filter, and five blocks of 3c columns
     spectrum = held.graph + held.vectors + 5 * held.laplacian // 2 + 15 * held.vectors // 2
-    # every row's neighbours, those of a large cluster on their way into a graph, and its transpose
+    # every row's neighbors, those of a large cluster on their way into a graph, and its transpose
     limit = held.blocks + 48 * n * k + (0 if large else 4 * n * rank) + _SEARCH_BYTES
     finalize = held.always + held.graph + held.vectors
     # what groups of views tell of each cut, and one sum
@@ -184,13 +184,13 @@ def graph_tasks(
         whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
         peak = whole + _SEARCH_BYTES + 60 * n * ties
         of_view = [TaskMemory("graph of one view", peak, held.choosing + held.start)]
-    if held.joined:  # neighbours alone, and every worker has the discriminants of all views
+    if held.joined:  # neighbors alone, and every worker has the discriminants of all views
         columns = sum(min(c - 1, own) for own in ranks.values())
         found = held.blocks * (k + 1) // n_candidates
         peak = _SEARCH_BYTES + 60 * rows * (k + 1) + 4 * n * columns
         if large:
             peak += 12 * n * (k + 1) + of_column * (rank + columns)
-        of_view.append(TaskMemory("neighbours by learned distances", peak, held.choosing + found))
+        of_view.append(TaskMemory("neighbors by learned distances", peak, held.choosing + found))
     return [
         *of_view,
         TaskMemory("candidates", search + of_column * rank, held.choosing),

@@ -1,7 +1,7 @@
-"""Another first graph: neighbours by the mean distance, and as many in each view.
+"""Another first graph: neighbors by the mean distance, and as many in each view.
 
-Neighbours by the mean distance of all views are right where the views are weak one by one; where a
-view is right about its own neighbours and the others blur them, its own graph keeps what the mean
+Neighbors by the mean distance of all views are right where the views are weak one by one; where a
+view is right about its own neighbors and the others blur them, its own graph keeps what the mean
 distance loses. Most data have a little of both, hence a mean of the two graphs. Whether it is taken,
 the judge of partitions says: docs/decisions/0058.
 """
@@ -21,7 +21,7 @@ from mscam_dask.types.parameters import Parameters
 __all__ = ["have_view_graphs", "view_graphs", "with_view_graphs"]
 
 # The mean has the edges of all views: with hundreds of them it would be a dense matrix, and of many
-# samples more than all else that a fit holds. Lists of neighbours: a sample has one in each view and
+# samples more than all else that a fit holds. Lists of neighbors: a sample has one in each view and
 # one by the mean distance.
 _MOST_VIEWS = 16
 _MOST_LISTS = 2**19
@@ -68,7 +68,7 @@ def with_view_graphs(
 def _exact(
     view: Handle, n_samples: int, parameters: Parameters, executor: Executor, *, key: str
 ) -> Handle:
-    """The graph of one view, with the neighbours that tie."""
+    """The graph of one view, with the neighbors that tie."""
     n_neighbors = min(parameters.n_neighbors, n_samples - 1)
     return executor.submit(neighbor_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}")
 

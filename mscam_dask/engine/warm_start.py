@@ -1,7 +1,7 @@
 """Starting from what an earlier fit of mostly the same samples found.
 
 The setting is taken over instead of chosen, clusters of known samples are the first candidate, new
-samples get the cluster of their neighbours in the new first graph, and the path begins at the graph weight at
+samples get the cluster of their neighbors in the new first graph, and the path begins at the graph weight at
 which the earlier one ended. The judge is the same as ever: cuts of the new first graph compete with
 the clusters handed down.
 """

@@ -32,12 +32,12 @@ __all__ = [
 def candidates(
     views: list[RidgeView | LinearDiscriminants], n_candidates: int, start: int, stop: int
 ) -> CandidateEdges:
-    """Nearest neighbours of a block of rows in the anchor space."""
+    """Nearest neighbors of a block of rows in the anchor space."""
     return candidate_neighbors(joint_embedding(views), n_candidates, start, stop)
 
 
 def own_graph(view: RidgeView, n_neighbors: int) -> Graph:
-    """The adaptive-neighbour graph of one view by itself."""
+    """The adaptive-neighbor graph of one view by itself."""
     return neighbor_graph(joint_embedding([view]), n_neighbors)
 
 
@@ -53,7 +53,7 @@ def ivf_neighbors(
     n_candidates: int,
     part: tuple[int, int],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    """Approximate neighbours of the samples in one part of the cells: (which, of how many)."""
+    """Approximate neighbors of the samples in one part of the cells: (which, of how many)."""
     which, of = part
     first, last = which * len(found) // of, (which + 1) * len(found) // of
     return ivf_search(joint_embedding(views), found, n_candidates, first=first, last=last)

@@ -27,7 +27,7 @@ __all__ = ["Coarse", "SampledNeighbors", "choose", "coarse_overlaps", "sampled_n
 
 @dataclasses.dataclass(frozen=True)
 class Coarse:
-    """Which of the sampled rows are searched for how many neighbours among them."""
+    """Which of the sampled rows are searched for how many neighbors among them."""
 
     rows: NDArray[np.int64]
     n_neighbors: int
@@ -35,14 +35,14 @@ class Coarse:
 
 @dataclasses.dataclass(frozen=True)
 class SampledNeighbors:
-    """Neighbours of sampled rows in one view.
+    """Neighbors of sampled rows in one view.
 
     Attributes
     ----------
     by_preparation : dict of int to (m, k) int64
         By position of the preparation.
     coarse : (m', k') int32
-        Many neighbours of fewer rows, for the usual preparation; of shape (0, 0) where not asked for.
+        Many neighbors of fewer rows, for the usual preparation; of shape (0, 0) where not asked for.
     """
 
     by_preparation: dict[int, NDArray[np.int64]]
@@ -56,7 +56,7 @@ def sampled_neighbors(
     n_neighbors: int,
     coarse: Coarse | None,
 ) -> SampledNeighbors:
-    """Nearest neighbours within a sample of the rows, for each preparation of one view.
+    """Nearest neighbors within a sample of the rows, for each preparation of one view.
 
     A preparation that makes all rows equal is left out, unless they all do; the scaling makes
     no difference to distance and kernel views, so that it is tried once.
@@ -140,5 +140,5 @@ def choose(
 
 
 def coarse_overlaps(found: list[SampledNeighbors]) -> tuple[Choice, ...]:
-    """How far many neighbours in each view are those of the other views; nothing is chosen."""
+    """How far many neighbors in each view are those of the other views; nothing is chosen."""
     return choose_view_settings([[view.coarse] for view in found], [0] * len(found))
