@@ -34,10 +34,10 @@ from mscam_dask.types.parameters import Parameters
 __all__ = ["MAX_ADMM_ITERATIONS", "MAX_ITERATIONS", "can_refine", "refine_iteration"]
 
 MAX_ADMM_ITERATIONS = 3
-"""Outer iterations with metrics by ADMM before these: docs/decisions/0074."""
+"""Maximum number of outer iterations by ADMM before the refinement: docs/decisions/0074."""
 
 MAX_ITERATIONS = 3
-"""Where views tell little, learning from learned partitions drifts: docs/decisions/0064."""
+"""Maximum number of these iterations; with weak views, more of them drift: docs/decisions/0064."""
 
 # Largest loss of score, relative, at which a new partition is accepted: docs/decisions/0064.
 _MAX_RELATIVE_LOSS = 0.015
@@ -95,13 +95,13 @@ def refine_iteration(
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     metrics = [
-        executor.submit(operator.itemgetter(0), one, key=f"metric/{key}/{name}")
-        for one, name in zip(learned, prepared.names, strict=True)
+        executor.submit(operator.itemgetter(0), handle, key=f"metric/{key}/{name}")
+        for handle, name in zip(learned, prepared.names, strict=True)
     ]
     following = _next_graph(state, metrics, own, best.labels, prepared, parameters, executor)
     records = [
-        executor.submit(operator.itemgetter(1), one, key=f"view_records/{key}/{name}")
-        for one, name in zip(learned, prepared.names, strict=True)
+        executor.submit(operator.itemgetter(1), handle, key=f"view_records/{key}/{name}")
+        for handle, name in zip(learned, prepared.names, strict=True)
     ]
     views = executor.gather(records)
     eigengap, converged = float("nan"), True
