@@ -157,7 +157,7 @@ class CheckpointManager:
         choices: Choices,
         known: NDArray[np.int64] | None = None,
     ) -> None:
-        self._checkpointer = checkpoint_store
+        self._store = checkpoint_store
         self._data = data
         self._candidates = tuple(candidates)
         self._choices = choices
@@ -179,7 +179,7 @@ class CheckpointManager:
         StoreCorruptError
             If it is no valid checkpoint.
         """
-        snapshot = None if self._checkpointer is None else self._checkpointer.load()
+        snapshot = None if self._store is None else self._store.load()
         if snapshot is None:
             return None
         try:
@@ -273,7 +273,7 @@ class CheckpointManager:
         self, state: LoopState, decision: Decision, context: FitContext, executor: Executor
     ) -> None:
         """Save the state after an outer iteration, or before the first one."""
-        if self._checkpointer is None:
+        if self._store is None:
             return
         assert context.selection is not None, "outer iterations need a selection"
         handles = [
@@ -317,4 +317,4 @@ class CheckpointManager:
         arrays[_LABELS] = labels
         if vectors:
             arrays[_VECTORS] = vectors[0]
-        self._checkpointer.save(Checkpoint(arrays, msgspec.to_builtins(record)))
+        self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))

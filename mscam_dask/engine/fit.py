@@ -77,7 +77,7 @@ def run_fit(
     data : MultiViewData
         Validated views.
     candidates : Parameters or sequence of Parameters
-        Of several, which differ in scale, alpha and n_neighbors only, the best is selected
+        If there are several, which differ in scale, alpha and n_neighbors only, the best is selected
         without labels; see `mscam_dask.engine.select`.
     executor : Executor
         Entered and left here; the result is the same for every executor.
@@ -164,21 +164,25 @@ def run_fit(
         if counted is not None:
             _notify(observers, counted)
         if trivial is not None:
-            context = _alone(precomputed, settings, executor)
+            context = _trivial_context(precomputed, settings, executor)
             final = graph_from_partition(*trivial, context, executor)
         else:
             if saved is None:
-                context, state = _begin(precomputed, settings, agreed, executor, known, choices)
+                context, state = _initialize(
+                    precomputed, settings, agreed, executor, known, choices
+                )
                 context = dataclasses.replace(context, counted=counted)
                 decision = Decision.ACCEPT
                 checkpoints.save(state, decision, context, executor)
                 assert context.selection is not None
                 _notify(observers, context.selection)
             else:
-                context = _continue(precomputed, saved, executor, observers)
+                context = _resume(precomputed, saved, executor, observers)
                 state, decision = checkpoints.restore(saved, executor), Decision[saved.decision]
             if state.refinement is None:
-                state, decision = _walk(state, decision, context, executor, observers, checkpoints)
+                state, decision = _run_outer_iterations(
+                    state, decision, context, executor, observers, checkpoints
+                )
             if context.refines:
                 state, decision, context = _refine(
                     state,
@@ -233,7 +237,7 @@ def _trivial(n_samples: int, n_clusters: int) -> tuple[Any, Status] | None:
     return None
 
 
-def _alone(
+def _trivial_context(
     precomputed: PrecomputedViews, candidates: Sequence[Parameters], executor: Executor
 ) -> FitContext:
     """Context of a fit that needs no outer iterations."""
@@ -251,7 +255,7 @@ def _usable(candidates: Sequence[Parameters], precomputed: PrecomputedViews) -> 
     ]
 
 
-def _begin(
+def _initialize(
     precomputed: PrecomputedViews,
     candidates: Sequence[Parameters],
     agreed: tuple[ViewSettingsChoice, ...],
@@ -284,7 +288,7 @@ def _begin(
     return context, state
 
 
-def _continue(
+def _resume(
     precomputed: PrecomputedViews,
     saved: CheckpointMetadata,
     executor: Executor,
@@ -307,7 +311,7 @@ def _continue(
     )
 
 
-def _walk(
+def _run_outer_iterations(
     state: LoopState,
     decision: Decision,
     context: FitContext,

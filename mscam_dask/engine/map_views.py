@@ -12,16 +12,16 @@ from mscam_dask.errors import DataError
 
 __all__ = ["map_views"]
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 def map_views(
-    look: Callable[[RowSource], _Found],
+    look: Callable[[RowSource], _Result],
     views: Sequence[RowSource],
     executor: Executor,
     *,
     stage: str,
-) -> list[_Found]:
+) -> list[_Result]:
     """Apply a function to each view and return the results in the order of the views.
 
     Stored views are read by tasks, one for each view, so that a large store does not pass through the
@@ -55,10 +55,10 @@ def map_views(
             ]
             gathered = executor.gather(handles)
         outcomes |= {view.name: outcome for view, outcome in zip(others, gathered, strict=True)}
-    return [_raised_or_found(outcomes[view.name]) for view in views]
+    return [_result_or_raise(outcomes[view.name]) for view in views]
 
 
-def _outcome(look: Callable[[RowSource], _Found], view: RowSource) -> _Found | DataError:
+def _outcome(look: Callable[[RowSource], _Result], view: RowSource) -> _Result | DataError:
     """Result of the function, or its data error, returned so that the task is not retried."""
     try:
         return look(view)
@@ -66,7 +66,7 @@ def _outcome(look: Callable[[RowSource], _Found], view: RowSource) -> _Found | D
         return error
 
 
-def _raised_or_found(outcome: _Found | DataError) -> _Found:
+def _result_or_raise(outcome: _Result | DataError) -> _Result:
     if isinstance(outcome, DataError):
         raise outcome
     return outcome

@@ -44,10 +44,10 @@ _MAX_RELATIVE_LOSS = 0.015
 
 
 def can_refine(state: LoopState, prepared: PreparedHandles, parameters: Parameters) -> bool:
-    """Return whether the iterations learn metrics from the best partition.
+    """Return whether the fit has a refinement.
 
-    They do not where the initial graph has too many components, where its cut is nearly perfect (then
-    a growing graph weight leads to exactly c components), and where the views have no graphs of
+    It has none if the initial graph has too many components, if its cut is nearly perfect (then
+    a growing graph weight leads to exactly c components), or if the views have no graphs of
     their own (`mscam_dask.engine.view_graphs.have_view_graphs`).
     """
     return (

@@ -189,12 +189,12 @@ class SettingsSelected:
     Attributes
     ----------
     settings : tuple of CandidateSettings
-        In the order in which they were tried; only one if there was no choice.
+        Settings in the order in which they were tried; only one if there was no choice.
     chosen : int
         Position of the selected setting.
     seconds : float
     view_settings : tuple of ViewSettingsSelected
-        Of the selected setting, one per view if they were selected view by view; otherwise empty.
+        Selected settings of each view if they were selected view by view; otherwise empty.
     """
 
     settings: tuple[CandidateSettings, ...]

@@ -33,7 +33,7 @@ Model = Literal["mscam", "mscan"]
 
 def _require(condition: object, name: str, got: object, allowed: str) -> None:
     if not condition:
-        raise ConfigurationError(f"{name}={got!r} is not valid: allowed is {allowed}.")
+        raise ConfigurationError(f"{name}={got!r} is not usable: allowed is {allowed}.")
 
 
 def _use_python_numbers(values: object, names: Iterable[str]) -> None:

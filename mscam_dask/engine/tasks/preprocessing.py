@@ -67,23 +67,23 @@ def sampled_neighbors(
     for position, option in enumerate(options):
         scale = option.scale if source.view_type == "features" else options[0].scale
         positions.setdefault(scale, {}).setdefault(option.alpha, position)
-    found: dict[int, NDArray[np.int64]] = {}
-    coarsely: dict[Scale, NDArray[np.int32]] = {}
+    neighbors: dict[int, NDArray[np.int64]] = {}
+    coarse_neighbors: dict[Scale, NDArray[np.int32]] = {}
     refusal: DataError | None = None
     for scale, by_alpha in positions.items():
         try:
-            lists, coarsely[scale] = _neighbors_by_alpha(
+            lists, coarse_neighbors[scale] = _neighbors_by_alpha(
                 rows, shape, scale, source.name, list(by_alpha), n_neighbors, coarse
             )
         except DataError as error:
             refusal = error
             continue
-        found.update(zip(by_alpha.values(), lists, strict=True))
-    if not found and refusal is not None:
+        neighbors.update(zip(by_alpha.values(), lists, strict=True))
+    if not neighbors and refusal is not None:
         raise refusal
-    tried = [options[position] for position in found]
-    usual = tried[default_settings(shape, tried)]
-    return SampledNeighbors(found, coarsely[usual.scale])
+    tried = [options[position] for position in neighbors]
+    default = tried[default_settings(shape, tried)]
+    return SampledNeighbors(neighbors, coarse_neighbors[default.scale])
 
 
 def _neighbors_by_alpha(
@@ -105,7 +105,7 @@ def _neighbors_by_alpha(
 
 
 def choose(
-    found: list[SampledNeighbors],
+    neighbors: list[SampledNeighbors],
     shapes: list[ViewShape],
     options: tuple[ViewSettings, ...],
     least_alpha: float,
@@ -123,22 +123,22 @@ def choose(
     positions = [
         [position for position in sorted(view.by_preparation) if is_tried(options[position], shape)]
         or sorted(view.by_preparation)
-        for view, shape in zip(found, shapes, strict=True)
+        for view, shape in zip(neighbors, shapes, strict=True)
     ]
-    usual = [
+    defaults = [
         default_settings(shape, [options[position] for position in tried])
         for shape, tried in zip(shapes, positions, strict=True)
     ]
     lists = [
         [view.by_preparation[position] for position in tried]
-        for view, tried in zip(found, positions, strict=True)
+        for view, tried in zip(neighbors, positions, strict=True)
     ]
     return tuple(
         dataclasses.replace(choice, index=tried[choice.index])
-        for choice, tried in zip(choose_view_settings(lists, usual), positions, strict=True)
+        for choice, tried in zip(choose_view_settings(lists, defaults), positions, strict=True)
     )
 
 
-def coarse_overlaps(found: list[SampledNeighbors]) -> tuple[Choice, ...]:
+def coarse_overlaps(neighbors: list[SampledNeighbors]) -> tuple[Choice, ...]:
     """Overlap of many neighbors in each view with those in the other views, without a selection."""
-    return choose_view_settings([[view.coarse] for view in found], [0] * len(found))
+    return choose_view_settings([[view.coarse] for view in neighbors], [0] * len(neighbors))
