@@ -40,7 +40,7 @@ class Executor(Protocol):
 
     @property
     def shares_memory(self) -> bool:
-        """True when tasks read the driver's arrays; otherwise these travel inside the tasks."""
+        """True if tasks read the arrays of the driver; otherwise arrays are sent inside the tasks."""
         ...
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:

@@ -78,7 +78,7 @@ _DEALT_OUT = frozenset({"candidate_neighbors", "ivf_neighbors", "projected_dista
 _FIT_CONFIG = RefCountedContext(
     lambda: dask.config.set(
         {
-            # Views in the driver's memory travel inside their tasks; the memory plan bounds them.
+            # Views in the memory of the driver are sent inside tasks; the memory estimate bounds them.
             "distributed.admin.large-graph-warning-threshold": "4GiB",
             # A LocalCluster gives up a worker that is not back by then, and starts no other.
             "distributed.deploy.lost-worker-timeout": "120s",
