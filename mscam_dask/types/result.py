@@ -1,4 +1,4 @@
-"""What a fit returns."""
+"""Result of a fit."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ __all__ = ["Solution"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Solution:
-    """Clusters, the graph that has them as components, and how they were found.
+    """Labels, consensus graph and records of a fit.
 
     Attributes
     ----------
     labels : (n,) int64
         Cluster of each sample, numbered by first appearance.
     consensus_graph : (n, n) CSR
-        A, rows on the simplex (a sample alone in its cluster has an empty row).
+        Graph A with rows on the simplex (a sample alone in its cluster has an empty row).
     n_connected_components : int
-        Of the consensus graph.
+        Connected components of the consensus graph.
     status : Status
     score : float
         Cross-view information of `labels`, in nats.
     n_neighbors : int
-        k used: more than asked for when k neighbours leave more components than clusters.
+        Number of neighbors k in the graph: more than requested if k neighbors leave more components
+        than clusters.
     parameters : Parameters
-        Of the setting taken.
+        Parameters of the selected setting.
     settings : tuple of CandidateSettings
         All settings tried.
     prepared : tuple of ViewPrepared
@@ -52,19 +53,19 @@ class Solution:
     view_embeddings : dict of str to (n, c)
         F_v = Z_vᵀP_v given the final graph (MSCAN: C_v, (n, r_v)).
     view_contributions : dict of str to float
-        Each view's information on the final partition, from its own neutral graphs, as a share
-        of the sum over views; 0 for those left out.
+        Information of each view on the final partition, by the reference graphs of the view, as a
+        share of the sum over views; 0 for excluded views.
     encoders : dict of str to callable
-        Map rows of a view, new ones too, to its anchor coordinates, of the views that count;
-        empty where the solver has no out-of-sample form.
+        Maps from rows of a view, also new ones, to its ridge embedding, for the views that are not
+        excluded; empty if the solver has no out-of-sample form.
     counted : NClustersSelected or None
-        How the number of clusters was chosen; None when it was given.
+        Selection of the number of clusters; None if the user set it.
     agreed : tuple of ViewSettingsSelected
-        How each view's scaling and α were chosen; empty where they were given.
+        Selection of scale and α of each view; empty if the user set them.
     learned : RefinementFinished or None
-        What distances learned from the best partition of the path gave; None where none were.
+        Record of the refinement; None if there was none.
     chosen : int
-        Position in `settings` of the one taken; −1 where none was tried.
+        Position in `settings` of the selected one; −1 if none was tried.
     """
 
     labels: NDArray[np.int64]
@@ -87,5 +88,5 @@ class Solution:
 
     @property
     def exclude_views(self) -> tuple[str, ...]:
-        """Names of the views that did not count."""
+        """Names of the excluded views."""
         return tuple(self.prepared[view].view for view in self.parameters.exclude_views)

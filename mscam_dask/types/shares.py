@@ -1,4 +1,4 @@
-"""What each view contributes to a score."""
+"""Contribution of each view to a score."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import numpy as np
 
 __all__ = ["shares_of_views"]
 
-# Nats; one sample of a million apart from the rest is information of 1e-5.
+# In nats; one sample apart from a million others has information 1e-5.
 _ROUNDING = 1e-7
 
 
 def shares_of_views(names: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
-    """Return non-negative scores as shares of their sum; equal when none is above rounding.
+    """Return nonnegative scores as shares of their sum, or equal shares if the sum is only rounding error.
 
     Parameters
     ----------
     names
-        Of the views.
+        Names of the views.
     scores
-        Of each, in nats.
+        Score of each view, in nats.
 
     Examples
     --------
-    >>> shares_of_views(("colour", "form"), (0.75, 0.25))
-    {'colour': 0.75, 'form': 0.25}
+    >>> shares_of_views(("color", "form"), (0.75, 0.25))
+    {'color': 0.75, 'form': 0.25}
     """
     positive = np.maximum(np.asarray(scores, dtype=np.float64), 0.0)
     if not positive.sum() > _ROUNDING:

@@ -1,4 +1,4 @@
-"""How a fit ended. Each value is a sentence for the user, with the remedy where one helps."""
+"""Status of a fit: how the labels came about, as a sentence for the user."""
 
 from __future__ import annotations
 
@@ -8,41 +8,40 @@ __all__ = ["Status"]
 
 
 class Status(enum.Enum):
-    """How the clusters were reached.
+    """Status of a fit.
 
-    The value of a member is what `Status.message` shows: what happened and, where
-    something can be done about it, what to try next.
+    The value of a member is the sentence that `Status.message` shows: how the labels came about and,
+    where it helps, a remedy.
     """
 
     CONVERGED = (
-        "the consensus graph reached exactly the requested number of connected components "
-        "along the graph-weight path, and no earlier partition on the path scored better "
-        "(solver='reference' judges none)"
+        "converged: the consensus graph has exactly the requested number of connected components, "
+        "and no earlier partition scored higher (solver='reference' scores no earlier partitions)"
     )
     PARTITION_GRAPH = (
-        "the partition that was kept, from the graph-weight path or by learned distances after it, was "
-        "an embedding cut; the consensus graph was closed around it by one graph step in the limit of "
-        "infinite graph weight"
+        "the best-scoring partition came from spectral clustering of an intermediate graph, not from "
+        "connected components; the returned graph was rebuilt so that its components are exactly "
+        "these clusters"
     )
     MERGED_COMPONENTS = (
-        "the data alone fall into more pieces than clusters were asked for, whatever the graph "
-        "weight; the pieces were merged by Ward's criterion and the graph closed around the "
-        "result; a larger n_neighbors or n_clusters may suit these data better"
+        "the nearest-neighbor graph of the data already has more connected components than "
+        "n_clusters; components were merged with Ward linkage. Consider a larger n_neighbors or "
+        "n_clusters"
     )
-    SINGLE_CLUSTER = "one cluster was asked for; every sample belongs to it"
-    SINGLETONS = "as many clusters as samples were asked for; every sample is its own cluster"
+    SINGLE_CLUSTER = "n_clusters is 1; every sample belongs to the same cluster"
+    SINGLETONS = "n_clusters equals the number of samples; every sample is its own cluster"
     COMPONENTS_NOT_REACHED = (
         "the consensus graph does not have the requested number of connected components "
-        "(solver='reference' follows the printed algorithms, which do not enforce it); "
+        "(solver='reference' follows the algorithms of the paper, which do not enforce it); "
         "use solver='reduced'"
     )
 
     @property
     def message(self) -> str:
-        """The sentence shown to the user."""
+        """Sentence for the user."""
         return self.value
 
     @property
     def reached(self) -> bool:
-        """Whether the consensus graph has exactly the requested number of components."""
+        """True if the consensus graph has exactly the requested number of components."""
         return self is not Status.COMPONENTS_NOT_REACHED
