@@ -79,11 +79,11 @@ def prepare_views(
     *,
     key: str,
     later: Iterable[tuple[Scale, ...]] = (),
-    all_judge: bool = False,
+    all_score: bool = False,
 ) -> PreparedHandles:
     """Ridge views and candidate neighbors of one setting, without its excluded views.
 
-    Excluded views do not score partitions either, unless `all_judge`. SVDs of views that none of the
+    Excluded views do not score partitions either, unless `all_score`. SVDs of views that none of the
     `later` scalings needs are released: they are as large as the data.
     """
     if precomputed.data is not None:
@@ -94,7 +94,7 @@ def prepare_views(
         executor.submit(
             view_tasks.ridge_view_of,
             factored[index],
-            parameters.preparation(index).alpha,
+            parameters.settings_of_view(index).alpha,
             key=f"prepare/{key}/{precomputed.names[index]}",
         )
         for index in parameters.counted(n_views)
@@ -103,7 +103,7 @@ def prepare_views(
     executor.release([handle for handle in factored if id(handle) not in kept])
     prepared = _prepared(precomputed, views, parameters, executor, key=key)
     return (
-        dataclasses.replace(prepared, validation_views=precomputed.names) if all_judge else prepared
+        dataclasses.replace(prepared, validation_views=precomputed.names) if all_score else prepared
     )
 
 
@@ -119,7 +119,7 @@ def _prepare_large(
     views = []
     for index in parameters.counted(len(data.views)):
         source = data.views[index]
-        view_settings = parameters.preparation(index)
+        view_settings = parameters.settings_of_view(index)
         factored = executor.submit(
             view_tasks.svd_view,
             source,

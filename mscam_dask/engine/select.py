@@ -96,7 +96,7 @@ def _with_or_without(
     for name, candidate in (("without", without[0]), ("everything", everything[0])):
         key = f"{name}-{scored_on.n_samples}"
         prepared = prepare_views(
-            scored_on, candidate, executor, key=key, later=later, all_judge=True
+            scored_on, candidate, executor, key=key, later=later, all_score=True
         )
         start = initialize(prepared, candidate, executor, key=key)
         starts.append((start.best.partition_score, setting_record(start, precomputed.names)))

@@ -239,7 +239,7 @@ def view_tasks(
     return [
         TaskMemory("validate {view}", blocks * min(BLOCK_BYTES, 8 * n * d)),
         TaskMemory("prepare {view}", factor, held.always),
-        TaskMemory("comparing preparations of {view}", _comparison(shape, view_type), held.always),
+        TaskMemory("comparing settings of {view}", _comparison(shape, view_type), held.always),
         TaskMemory("reference graphs of {view}", reference_graphs, held.choosing + held.start),
         TaskMemory("ADMM of view {view}", held.laplacian + held.vectors + solve, held.walking),
     ]

@@ -106,7 +106,7 @@ def _initialize_from_labels(
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key="warm")
         partitions = executor.submit(
-            cut_tasks.handed_down_or_cut,
+            cut_tasks.initial_labels_or_cuts,
             spectrum,
             parameters.n_clusters,
             extended,

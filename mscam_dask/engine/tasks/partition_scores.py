@@ -16,7 +16,7 @@ from mscam_dask.solvers.spectral_cut import sampled_rows
 
 __all__ = [
     "MAX_EVIDENCE_ENTRIES",
-    "JudgedByViews",
+    "ViewScores",
     "partition_scores",
     "reference_graphs_of_view",
     "score_partitions",
@@ -33,7 +33,7 @@ def reference_graphs_of_view(source: RowSource, n_neighbors: int) -> ReferenceGr
 
 
 @dataclasses.dataclass(frozen=True)
-class JudgedByViews:
+class ViewScores:
     """Scores and log-likelihoods of some partitions by some views; equal partitions are scored once.
 
     Attributes
@@ -54,7 +54,7 @@ def score_partitions(
     n_validation_samples: int = 0,
     *,
     most_told: int = MAX_EVIDENCE_ENTRIES,
-) -> JudgedByViews:
+) -> ViewScores:
     """Score each partition by the reference graphs of some views.
 
     With `n_validation_samples` these graphs are of a sample of that size.
@@ -71,12 +71,12 @@ def score_partitions(
                 evidence.append(log_likelihood)
             else:
                 evidence[i] += log_likelihood
-    return JudgedByViews(scores, evidence)
+    return ViewScores(scores, evidence)
 
 
 def partition_scores(
     partitions: list[NDArray[np.int64]],
-    groups: list[JudgedByViews],
+    groups: list[ViewScores],
     n_validation_samples: int = 0,
     *,
     most_told: int = MAX_EVIDENCE_ENTRIES,

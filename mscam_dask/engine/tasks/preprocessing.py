@@ -39,13 +39,13 @@ class SampledNeighbors:
 
     Attributes
     ----------
-    by_preparation : dict of int to (m, k) int64
+    by_settings : dict of int to (m, k) int64
         Neighbors by the position of the view settings.
     coarse : (m', k') int32
         Many neighbors of fewer rows with the default settings; of shape (0, 0) if not needed.
     """
 
-    by_preparation: dict[int, NDArray[np.int64]]
+    by_settings: dict[int, NDArray[np.int64]]
     coarse: NDArray[np.int32]
 
 
@@ -121,8 +121,8 @@ def choose(
         return option.alpha >= least_alpha and not shortened
 
     positions = [
-        [position for position in sorted(view.by_preparation) if is_tried(options[position], shape)]
-        or sorted(view.by_preparation)
+        [position for position in sorted(view.by_settings) if is_tried(options[position], shape)]
+        or sorted(view.by_settings)
         for view, shape in zip(neighbors, shapes, strict=True)
     ]
     defaults = [
@@ -130,7 +130,7 @@ def choose(
         for shape, tried in zip(shapes, positions, strict=True)
     ]
     lists = [
-        [view.by_preparation[position] for position in tried]
+        [view.by_settings[position] for position in tried]
         for view, tried in zip(neighbors, positions, strict=True)
     ]
     return tuple(

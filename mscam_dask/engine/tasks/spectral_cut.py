@@ -18,7 +18,7 @@ __all__ = [
     "cut_spectrum",
     "extended",
     "first_cuts",
-    "handed_down_or_cut",
+    "initial_labels_or_cuts",
     "minima",
     "next_cuts",
     "pick",
@@ -103,7 +103,7 @@ def extended(graph: Graph, known: NDArray[np.int64], n_clusters: int) -> NDArray
     return extend_labels(graph.affinity, known, n_clusters)
 
 
-def handed_down_or_cut(
+def initial_labels_or_cuts(
     spectrum: GraphSpectrum,
     n_clusters: int,
     known: NDArray[np.int64],
