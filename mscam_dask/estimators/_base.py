@@ -43,8 +43,7 @@ from mscam_dask.estimators._warnings import (
     warn_unconverged_spectra,
 )
 from mscam_dask.types.parameters import Parameters, ViewSettings
-from mscam_dask.types.result import Solution
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Solution, Status
 
 if TYPE_CHECKING:
     import xarray

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import subtract_twice_products
-from mscam_dask.linalg.top_k import top_k_columns
+from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 
 __all__ = ["IVFIndex", "build_ivf", "ivf_search"]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from mscam_dask.linalg.distances import squared_distances
-from mscam_dask.linalg.top_k import top_k_columns
+from mscam_dask.linalg.neighbors import top_k_columns
 
 __all__ = [
     "N_FOLDS",

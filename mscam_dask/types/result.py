@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +19,59 @@ from mscam_dask.types.events import (
     ViewSettingsSelected,
 )
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.status import Status
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Solution"]
+__all__ = [
+    "Solution",
+    "Status",
+    "shares_of_views",
+]
+
+# Nats; one sample of a million apart from the rest is information of 1e-5.
+_ROUNDING = 1e-7
+
+
+class Status(enum.Enum):
+    """How the clusters were reached.
+
+    The value of a member is what `Status.message` shows: what happened and, where
+    something can be done about it, what to try next.
+    """
+
+    CONVERGED = (
+        "the consensus graph reached exactly the requested number of connected components "
+        "along the graph-weight path, and no earlier partition on the path scored better "
+        "(solver='reference' judges none)"
+    )
+    PARTITION_GRAPH = (
+        "the partition that was kept, from the graph-weight path or by learned distances after it, was "
+        "an embedding cut; the consensus graph was closed around it by one graph step in the limit of "
+        "infinite graph weight"
+    )
+    MERGED_COMPONENTS = (
+        "the data alone fall into more pieces than clusters were asked for, whatever the graph "
+        "weight; the pieces were merged by Ward's criterion and the graph closed around the "
+        "result; a larger n_neighbors or n_clusters may suit these data better"
+    )
+    SINGLE_CLUSTER = "one cluster was asked for; every sample belongs to it"
+    SINGLETONS = "as many clusters as samples were asked for; every sample is its own cluster"
+    COMPONENTS_NOT_REACHED = (
+        "the consensus graph does not have the requested number of connected components "
+        "(solver='reference' follows the printed algorithms, which do not enforce it); "
+        "use solver='reduced'"
+    )
+
+    @property
+    def message(self) -> str:
+        """The sentence shown to the user."""
+        return self.value
+
+    @property
+    def reached(self) -> bool:
+        """Whether the consensus graph has exactly the requested number of components."""
+        return self is not Status.COMPONENTS_NOT_REACHED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,3 +137,25 @@ class Solution:
     def exclude_views(self) -> tuple[str, ...]:
         """Names of the views that did not count."""
         return tuple(self.prepared[view].view for view in self.parameters.exclude_views)
+
+
+def shares_of_views(names: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
+    """Return non-negative scores as shares of their sum; equal when none is above rounding.
+
+    Parameters
+    ----------
+    names
+        Of the views.
+    scores
+        Of each, in nats.
+
+    Examples
+    --------
+    >>> shares_of_views(("colour", "form"), (0.75, 0.25))
+    {'colour': 0.75, 'form': 0.25}
+    """
+    positive = np.maximum(np.asarray(scores, dtype=np.float64), 0.0)
+    if not positive.sum() > _ROUNDING:
+        positive = np.ones(len(names))
+    shares = positive / positive.sum()
+    return {name: float(share) for name, share in zip(names, shares, strict=True)}
