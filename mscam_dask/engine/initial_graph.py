@@ -94,7 +94,7 @@ def prepare_views(
         executor.submit(
             view_tasks.ridge_view_of,
             factored[index],
-            parameters.preparation(index).alpha,
+            parameters.settings_of_view(index).alpha,
             key=f"prepare/{key}/{precomputed.names[index]}",
         )
         for index in parameters.counted(n_views)
@@ -119,7 +119,7 @@ def _prepare_large(
     views = []
     for index in parameters.counted(len(data.views)):
         source = data.views[index]
-        preparation = parameters.preparation(index)
+        preparation = parameters.settings_of_view(index)
         factored = executor.submit(
             view_tasks.svd_view,
             source,

@@ -71,7 +71,7 @@ def run_reference(
             f"{n} x {n} matrices, {need / _GIB:.2f} GiB, and {memory_limit_bytes / _GIB:.2f} GiB "
             "are free; use solver='reduced'"
         )
-    view_settings = [parameters.preparation(view) for view in range(len(data.views))]
+    view_settings = [parameters.settings_of_view(view) for view in range(len(data.views))]
     grams = [
         _gram(source, one.scale) for source, one in zip(data.views, view_settings, strict=True)
     ]

@@ -148,7 +148,7 @@ class BaseMultiViewClustering(
         self.view_embeddings_ = solution.view_embeddings
         self.view_contributions_ = solution.view_contributions
         self.view_settings_ = {
-            name: solution.parameters.preparation(index)
+            name: solution.parameters.settings_of_view(index)
             for index, name in enumerate(data.view_names)
         }
         self.excluded_views_ = solution.exclude_views

@@ -38,14 +38,14 @@ class MSCAM(BaseMultiViewClustering):
     graph_weight : float, default=0.1
         First weight λ of the graph, from 1e-30 to 1e30; it grows along the path.
     n_neighbors : int, optional
-        Neighbours of a sample in the consensus graph. None: chosen; to begin with 20, or fewer where
+        Neighbors of a sample in the consensus graph. None: chosen; to begin with 20, or fewer where
         the average cluster has fewer samples.
     identity_weight : float, default=1.0
-        Weight of the data distances beside the learned metric (M = floor·I + PPᵀ), from 1e-6 to 1e6.
+        Weight of the data distances beside the learned metric (M = wI + PPᵀ), from 1e-6 to 1e6.
     metric_ridge : float, default=1.0
         Ridge on the metric factor P: 0, or from 1e-6 to 1e6.
     scale : {"standard", "unit", "minmax", "none"} or mapping, optional
-        Scaling of feature views before they are centred: columns to variance 1, rows to length
+        Scaling of feature views before they are centered: columns to variance 1, rows to length
         1, columns to [0, 1], or as they are. None: chosen.
     auto_settings : bool, default=True
         Whether `scale`, `alpha` and `n_neighbors` that are None are selected without labels.
@@ -77,7 +77,7 @@ class MSCAM(BaseMultiViewClustering):
         tolerance alone, and the k-means starts of the cuts, by which clusters that overlap may
         come out otherwise; the halves of the edges where the number of clusters is chosen; above
         3000 samples those on which scalings and α are compared; above 12 000 the cells in which
-        neighbours are sought.
+        neighbors are sought.
     n_jobs : int or None, default=None
         Threads of a fit in this process; None or -1 for all cores, 8 at most. The result does
         not depend on it.
@@ -104,7 +104,7 @@ class MSCAM(BaseMultiViewClustering):
         result is judged as ever, and may differ from that of a fit without.
     exclude_views : sequence of str, optional
         Names of views that do not count, as if they were not there. By default, where `scale` or `alpha` is chosen
-        view by view, those whose neighbours no other view confirms, if the partition is better
+        view by view, those whose neighbors no other view confirms, if the partition is better
         without; an empty list keeps all.
 
     Attributes
@@ -130,11 +130,11 @@ class MSCAM(BaseMultiViewClustering):
         How the clusters were reached; ``status_.message`` is a sentence.
     cross_view_information_ : float
         Cross-view information of the partition in nats, the label-free mark used throughout; where
-        neighbours tell one partition clearly more reliably than another, that decides instead.
+        neighbors tell one partition clearly more reliably than another, that decides instead.
     n_iter_ : int
         Outer iterations.
     n_neighbors_ : int
-        Neighbours used; more than asked for when the data alone fall into too many pieces.
+        Neighbors used; more than asked for when the data alone fall into too many pieces.
     view_names_ : tuple of str
     view_embeddings_ : dict of str to (n_samples, n_clusters)
         F_v given the final graph; empty where one cluster was asked for, or as many as samples.

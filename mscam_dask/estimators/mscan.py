@@ -1,4 +1,4 @@
-"""MSCAN: adaptive neighbours of self-representations, no metric learned."""
+"""MSCAN: adaptive neighbors of self-representations, no metric learned."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["MSCAN"]
 
 
 class MSCAN(BaseMultiViewClustering):
-    """Multi-view clustering with adaptive neighbours of self-representations, no metric learned.
+    """Multi-view clustering with adaptive neighbors of self-representations, no metric learned.
 
     The simpler model of the paper: the graph follows plain distances between the columns of
     self-representations that the graph itself smooths.

@@ -1,4 +1,4 @@
-"""Adaptive neighbours, Eq. (29)-(31): the rows of a graph from the distances to its candidates."""
+"""Adaptive neighbors, Eq. (29)-(31): the rows of a graph from the distances to its candidates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SEARCH_TOLERANCE = 1e-5
 def select_neighbors(
     indices: NDArray[np.int64], squared_distances: NDArray[np.float64], n_neighbors: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The k nearest candidates of each row and their adaptive-neighbour weights, Eq. (29)-(30).
+    """The k nearest candidates of each row and their adaptive-neighbor weights, Eq. (29)-(30).
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def adaptive_neighbor_weights(
     Raises
     ------
     DataError
-        Fewer than two columns, or a row not finite, non-negative and ascending.
+        Fewer than two columns, or a row not finite, nonnegative and ascending.
 
     Notes
     -----
@@ -136,10 +136,10 @@ def adaptive_neighbor_weights(
 def tied_neighbor_weights(
     sorted_squared_distances: NDArray[np.float64], n_neighbors: int
 ) -> NDArray[np.float64]:
-    """`adaptive_neighbor_weights` with ties kept or left together: k_i neighbours of row i.
+    """`adaptive_neighbor_weights` with ties kept or left together: k_i neighbors of row i.
 
-    k_i is the least number, k or more, of neighbours that the next candidate is farther than
-    (by 1e-5). Where there are more ties than candidates, it is the number of neighbours nearer
+    k_i is the least number, k or more, of neighbors that the next candidate is farther than
+    (by 1e-5). Where there are more ties than candidates, it is the number of neighbors nearer
     than these. So neither rounding nor the order of the samples decides which of many samples at one distance
     is the k-th (counts of words, links between papers).
 
@@ -192,7 +192,7 @@ def neighbor_widths(sorted_squared_distances: NDArray[np.float64]) -> NDArray[np
     Returns
     -------
     array of shape (n,)
-        gamma_i = (k d_{i,k+1} - sum_{h<=k} d_ih) / 2, non-negative; 0 for tied rows.
+        gamma_i = (k d_{i,k+1} - sum_{h<=k} d_ih) / 2, nonnegative; 0 for tied rows.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def adaptive_neighbor_weights_global(
     """
     if not (np.isfinite(width) and width > 0):
         raise ConfigurationError(
-            f"the global neighbour width is {width!r}; allowed is a positive finite number. "
+            f"the global neighbor width is {width!r}; allowed is a positive finite number. "
             "Use the row-wise widths (n_neighbors) when all candidates are tied."
         )
     d = sorted_squared_distances
@@ -257,7 +257,7 @@ def _relative_gaps(
     if bad.size:
         raise DataError(
             f"{bad.size} of {len(d)} rows of squared distances are not finite, "
-            f"non-negative and ascending (first rows: {bad[:5].tolist()}). Sort each row "
+            f"nonnegative and ascending (first rows: {bad[:5].tolist()}). Sort each row "
             "and drop absent candidates first."
         )
     farthest = d[:, -1:]

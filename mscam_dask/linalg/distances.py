@@ -46,7 +46,7 @@ def squared_distances(
 
     Notes
     -----
-    Both sides are first centred at the mean of `others`, so that a common offset costs
+    Both sides are first centered at the mean of `others`, so that a common offset costs
     no digits; near coincident points still lose about eps * ||x||^2 to cancellation
     (`squared_distances_on_edges` does not). 2 m n r flops, one (m, n) result and one
     copy of each argument.
@@ -63,7 +63,7 @@ def squared_distances(
 def distances_by_products(
     rows: NDArray[np.float64], others: NDArray[np.float64], squared_norms: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The same of points that are centred already, for blocks of rows: nothing of n rows is copied.
+    """The same of points that are centered already, for blocks of rows: nothing of n rows is copied.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def squared_distances_on_edges(
 
     Parameters
     ----------
-    embedding : array of shape (n, r) or Coordinates
+    embedding : array of shape (n, r) or WeightedBlocks
         Coordinates of all samples.
     indices : array of shape (m, K)
         Candidates of rows ``row_start .. row_start + m``; -1 marks an absent one.
@@ -153,28 +153,28 @@ def distances_to(
     pairs = (
         tuple(embedding.pairs()) if isinstance(embedding, WeightedBlocks) else ((embedding, None),)
     )
-    for slab, weights in pairs:
-        factors = None if weights is None else weights.astype(slab.dtype)
-        r = slab.shape[1]
-        step = max(1, block_bytes // max(1, slab.itemsize * r * n_candidates))
+    for columns, weights in pairs:
+        factors = None if weights is None else weights.astype(columns.dtype)
+        r = columns.shape[1]
+        step = max(1, block_bytes // max(1, columns.itemsize * r * n_candidates))
         for start in range(0, m, step):
             rows = slice(start, min(start + step, m))
-            ends = _gathered(slab, indices[rows])
-            ends -= slab[samples[rows], None, :]
+            ends = _gathered(columns, indices[rows])
+            ends -= columns[samples[rows], None, :]
             weighted = ends if factors is None else ends * factors
             result[rows] += np.einsum("ijk,ijk->ij", ends, weighted)
     return result
 
 
-def _gathered(slab: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
-    """Rows of a slab; for index −1, which the caller throws away, any.
+def _gathered(columns: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
+    """Selected rows of columns; for index −1, which the caller throws away, any.
 
-    `take` is the faster of the two, but copies all of a slab that is not contiguous first: leading
-    columns of a basis are not.
+    `take` is the faster of the two, but first copies columns that are not contiguous, as leading
+    columns of a basis are.
     """
-    if slab.flags.c_contiguous:
-        return np.take(slab, indices, axis=0, mode="clip")
-    return np.asarray(slab[indices])
+    if columns.flags.c_contiguous:
+        return np.take(columns, indices, axis=0, mode="clip")
+    return np.asarray(columns[indices])
 
 
 def subtract_twice_products(
@@ -200,7 +200,7 @@ def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
 
     Parameters
     ----------
-    embedding : array of shape (n, r) or Coordinates, n >= 2
+    embedding : array of shape (n, r) or WeightedBlocks, n >= 2
 
     Returns
     -------
@@ -219,11 +219,11 @@ def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
             "needed. Check the number of rows of the view."
         )
     total = 0.0
-    for slab, weights in as_weighted_blocks(embedding).pairs():
-        mean = slab.mean(axis=0, dtype=np.float64)
-        step = max(1, _BLOCK_BYTES // (8 * max(1, slab.shape[1])))
+    for columns, weights in as_weighted_blocks(embedding).pairs():
+        mean = columns.mean(axis=0, dtype=np.float64)
+        step = max(1, _BLOCK_BYTES // (8 * max(1, columns.shape[1])))
         for start in range(0, n, step):
-            centered = slab[start : start + step] - mean
+            centered = columns[start : start + step] - mean
             total += float(np.einsum("ij,ij->j", centered, centered) @ weights)
     return 2.0 * total / (n - 1)
 

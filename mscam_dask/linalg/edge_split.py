@@ -19,7 +19,7 @@ def edge_split(
     Parameters
     ----------
     graph : (n, n) sparse
-        Non-negative, directed or not.
+        nonnegative, directed or not.
     rng : numpy.random.Generator
         Tosses one coin per edge.
 

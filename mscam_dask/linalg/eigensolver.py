@@ -33,7 +33,7 @@ _FINEST = {np.dtype(np.float64): 0.0, np.dtype(np.float32): 1e-5}
 # loses of its upper directions to rounding is gained back in the next round.
 _LARGEST_GAIN = {np.dtype(np.float64): 1e10, np.dtype(np.float32): 1e5}
 # Null vectors and finished pairs are orthogonal to what is filtered only to rounding, and
-# are amplified most: not beyond what one more orthogonalisation removes.
+# are amplified most: not beyond what one more orthogonalization removes.
 _LARGEST_GAIN_AT_ZERO = {np.dtype(np.float64): 1e20, np.dtype(np.float32): 1e9}
 # By the type of L: a direction of a warm start that is shorter than this has vanished.
 _VANISHED = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}
@@ -168,7 +168,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     if n_rest > 0 and n <= max(dense_rows, 3 * n_pairs):
         block = _dense_block(scaled, null, n_rest, bound)
     elif n_rest > 0:
-        # neighbouring vertices next to each other in memory: products are bound by its speed
+        # neighboring vertices next to each other in memory: products are bound by its speed
         order = reverse_cuthill_mckee(scaled, symmetric_mode=True)
         scaled = _reordered(scaled, order)
         block = _filtered_block(

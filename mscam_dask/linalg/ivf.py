@@ -1,6 +1,6 @@
-"""Approximate nearest neighbours: cells of points, and matrix products of each with those near it.
+"""Approximate nearest neighbors: cells of points, and matrix products of each with those near it.
 
-Time grows as n (n/500 centres are compared with every point, at the speed of a matrix product),
+Time grows as n (n/500 centers are compared with every point, at the speed of a matrix product),
 memory as one pool of points. Everything is a function of the points and the seed: neither the
 number of threads nor the grouping of cells into tasks changes a bit.
 """
@@ -23,14 +23,14 @@ _CELL_POINTS = 500
 _PROBES = 8
 
 # Where cells hold few points, as far out, a pool has as many cells as it takes to hold so many times
-# the neighbours asked for.
+# the neighbors asked for.
 _POINTS_PER_NEIGHBOR = 4
 
-# Centres are trained on so many points each.
+# Centers are trained on so many points each.
 _TRAINING_POINTS = 32
 _ROUNDS = 6
 
-# Products of one block of points with centres or with a pool.
+# Products of one block of points with centers or with a pool.
 _BLOCK_BYTES = 8 * 2**20
 
 
@@ -67,13 +67,13 @@ def build_ivf(
     rng: np.random.Generator,
     cell_points: int = _CELL_POINTS,
 ) -> IVFIndex:
-    """Cells of at most 1000 points around centres found by k-means on a sample.
+    """Cells of at most 1000 points around centers found by k-means on a sample.
 
     Parameters
     ----------
-    points : Coordinates
+    points : WeightedBlocks
     n_candidates : int
-        Neighbours that will be asked for: a pool holds at least four times as many, or all points.
+        Neighbors that will be asked for: a pool holds at least four times as many, or all points.
     rng : numpy.random.Generator
     cell_points : int
         Points of a cell on average; twice as many at most.
@@ -82,7 +82,7 @@ def build_ivf(
     -------
     Cells
         A larger cell (many duplicates) is cut into pieces in the order of its points; pieces
-        share their centre, so each is among the nearest of the others.
+        share their center, so each is among the nearest of the others.
     """
     n = len(points)
     n_cells = max(1, n // cell_points)
@@ -158,7 +158,7 @@ def ivf_search(
 
     Parameters
     ----------
-    points : Coordinates
+    points : WeightedBlocks
     cells : Cells
     n_candidates : int
         K.

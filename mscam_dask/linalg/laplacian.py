@@ -32,9 +32,9 @@ def graph_from_neighbors(
     Parameters
     ----------
     indices : array of shape (n, k)
-        Neighbours of all n samples, distinct within a row, none its own.
+        Neighbors of all n samples, distinct within a row, none its own.
     weights : array of shape (n, k)
-        Non-negative, rows summing to one.
+        nonnegative, rows summing to one.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def graph_from_blocks(
     for block_indices, block_weights in blocks:
         if block_indices.shape != block_weights.shape:
             raise DataError(
-                f"neighbours have shape {block_indices.shape} and weights {block_weights.shape}; "
+                f"neighbors have shape {block_indices.shape} and weights {block_weights.shape}; "
                 "both must be (n, k). Pass the two results of one selection."
             )
         for start in range(0, len(block_indices), n_rows):
@@ -114,11 +114,11 @@ def _check_rows(
 ) -> None:
     if indices.size and (indices.min() < 0 or indices.max() >= n_samples):
         raise DataError(
-            f"neighbour indices span {indices.min()} to {indices.max()}; allowed are 0 to "
-            f"{n_samples - 1}. Pass the neighbours of all rows, absent ones removed."
+            f"neighbor indices span {indices.min()} to {indices.max()}; allowed are 0 to "
+            f"{n_samples - 1}. Pass the neighbors of all rows, absent ones removed."
         )
     if np.any(indices == np.arange(first_row, first_row + len(indices))[:, None]):
-        raise DataError("a sample is its own neighbour; remove the row itself from its candidates.")
+        raise DataError("a sample is its own neighbor; remove the row itself from its candidates.")
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise DataError("graph weights must be finite and >= 0; compute them on the simplex.")
 
@@ -136,7 +136,7 @@ def laplacian(graph: csr_array[Any]) -> csr_array[Any]:
     Parameters
     ----------
     graph : csr_array of shape (n, n)
-        A, non-negative, directed or not; its diagonal does not matter.
+        A, nonnegative, directed or not; its diagonal does not matter.
 
     Returns
     -------

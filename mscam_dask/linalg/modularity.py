@@ -15,7 +15,7 @@ def modularity(affinity: csr_array[np.float64], labels: NDArray[np.int64]) -> fl
     Parameters
     ----------
     affinity : (n, n) sparse
-        Symmetric, non-negative, diagonal zero.
+        Symmetric, nonnegative, diagonal zero.
     labels : (n,) int
         Cluster of each sample, 0 … c−1.
 

@@ -1,4 +1,4 @@
-"""How much a sample's neighbours, in one graph or in several, tell about the sample's own cluster."""
+"""How much a sample's neighbors, in one graph or in several, tell about the sample's own cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "reliability",
 ]
 
-# How soon a partition that neighbours do not tell whole counts for half: docs/decisions/0069.
+# How soon a partition that neighbors do not tell whole counts for half: docs/decisions/0069.
 _POWER = 3
 
 # Clusters up to which a cell of the (c, c) table has a number of 32 bits.
@@ -61,8 +61,8 @@ def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
     Parameters
     ----------
     affinity : (n, n) sparse
-        Non-negative; a sample's neighbour is drawn in proportion to its row. Samples without
-        edges draw a neighbour from all samples.
+        nonnegative; a sample's neighbor is drawn in proportion to its row. Samples without
+        edges draw a neighbor from all samples.
     """
     n = affinity.shape[0]
     degrees = np.asarray(affinity @ np.ones(n, dtype=affinity.dtype), dtype=np.float64)
@@ -75,7 +75,7 @@ def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
 def information(
     walk: RandomWalk, labels: NDArray[np.int64], *, largest_table: int = _LARGEST_TABLE
 ) -> float:
-    """Mutual information between a sample's cluster and that of a random neighbour, in nats.
+    """Mutual information between a sample's cluster and that of a random neighbor, in nats.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def evidence(
     labels: NDArray[np.int64],
     rows: slice | NDArray[np.int64] = slice(None),
 ) -> NDArray[np.float32]:
-    """What the cluster of a random neighbour says on each cluster that a sample may be of.
+    """What the cluster of a random neighbor says on each cluster that a sample may be of.
 
     Parameters
     ----------
@@ -127,14 +127,14 @@ def evidence(
     Returns
     -------
     (m, c) float32
-        Σ_b p_i(b) log p(b | a): of cluster a, the mean log likelihood of the neighbours' clusters b. That of
-        several graphs is the sum, if neighbours in one say nothing on neighbours in another but for the cluster.
+        Σ_b p_i(b) log p(b | a): of cluster a, the mean log likelihood of the neighbors' clusters b. That of
+        several graphs is the sum, if neighbors in one say nothing on neighbors in another but for the cluster.
 
     Notes
     -----
     p(b | a) is the table of clusters before and after a step, symmetric, and one step more that is
     spread over it evenly: no cell is empty. O(nnz + c²) and, for each row, as many times c as there are
-    clusters among its neighbours.
+    clusters among its neighbors.
     """
     n = len(labels)
     n_clusters = int(labels.max()) + 1
@@ -148,7 +148,7 @@ def evidence(
 
 
 def joint_information(labels: NDArray[np.int64], found: NDArray[np.floating[Any]]) -> float:
-    """Mutual information between a sample's cluster and what its neighbours in all views say, in nats.
+    """Mutual information between a sample's cluster and what its neighbors in all views say, in nats.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def entropy(labels: NDArray[np.int64]) -> float:
 
 
 def reliability(joint: float, entropy: float) -> float:
-    """J / H: the share of the entropy of a partition that neighbours in all views together tell.
+    """J / H: the share of the entropy of a partition that neighbors in all views together tell.
 
     Parameters
     ----------
@@ -211,13 +211,13 @@ def reliability(joint: float, entropy: float) -> float:
     Returns
     -------
     float
-        1 where neighbours tell every cluster; 0 where they tell nothing, and of a single cluster.
+        1 where neighbors tell every cluster; 0 where they tell nothing, and of a single cluster.
     """
     return min(1.0, joint / entropy) if entropy > 0.0 else 0.0
 
 
 def adjusted_information(information: float, joint: float, entropy: float) -> float:
-    """I (1 + (J / H)³) / 2: information, half of which counts as far as all neighbours tell the whole cluster.
+    """I (1 + (J / H)³) / 2: information, half of which counts as far as all neighbors tell the whole cluster.
 
     Parameters
     ----------
@@ -231,13 +231,13 @@ def adjusted_information(information: float, joint: float, entropy: float) -> fl
     Returns
     -------
     float
-        In nats: I where neighbours tell every cluster (J = H), half of it where they tell little.
+        In nats: I where neighbors tell every cluster (J = H), half of it where they tell little.
 
     Notes
     -----
     Information alone prefers to halve a large cluster to keeping two small ones apart: of clusters
     with shares 0.7, 0.2, 0.06, 0.02 and less that nothing connects it has H = 0.91 nats, and as much where the
-    largest is cut into three, though half of each neighbour's information is lost then.
+    largest is cut into three, though half of each neighbor's information is lost then.
     """
     if entropy <= 0.0:
         return 0.0

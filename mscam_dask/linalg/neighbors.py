@@ -16,7 +16,7 @@ __all__ = [
     "top_k_columns",
 ]
 
-# Neighbours asked for beyond K + K/4 + self, so that rounding and ties at the boundary can
+# Neighbors asked for beyond K + K/4 + self, so that rounding and ties at the boundary can
 # be seen; rows where they still decide are searched again without approximation.
 _PADDING = 8
 
@@ -46,7 +46,7 @@ def nearest_neighbors(
 
     Parameters
     ----------
-    embedding : array of shape (n, r), r >= 1, or Coordinates
+    embedding : array of shape (n, r), r >= 1, or WeightedBlocks
         Coordinates of all samples, finite.
     n_candidates : int
         K, between 1 and n - 1.
@@ -73,7 +73,7 @@ def nearest_neighbors(
     Notes
     -----
     Matrix products in float32, block of rows by block of rows (2 m n r flops), propose
-    K + K/4 + 9 neighbours; their distances are recomputed by exact differences. A row for
+    K + K/4 + 9 neighbors; their distances are recomputed by exact differences. A row for
     which the error bound of the product cannot exclude a sample beyond them (ties,
     duplicates) is searched again over all samples in float64. Squared distances that differ
     by less than 1e-9 of themselves count as tied there; where the bound is coarser than that,
@@ -115,8 +115,8 @@ def _propose(
         rows = slice(first, min(first + step, stop))
         half = np.empty((rows.stop - first, n), dtype=np.float32)
         half[...] = norms32
-        for slab, factors in blocks:
-            subtract_twice_products(half, slab[rows] * factors, slab)
+        for columns, factors in blocks:
+            subtract_twice_products(half, columns[rows] * factors, columns)
         here = slice(first - start, rows.stop - start)
         if n_asked < n:
             found[here] = top_k_columns(half, n_asked)
@@ -132,23 +132,23 @@ def _propose(
 def _products_in_float32(
     points: WeightedBlocks,
 ) -> tuple[list[tuple[NDArray[np.float32], NDArray[np.float32]]], NDArray[np.float64], float]:
-    """Slabs around their mean, squared norms, and the unit of both; no copy where none is due."""
+    """Blocks of columns around their mean, squared norms, and the unit of both; no copy where none is due."""
     blocks = []
     norms = np.zeros(len(points))
     largest = max(
-        float(np.abs(slab).max(initial=0.0)) * float(np.sqrt(weights.max(initial=0.0)))
-        for slab, weights in points.pairs()
+        float(np.abs(columns).max(initial=0.0)) * float(np.sqrt(weights.max(initial=0.0)))
+        for columns, weights in points.pairs()
     )
     # a power of two: scaling by it is exact, and nothing over- or underflows
     exponent = int(np.frexp(largest)[1])
-    for slab, weights in points.pairs():
-        mean = slab.mean(axis=0, dtype=np.float64)
-        magnitude = float(np.abs(slab).max(initial=0.0))
-        if slab.dtype == np.float32 and np.abs(mean).max(initial=0.0) <= _CENTERED * magnitude:
-            centered = slab
+    for columns, weights in points.pairs():
+        mean = columns.mean(axis=0, dtype=np.float64)
+        magnitude = float(np.abs(columns).max(initial=0.0))
+        if columns.dtype == np.float32 and np.abs(mean).max(initial=0.0) <= _CENTERED * magnitude:
+            centered = columns
         else:
-            centered = np.ldexp(slab - mean, -exponent).astype(np.float32)
-        shift = -2 * exponent if centered is slab else 0
+            centered = np.ldexp(columns - mean, -exponent).astype(np.float32)
+        shift = -2 * exponent if centered is columns else 0
         factors = np.ldexp(weights, shift).astype(np.float32)
         blocks.append((centered, factors))
         norms += np.einsum(
@@ -161,7 +161,7 @@ def _check_search(points: WeightedBlocks, n_candidates: int, start: int, stop: i
     n = len(points)
     if not 1 <= n_candidates <= n - 1:
         raise ConfigurationError(
-            f"{n_candidates} neighbours were asked for among {n} samples; allowed is 1 to "
+            f"{n_candidates} neighbors were asked for among {n} samples; allowed is 1 to "
             f"{n - 1}. Lower n_neighbors."
         )
     if not 0 <= start <= stop <= n:
@@ -172,13 +172,13 @@ def _check_search(points: WeightedBlocks, n_candidates: int, start: int, stop: i
     if points.rank == 0:
         raise DataError(
             f"the embedding has shape ({n}, 0); allowed is (n, r) with r >= 1. "
-            "A view without any usable direction has no neighbours: drop it."
+            "A view without any usable direction has no neighbors: drop it."
         )
-    for slab in points.blocks:
+    for columns in points.blocks:
         # sums are finite where every value is, and cheaper to look at
-        if np.isfinite(slab.sum(dtype=np.float64)):
+        if np.isfinite(columns.sum(dtype=np.float64)):
             continue
-        bad = np.flatnonzero(~np.isfinite(slab).all(axis=1))
+        bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
         if bad.size:
             raise DataError(
                 f"{bad.size} of {n} rows of the embedding hold NaN or infinity (first rows: "
@@ -206,12 +206,12 @@ def _search_in_float64(
 
     Parameters
     ----------
-    points : Coordinates
+    points : WeightedBlocks
         Of all n samples.
     samples : (m,) int
         Those that are searched for.
     n_candidates, n_asked : int
-        K, and how many neighbours the products propose; K < n_asked < n.
+        K, and how many neighbors the products propose; K < n_asked < n.
 
     Returns
     -------
@@ -255,7 +255,7 @@ def _search_in_float64(
 def _ordered(
     points: WeightedBlocks, samples: NDArray[np.int64], neighbors: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Neighbours of some samples sorted by (exact distance, index), and the distances."""
+    """Neighbors of some samples sorted by (exact distance, index), and the distances."""
     distances = distances_to(points, samples, neighbors)
     order = np.lexsort((neighbors, distances), axis=-1)
     return np.take_along_axis(neighbors, order, axis=1), np.take_along_axis(
@@ -264,7 +264,7 @@ def _ordered(
 
 
 def _product_error(squared_norms: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
-    """Bound on the rounding of ||x||^2 + ||y||^2 - 2 x.y, per sample, for centred points."""
+    """Bound on the rounding of ||x||^2 + ||y||^2 - 2 x.y, per sample, for centered points."""
     unit = (rank + 8) * np.finfo(np.float64).eps
     bound: NDArray[np.float64] = 2.0 * unit * (squared_norms + squared_norms.max())
     return bound
@@ -277,7 +277,7 @@ def _by_lowest_index(
     kth: NDArray[np.float64],
     margin: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Neighbours (m, K) by distances (m, n) to all samples, those as far as the K-th by lowest index.
+    """Neighbors (m, K) by distances (m, n) to all samples, those as far as the K-th by lowest index.
 
     What the bound cannot tell from the K-th counts as equally far: what is surely closer
     comes first, then the lowest numbers among the equal.
@@ -300,8 +300,8 @@ def _by_exact_differences(
 ) -> NDArray[np.int64]:
     """Rows (samples, K) by exact differences over every sample within a radius (samples,), the bound's.
 
-    Duplicated samples have the same neighbours but for themselves: each distinct point
-    is searched once, for K + 1 neighbours, and each sample then removes itself.
+    Duplicated samples have the same neighbors but for themselves: each distinct point
+    is searched once, for K + 1 neighbors, and each sample then removes itself.
     """
     n, n_wanted = len(points), n_candidates + 1
     _, first, which = np.unique(points[samples], axis=0, return_index=True, return_inverse=True)

@@ -161,7 +161,7 @@ def shrinkage_factors(
     ----------
     singular_values_squared : array of shape (r,)
     alpha : float
-        Self-representation regularisation, positive, in the unit of s^2.
+        Self-representation regularization, positive, in the unit of s^2.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def shrinkage_factors(
     if not (np.isfinite(alpha) and alpha > 0):
         raise ConfigurationError(
             f"alpha is {alpha!r}; allowed is a positive finite number. Without "
-            "regularisation the self-representation is the identity: set alpha > 0."
+            "regularization the self-representation is the identity: set alpha > 0."
         )
     gains: NDArray[np.float64] = singular_values_squared / (singular_values_squared + alpha)
     return gains

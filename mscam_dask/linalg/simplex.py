@@ -22,7 +22,7 @@ def project_rows_to_simplex(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     Returns
     -------
     array of shape (n, m)
-        A new array; non-negative rows with sum one.
+        A new array; nonnegative rows with sum one.
 
     Raises
     ------

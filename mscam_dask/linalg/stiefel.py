@@ -25,7 +25,7 @@ _WELL_CONDITIONED = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class StiefelResult:
-    """Where the generalised power iteration ended.
+    """Where the generalized power iteration ended.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ def _polar(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """The polar factor by LAPACK itself: for a few columns, wrappers cost more than the work."""
     gram = matrix.T @ matrix
     if not np.isfinite(gram).all():
-        raise DataError("a matrix to orthonormalise holds NaN or infinity; check the view's scale.")
+        raise DataError("a matrix to orthonormalize holds NaN or infinity; check the view's scale.")
     values, rotation, failed = scipy.linalg.lapack.dsyevd(gram.T, overwrite_a=1)
     if failed or values[0] <= _WELL_CONDITIONED * values[-1]:
         left, _, right = scipy.linalg.svd(matrix, full_matrices=False)
@@ -133,9 +133,9 @@ def stiefel_quadratic(
 
     Notes
     -----
-    Generalised power iteration: with sigma >= lambda_max(L) the function is, up to a
+    Generalized power iteration: with sigma >= lambda_max(L) the function is, up to a
     constant on the manifold, minus the convex tr(w^T (sigma I - L) w) + 2 tr(w^T E);
-    maximising its linearisation at w gives w <- polar((sigma I - L) w + E), and the
+    maximizing its linearization at w gives w <- polar((sigma I - L) w + E), and the
     objective never rises. There is no closed form (the paper's Eq. (22) is not one).
     O(h^2 c + h c^2) flops per iteration, O(h^3) once for sigma.
 

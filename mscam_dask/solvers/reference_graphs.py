@@ -1,8 +1,8 @@
 """Judging a partition without labels: cross-view information.
 
-The *neutral* graphs of a view are the adaptive-neighbour graphs of its raw rows, of unit length
-and with standardised columns. A view's score of a partition is the mutual information between a
-sample's cluster and its neighbour's, on the neutral graph that knows most; the score is the mean
+The *neutral* graphs of a view are the adaptive-neighbor graphs of its raw rows, of unit length
+and with standardized columns. A view's score of a partition is the mutual information between a
+sample's cluster and its neighbor's, on the neutral graph that knows most; the score is the mean
 over views. What the same graphs say together, by Bayes' rule, tells how reliable it is. Every view
 counts the same, and nothing that is being learned enters, so the graph under learning cannot raise
 its own mark.
@@ -52,7 +52,7 @@ _SCALES: tuple[Scale, ...] = ("unit", "standard")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReferenceGraphs:
-    """The neutral graphs of one view: symmetric, non-negative, (n, n) CSR each."""
+    """The neutral graphs of one view: symmetric, nonnegative, (n, n) CSR each."""
 
     graphs: tuple[csr_array[np.float64], ...]
 
@@ -65,13 +65,13 @@ def reference_graphs(
     dtype: type[np.floating[Any]] = np.float64,
     block_bytes: int = BLOCK_BYTES,
 ) -> ReferenceGraphs:
-    """Adaptive-neighbour graphs, Eq. (29), of one raw view.
+    """Adaptive-neighbor graphs, Eq. (29), of one raw view.
 
     Parameters
     ----------
     read : RowReader
     shape : ViewShape
-        Feature views give two graphs (unit rows, standardised columns); distance and kernel
+        Feature views give two graphs (unit rows, standardized columns); distance and kernel
         views one.
     n_neighbors : int
         k, at most n − 1.
@@ -114,7 +114,7 @@ def view_evidence(
     partitions: Sequence[NDArray[np.int64]],
     rows: slice | NDArray[np.int64] = slice(None),
 ) -> list[tuple[float, NDArray[np.float32]]]:
-    """`view_scores`, each with what that graph says on the clusters (m, c) of some rows, of neighbours' clusters."""
+    """`view_scores`, each with what that graph says on the clusters (m, c) of some rows, of neighbors' clusters."""
     best = _best_informed(view, partitions)
     return [
         (score, evidence(walk, labels, rows))
@@ -166,7 +166,7 @@ def _graph_from_rows(rows: NDArray[Any], n_neighbors: int) -> csr_array[np.float
 def _pair_distances(rows: NDArray[np.float64], shape: ViewShape) -> NDArray[np.float64]:
     """Distances of a distance view; squared distances of a kernel view."""
     exponent = int(safe_exponent(np.abs(rows).max()))
-    if exponent:  # one factor for all distances changes no neighbour and no weight
+    if exponent:  # one factor for all distances changes no neighbor and no weight
         rows = np.ldexp(rows, -exponent)
     if shape.view_type == "distance":
         return np.maximum(rows, 0.0)  # validation lets rounding below zero pass

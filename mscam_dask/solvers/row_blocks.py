@@ -71,7 +71,7 @@ def mean_row(blocks: Blocks, shape: ViewShape) -> NDArray[np.float64]:
 def mean_and_gram(
     blocks: Blocks, shape: ViewShape
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean row (d,) and Gram matrix (d, d) of the centred rows, in one pass.
+    """Mean row (d,) and Gram matrix (d, d) of the centered rows, in one pass.
 
     Rows are shifted by the mean of the first block, so that what is left to correct is small.
     """

@@ -222,7 +222,7 @@ def merge_components(
 
     Parameters
     ----------
-    anchors : (n, Σr) or Coordinates
+    anchors : (n, Σr) or WeightedBlocks
         Anchor space of all views.
     components : (n,) int64
         More than c components.

@@ -46,7 +46,7 @@ class TruncatedSVD:
     directions : (d, r)
         Orthonormal columns, strongest first.
     singular_values_squared : (r,)
-        Of the centred rows X: Xv = s q.
+        Of the centered rows X: Xv = s q.
     total : float
         ‖X‖²_F, the sum of s² over all directions.
     """
@@ -59,7 +59,7 @@ class TruncatedSVD:
 def truncated_svd(
     blocks: Blocks, shape: ViewShape, offset: NDArray[np.float64], rank: int
 ) -> TruncatedSVD:
-    """Right singular vectors of the centred rows X by block power iteration on XᵀX.
+    """Right singular vectors of the centered rows X by block power iteration on XᵀX.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def truncated_svd(
 
     References
     ----------
-    N. Halko, P.-G. Martinsson, J. A. Tropp, "DataIssue structure with randomness", SIAM Review 53
+    N. Halko, P.-G. Martinsson, J. A. Tropp, "Finding structure with randomness", SIAM Review 53
     (2011), doi:10.1137/090771806, algorithm 4.4.
     """
     d = shape.n_features
@@ -113,11 +113,11 @@ def _one_pass(
     image, gram, total = np.zeros(basis.shape), np.zeros((basis.shape[1],) * 2), 0.0
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         for _, _, rows in blocks():
-            centred = rows - offset
-            projected = centred @ basis
-            image += centred.T @ projected
+            centered = rows - offset
+            projected = centered @ basis
+            image += centered.T @ projected
             gram += projected.T @ projected
-            total += float(np.einsum("ij,ij->", centred, centred))
+            total += float(np.einsum("ij,ij->", centered, centered))
     if not (np.isfinite(image).all() and np.isfinite(gram).all()):
         raise DataError(
             "values of a view are too large to be squared, or NaN. Clean it or choose a scaling."
@@ -136,7 +136,7 @@ def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float64]:
 def truncated_eigh(
     kernel: NDArray[np.float64], rank: int, *, counted: int = RANK_SAMPLE
 ) -> tuple[Basis, float]:
-    """Eigenvectors of a centred kernel's largest eigenvalues, and the mean of all positive ones.
+    """Eigenvectors of a centered kernel's largest eigenvalues, and the mean of all positive ones.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The singular directions of one view, found block of rows by block.
 
-Every view is centred after scaling: what all samples share tells none apart, yet would be the
+Every view is centered after scaling: what all samples share tells none apart, yet would be the
 largest singular direction. The rows arrive through a callable, so this code serves arrays, Dask
 collections and Zarr stores alike.
 """
@@ -58,7 +58,7 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     most_decomposed: int = MAX_EXACT_GRAM,
     block_bytes: int = BLOCK_BYTES,
 ) -> ViewSVD:
-    """Scale and centre a view and find its singular directions.
+    """Scale and center a view and find its singular directions.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     shape : ViewShape
     scale : {"standard", "unit", "minmax", "none"}
         For feature views; distance views become the kernel exp(−D / mean D), kernel views
-        are used as they are, both centred in feature space.
+        are used as they are, both centered in feature space.
     name : str
         For messages.
     dtype : {numpy.float64, numpy.float32}
@@ -133,7 +133,7 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
 
 
 def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:
-    """s² that centring may leave of what all rows share: no direction, but rounding."""
+    """s² that centering may leave of what all rows share: no direction, but rounding."""
     precision = 16 * float(np.finfo(np.float64).eps)
     if shape.view_type == "features":
         return shape.n_samples * precision**2 * float(offset @ offset)
@@ -237,13 +237,13 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
     n = shape.n_samples
     offset = mean_row(blocks, shape)
 
-    def centred() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+    def centered() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
         for start, stop, rows in blocks():
             yield start, stop, rows - offset
 
     gram = np.empty((n, n))
-    for panel in _panels(centred()):
-        for other_start, other_stop, others in centred():
+    for panel in _panels(centered()):
+        for other_start, other_stop, others in centered():
             if other_start > panel[-1][0]:
                 break
             for start, stop, rows in panel:
@@ -253,7 +253,7 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
                     gram[other_start:other_stop, start:stop] = products.T
     basis = basis_from_kernel(gram)
     loadings = np.zeros((shape.n_features, basis.rank))
-    for start, stop, rows in centred():
+    for start, stop, rows in centered():
         for first in range(0, shape.n_features, _COLUMNS):
             some = slice(first, first + _COLUMNS)
             loadings[some] += rows[:, some].T @ basis.vectors[start:stop]

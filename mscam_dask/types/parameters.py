@@ -248,7 +248,7 @@ class Parameters:
             )
         _require(_is_count(self.seed, 0), "seed", self.seed, "a whole number >= 0")
 
-    def preparation(self, view: int) -> ViewSettings:
+    def settings_of_view(self, view: int) -> ViewSettings:
         """Scaling and α of the view at this position."""
         if self.view_settings is None:
             return ViewSettings(self.scale, self.alpha)
@@ -260,7 +260,7 @@ class Parameters:
 
     def scales(self, n_views: int) -> tuple[Scale, ...]:
         """Scaling of each of `n_views` views."""
-        return tuple(self.preparation(view).scale for view in range(n_views))
+        return tuple(self.settings_of_view(view).scale for view in range(n_views))
 
     def candidates(self, n_samples: int) -> int:
         """Anchor-space candidates per sample for a data set of `n_samples`."""

@@ -1,4 +1,4 @@
-"""What a fit returns."""
+"""Result of a fit: labels, consensus graph, status and the record of how they were found."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ __all__ = [
     "shares_of_views",
 ]
 
-# Nats; one sample of a million apart from the rest is information of 1e-5.
+# Nats. Separating one sample from a million others is information of 1e-5.
 _ROUNDING = 1e-7
 
 
 class Status(enum.Enum):
-    """How the clusters were reached.
+    """How the labels came about.
 
-    The value of a member is what `Status.message` shows: what happened and, where
-    something can be done about it, what to try next.
+    The value of a member is the sentence that `Status.message` shows: what happened and, where
+    the user can improve the result, what to try next.
     """
 
     CONVERGED = (
         "the consensus graph reached exactly the requested number of connected components "
         "along the graph-weight path, and no earlier partition on the path scored better "
-        "(solver='reference' judges none)"
+        "(solver='reference' scores none)"
     )
     PARTITION_GRAPH = (
-        "the partition that was kept, from the graph-weight path or by learned distances after it, was "
-        "an embedding cut; the consensus graph was closed around it by one graph step in the limit of "
-        "infinite graph weight"
+        "the best-scoring partition came from a spectral cut of an intermediate graph or from the "
+        "refinement, not from connected components; the returned graph is its partition graph, "
+        "whose components are exactly these clusters"
     )
     MERGED_COMPONENTS = (
-        "the data alone fall into more pieces than clusters were asked for, whatever the graph "
-        "weight; the pieces were merged by Ward's criterion and the graph closed around the "
-        "result; a larger n_neighbors or n_clusters may suit these data better"
+        "the graph of the data has more connected components than n_clusters, whatever the graph "
+        "weight; the components were merged by Ward's criterion, and the returned graph is the "
+        "partition graph of the result; a larger n_neighbors or n_clusters may suit these data better"
     )
-    SINGLE_CLUSTER = "one cluster was asked for; every sample belongs to it"
-    SINGLETONS = "as many clusters as samples were asked for; every sample is its own cluster"
+    SINGLE_CLUSTER = "n_clusters is 1; every sample belongs to the same cluster"
+    SINGLETONS = "n_clusters equals the number of samples; every sample is its own cluster"
     COMPONENTS_NOT_REACHED = (
         "the consensus graph does not have the requested number of connected components "
         "(solver='reference' follows the printed algorithms, which do not enforce it); "
@@ -65,7 +65,7 @@ class Status(enum.Enum):
 
     @property
     def message(self) -> str:
-        """The sentence shown to the user."""
+        """Sentence shown to the user."""
         return self.value
 
     @property
@@ -76,7 +76,7 @@ class Status(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Solution:
-    """Clusters, the graph that has them as components, and how they were found.
+    """Labels, the consensus graph that has them as components, and how they were found.
 
     Attributes
     ----------
@@ -90,29 +90,29 @@ class Solution:
     score : float
         Cross-view information of `labels`, in nats.
     n_neighbors : int
-        k used: more than asked for when k neighbours leave more components than clusters.
+        k used; larger than requested if the graph with k neighbors has more components than clusters.
     parameters : Parameters
-        Of the setting taken.
+        Parameters of the selected settings.
     settings : tuple of CandidateSettings
-        All settings tried.
+        All candidate settings.
     prepared : tuple of ViewPrepared
     history : tuple of IterationFinished
     view_embeddings : dict of str to (n, c)
         F_v = Z_vᵀP_v given the final graph (MSCAN: C_v, (n, r_v)).
     view_contributions : dict of str to float
-        Each view's information on the final partition, from its own neutral graphs, as a share
-        of the sum over views; 0 for those left out.
+        Share of each view in the sum of the information over views, from its reference graphs and
+        the final partition; 0 for excluded views.
     encoders : dict of str to callable
-        Map rows of a view, new ones too, to its anchor coordinates, of the views that count;
-        empty where the solver has no out-of-sample form.
+        Encoders of the views that count: they map rows, also of new samples, to the ridge
+        embedding. Empty if the solver has no out-of-sample form.
     counted : NClustersSelected or None
-        How the number of clusters was chosen; None when it was given.
+        How the number of clusters was selected; None if it was given.
     agreed : tuple of ViewSettingsSelected
-        How each view's scaling and α were chosen; empty where they were given.
+        How scale and α of each view were selected; empty if they were given.
     learned : RefinementFinished or None
-        What distances learned from the best partition of the path gave; None where none were.
+        Outcome of the refinement; None if there was none.
     chosen : int
-        Position in `settings` of the one taken; −1 where none was tried.
+        Position in `settings` of the selected settings; −1 if there were no candidates.
     """
 
     labels: NDArray[np.int64]
@@ -135,24 +135,24 @@ class Solution:
 
     @property
     def exclude_views(self) -> tuple[str, ...]:
-        """Names of the views that did not count."""
+        """Names of the excluded views."""
         return tuple(self.prepared[view].view for view in self.parameters.exclude_views)
 
 
 def shares_of_views(names: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
-    """Return non-negative scores as shares of their sum; equal when none is above rounding.
+    """Return nonnegative scores as shares of their sum; equal shares if no score is above rounding.
 
     Parameters
     ----------
     names
-        Of the views.
+        Names of the views.
     scores
-        Of each, in nats.
+        Score of each view, in nats.
 
     Examples
     --------
-    >>> shares_of_views(("colour", "form"), (0.75, 0.25))
-    {'colour': 0.75, 'form': 0.25}
+    >>> shares_of_views(("color", "form"), (0.75, 0.25))
+    {'color': 0.75, 'form': 0.25}
     """
     positive = np.maximum(np.asarray(scores, dtype=np.float64), 0.0)
     if not positive.sum() > _ROUNDING:

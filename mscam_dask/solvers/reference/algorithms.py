@@ -155,7 +155,7 @@ def solve_mscam(
     Per outer iteration O(V n³) flops for each inner iteration; V n² numbers in memory. The
     text leaves open how the ADMM goes on when A changes: here each view starts anew from the
     bottom eigenvectors of L. With the corrections, d_ij of the A-step is
-    floor · mean_v ω_v ‖z_i − z_j‖² + λ n/2c · mean_v ‖F_v,i − F_v,j‖², z of the ridge
+    w · mean_v ω_v ‖z_i − z_j‖² + λ n/2c · mean_v ‖F_v,i − F_v,j‖², z of the ridge
     self-representation and ω_v = 1/(its mean squared distance); as printed it is
     Σ_v ‖F_v,i − F_v,j‖².
     """

@@ -30,7 +30,7 @@ class ReferenceCorrections:
     w_update : {"stiefel", "printed"}
         Slip 3. Solve the W-step on the Stiefel manifold, or take the closed form of Eq. (22).
     identity_weight : float
-        Slip 4. Weight ≥ 0 of the data distances in the A-step, M_v = floor·I + P_v P_vᵀ; 0 as
+        Slip 4. Weight ≥ 0 of the data distances in the A-step, M_v = wI + P_v P_vᵀ; 0 as
         printed.
     metric_ridge : float
         Slip 4. τ ≥ 0 of τ‖P_v‖² in the P-step; 0 as printed.
