@@ -109,11 +109,11 @@ def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
 
 
 def neighbor_overlap(solution: Solution, n_samples: int) -> dict[str, float]:
-    """Return the chance-corrected neighbor overlap of each view in standard errors of independent views.
+    """Neighbor overlap of each view, in standard errors for independent views.
 
-    Of m compared samples with k neighbors each in V views, k² / m of a pair of lists are expected to
-    be equal by chance, nearly as of a Poisson variable; the mean share over samples and other views,
-    which are independent as well, has a standard error of 1 / (m √(V − 1)).
+    For m compared samples with k neighbors each in V views, a pair of lists shares k² / m neighbors by
+    chance, approximately Poisson distributed. The mean share over samples and other views, which are
+    also independent, has a standard error of 1 / (m √(V − 1)).
     """
     n_others = len(solution.agreed) - 1
     unit = min(n_samples, COMPARED) * np.sqrt(n_others) if n_others > 0 else 0.0
@@ -129,7 +129,7 @@ def warn_split_duplicates(
 ) -> None:
     """Warn when samples that are equal in all views are in different clusters.
 
-    Views are read from the narrowest on, and only as long as there are such samples.
+    Views are read from the narrowest to the widest, until no such samples are left.
     """
     groups = np.zeros(len(labels), dtype=np.int64)
     split = np.arange(len(labels))
@@ -153,7 +153,7 @@ def warn_split_duplicates(
 
 
 def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:
-    """Return a number (n,) of each row, the same for equal rows and, but for 2⁻⁵⁰, for no others."""
+    """Fingerprint (n,) of each row: equal for equal rows, and for others with probability 2⁻⁵⁰."""
     weights = np.random.default_rng(0).normal(size=view.shape[1])
     sums = [
         # row by row: a matrix product may round equal rows of a block differently
