@@ -27,7 +27,7 @@ _BLOCK_BYTES = 1 << 20
 def squared_distances(
     rows: NDArray[np.float64], others: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """d_ij = ||rows_i - others_j||^2, by one matrix product.
+    """Squared distances d_ij = ||rows_i - others_j||^2 by one matrix product.
 
     Parameters
     ----------
@@ -63,13 +63,13 @@ def squared_distances(
 def distances_by_products(
     rows: NDArray[np.float64], others: NDArray[np.float64], squared_norms: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The same of points that are centered already, for blocks of rows: nothing of n rows is copied.
+    """Squared distances of points that are already centered; `others` is not copied.
 
     Parameters
     ----------
     rows : array of shape (m, r)
     others : array of shape (n, r)
-        Whose mean is near 0.
+        Points with mean near 0.
     squared_norms : array of shape (n,)
         Of `others`.
 
@@ -93,7 +93,7 @@ def squared_distances_on_edges(
     row_start: int = 0,
     block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.float64]:
-    """d_il = ||embedding[row_start + i] - embedding[indices[i, l]]||^2, by exact differences.
+    """Squared distances on edges, ||x_{row_start + i} - x_{indices[i, l]}||^2, by exact differences.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def distances_to(
     *,
     block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.float64]:
-    """||x_samples[i] - x_indices[i, l]||^2 by exact differences, (m, K); any value for index -1."""
+    """Squared distances ||x_samples[i] - x_indices[i, l]||^2 (m, K); arbitrary for index -1."""
     m, n_candidates = indices.shape
     result = np.zeros((m, n_candidates))
     pairs = (
@@ -167,7 +167,7 @@ def distances_to(
 
 
 def _gathered(columns: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
-    """Selected rows of columns; for index −1, which the caller throws away, any.
+    """Rows of some columns by index; index −1 gives an arbitrary row, which the caller discards.
 
     `take` is the faster of the two, but first copies columns that are not contiguous, as leading
     columns of a basis are.
@@ -180,7 +180,7 @@ def _gathered(columns: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]
 def subtract_twice_products(
     result: NDArray[np.float32], rows: NDArray[np.float32], others: NDArray[np.float32]
 ) -> None:
-    """result -= 2 rows othersᵀ, in place, by one call of BLAS and no other pass over it.
+    """Subtract 2 rows othersᵀ from `result` in place, by one BLAS call.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def subtract_twice_products(
 
 
 def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
-    """Mean of ||x_i - x_j||^2 over the ordered pairs i != j, from the moments.
+    """Mean squared distance ||x_i - x_j||^2 over the pairs i != j, from the moments.
 
     Parameters
     ----------
@@ -215,8 +215,8 @@ def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
     n = len(embedding)
     if n < 2:
         raise DataError(
-            f"the mean distance between samples was asked for {n} sample(s); at least 2 are "
-            "needed. Check the number of rows of the view."
+            f"the mean distance between samples is undefined for {n} sample(s); allowed are at least "
+            "2. Check the number of rows of the view."
         )
     total = 0.0
     for columns, weights in as_weighted_blocks(embedding).pairs():
@@ -231,6 +231,6 @@ def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
 def _check_columns(rows: NDArray[np.float64], others: NDArray[np.float64]) -> None:
     if rows.shape[1] != others.shape[1]:
         raise DataError(
-            f"distances between points with {rows.shape[1]} and {others.shape[1]} columns do "
-            "not exist; both sides must live in one space. Pass rows of the same view."
+            f"distances between points with {rows.shape[1]} and {others.shape[1]} columns are "
+            "undefined; both must have the same number. Pass rows of the same view."
         )

@@ -1,4 +1,4 @@
-"""The bottom of a graph Laplacian's spectrum."""
+"""Smallest eigenpairs of a graph Laplacian, by Chebyshev-filtered subspace iteration."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ __all__ = [
     "bottom_eigenpairs",
 ]
 
-# Up to this many rows a dense eigensolver is the faster one, and exact.
+# Up to this many rows a dense eigensolver is faster.
 _DENSE_ROWS = 800
 
-# By the type of L: what it may leave of its null vectors, and the finest tolerance; both are in
-# units of the largest eigenvalue.
+# By the dtype of L: largest residual of null vectors, and finest tolerance, both in units of the
+# largest eigenvalue.
 _NULL_RESIDUAL = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-5}
 _FINEST = {np.dtype(np.float64): 0.0, np.dtype(np.float32): 1e-5}
 
-# By the type of L. One filter amplifies no direction by more than this: what the block then
-# loses of its upper directions to rounding is gained back in the next round.
+# By the dtype of L: largest amplification of a direction by one filter. The upper directions lose
+# digits to rounding, which the next round restores.
 _LARGEST_GAIN = {np.dtype(np.float64): 1e10, np.dtype(np.float32): 1e5}
-# Null vectors and finished pairs are orthogonal to what is filtered only to rounding, and
-# are amplified most: not beyond what one more orthogonalization removes.
+# Null vectors and locked pairs are orthogonal to the filtered block only to rounding, and are
+# amplified most. The limit is what one more orthogonalization removes.
 _LARGEST_GAIN_AT_ZERO = {np.dtype(np.float64): 1e20, np.dtype(np.float32): 1e9}
-# By the type of L: a direction of a warm start that is shorter than this has vanished.
+# By the dtype of L: directions of a warm start shorter than this are dropped.
 _VANISHED = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}
 _LARGEST_DEGREE = 300
-# Random guard vectors must have settled (to this relative change of the cut) before
-# convergence is believed: they are what finds an eigenvector a warm start had missed.
+# Random guard vectors must have settled (to this relative change of the cut) before convergence is
+# accepted, because they find eigenvectors that a warm start lacks.
 _SETTLED = 0.1
-# Wanted pairs this far below the tolerance are no longer filtered, only kept.
+# Wanted pairs with residuals below this share of the tolerance are locked: no longer filtered.
 _LOCK_SHARE = 0.5
 
 
@@ -54,13 +54,13 @@ class Spectrum:
     values : array of shape (m,)
         Eigenvalues, ascending, >= 0; exactly 0 once per connected component.
     vectors : array of shape (n, m)
-        Orthonormal eigenvectors, of the type of L; the entry of largest magnitude is positive.
+        Orthonormal eigenvectors in the dtype of L; the entry of largest magnitude is positive.
     residual : float
         max_i ||L v_i - theta_i v_i||, absolute.
     n_matvecs : int
         Products of L with one vector; 0 from the dense solver.
     converged : bool
-        Whether `residual`, of the pairs that had to, is within what was asked for.
+        Whether `residual`, over the pairs that must be accurate, is within the tolerance.
     """
 
     values: NDArray[np.float64]
@@ -93,7 +93,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     n_pairs : int
         m, between 1 and n.
     warm_start : array of shape (n, p), p >= 1, optional
-        Vectors whose span is near the wanted one, as the `vectors` of a similar graph.
+        Vectors with a span near the wanted one, such as the `vectors` of a similar graph.
         Any columns: they need be neither orthonormal nor independent.
     components : (int, array of shape (n,)), optional
         Connected components of the graph of L, as `connected_components` gives them; found when
@@ -102,11 +102,11 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
         So many pairs must meet the tolerance, by default all; the others are the best found
         beside them. A warm start that meets it is then taken as it is.
     relative_tolerance : float
-        Asked for: residual <= relative_tolerance * (upper bound of the largest eigenvalue).
+        Tolerance: residual <= relative_tolerance * (upper bound of the largest eigenvalue).
     max_iterations : int
         At most this many filter rounds of at most 300 products each.
     dense_rows : int
-        Up to so many rows the eigensolver is dense.
+        Up to this many rows the eigensolver is dense.
     rng : numpy.random.Generator
         For the guard vectors and what of the start is not given. The eigenvalues do not
         depend on it beyond the tolerance.
@@ -114,7 +114,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     Returns
     -------
     Spectrum
-        With ``converged=False``, and the best found, when the rounds did not suffice.
+        If `max_rounds` did not suffice, the best pairs found, with ``converged=False``.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     if n_rest > 0 and n <= max(dense_rows, 3 * n_pairs):
         block = _dense_block(scaled, null, n_rest, bound)
     elif n_rest > 0:
-        # neighboring vertices next to each other in memory: products are bound by its speed
+        # neighboring vertices next to each other in memory, because memory bandwidth limits products
         order = reverse_cuthill_mckee(scaled, symmetric_mode=True)
         scaled = _reordered(scaled, order)
         block = _filtered_block(
@@ -181,7 +181,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
             rng=rng,
         )
     vectors = orient_columns(np.hstack((null_vectors, block.vectors[:, :n_rest])))
-    # beyond the null space an eigenvalue is positive, whatever rounding says
+    # beyond the null space eigenvalues are positive, even if rounding makes them negative
     positive = np.maximum(block.values[:n_rest], np.finfo(np.float64).tiny)
     values = np.concatenate((np.zeros(n_null), positive))
     counted = _accurate(n_accurate, n_null, n_rest)
@@ -294,7 +294,7 @@ def _dense_block(
     lifted = (laplacian + (2.0 * bound) * (null @ null.T)).toarray()
     try:
         values, vectors = scipy.linalg.eigh(lifted, subset_by_index=[0, n_rest - 1])
-    except scipy.linalg.LinAlgError:  # some eigenvalues of high multiplicity are too much for it
+    except scipy.linalg.LinAlgError:  # it fails for some eigenvalues of high multiplicity
         vectors = scipy.linalg.eigh(lifted, driver="evd")[1][:, :n_rest]
     vectors = vectors - apply_sparse(null, apply_sparse(null.T, vectors))
     vectors = np.asarray(scipy.linalg.qr(vectors, mode="economic")[0])
@@ -355,13 +355,13 @@ class _RitzBlock:
     Attributes
     ----------
     vectors : array of shape (n, p)
-        Orthonormal, of the type of L.
+        Orthonormal, in the dtype of L.
     values : array of shape (p,)
         Ascending.
     residuals : array of shape (p,)
         ||L v - theta v|| of each pair.
     n_matvecs : int
-        Products of L with one vector that were spent on it.
+        Products of L with one vector.
     """
 
     vectors: NDArray[Any]
@@ -379,7 +379,7 @@ def _start_block(
     n_block: int,
     rng: np.random.Generator,
 ) -> _RitzBlock:
-    """First block: the lowest part of what the warm start spans, then random vectors.
+    """Initial block: the lowest Ritz vectors in the span of the warm start, then random vectors.
 
     Parameters
     ----------
@@ -387,8 +387,8 @@ def _start_block(
     null : csr_array of shape (n, count)
         Orthonormal null vectors; the block is orthogonal to them.
     warm_start : array of shape (n, q) or None
-        At most n_rest directions of its span are taken: the other n_block - n_rest
-        columns stay random, to find what it lacks.
+        At most n_rest directions of its span are used. The other n_block - n_rest columns
+        stay random, to find directions that the warm start lacks.
     n_rest, n_block : int
         Wanted pairs, and columns of the block, n_rest <= n_block <= n - count.
     rng : numpy.random.Generator
@@ -445,11 +445,11 @@ def _filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it
     bound : float
         Not below the largest eigenvalue of L.
     target : float
-        Residual norm asked for.
+        Target of the residual norm.
     max_rounds : int
         The best block so far is returned after this many rounds.
     trusted : bool
-        A start that meets the target already is the answer, though its guards are random.
+        Whether a start that meets the target is returned at once, although its guards are random.
     """
     block, n_matvecs = start, start.n_matvecs
     del start
@@ -463,7 +463,7 @@ def _filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it
         done = np.zeros(len(block.values), dtype=bool)
         done[:n_rest] = block.residuals[:n_rest] <= _LOCK_SHARE * target
         degree, cut = _choose_filter(block, n_rest, ~done, bound=bound, target=target)
-        # in a list, so that nothing else holds them where they are overwritten and lost
+        # in a list, so that no other reference keeps them alive while they are overwritten
         columns = [_filtered(laplacian, block.vectors, done, degree, cut=cut, bound=bound)]
         del block  # as large as each of what follows
         block = _rayleigh_ritz(laplacian, _orthonormal(null, columns.pop()))
@@ -480,7 +480,7 @@ def _filtered(
     cut: float,
     bound: float,
 ) -> NDArray[Any]:
-    """The columns that are done, then the others filtered and brought to unit length."""
+    """Locked columns, then the others filtered and scaled to unit length."""
     filtered = _chebyshev_filter(laplacian, vectors[:, ~done], degree, cut=cut, bound=bound)
     filtered /= np.linalg.norm(filtered, axis=0)
     return np.hstack((vectors[:, done], filtered))
@@ -552,7 +552,7 @@ def _shifted(laplacian: csr_array[Any], center: float, factor: float) -> csr_arr
 
 
 def _rayleigh_ritz(laplacian: csr_array[Any], basis: NDArray[Any]) -> _RitzBlock:
-    """Ritz pairs of L in the span of orthonormal columns, which are lost, with residual norms."""
+    """Ritz pairs of L with residual norms, in the span of orthonormal columns, which are overwritten."""
     products = apply_sparse(laplacian, basis)
     projected = np.asarray(basis.T @ products, dtype=np.float64)
     values, rotation = scipy.linalg.eigh(0.5 * (projected + projected.T))
@@ -564,7 +564,7 @@ def _rayleigh_ritz(laplacian: csr_array[Any], basis: NDArray[Any]) -> _RitzBlock
 
 
 def _orthonormal(null: csr_array[Any], columns: NDArray[Any]) -> NDArray[Any]:
-    """Orthonormal basis of the columns' part orthogonal to the null vectors; columns are lost."""
+    """Orthonormal basis of the part of the columns orthogonal to the null vectors; overwrites columns."""
     columns -= apply_sparse(null, apply_sparse(null.T, columns))
     basis = np.asarray(
         scipy.linalg.qr(columns, mode="economic", overwrite_a=True, check_finite=False)[0]
@@ -578,5 +578,5 @@ def _orthonormal(null: csr_array[Any], columns: NDArray[Any]) -> NDArray[Any]:
 
 
 def apply_sparse(matrix: Any, columns: NDArray[Any]) -> NDArray[Any]:
-    """The dense product of a sparse matrix with columns."""
+    """Dense product of a sparse matrix and columns."""
     return np.asarray(matrix @ columns)

@@ -1,4 +1,4 @@
-"""Approximate nearest neighbors: cells of points, and matrix products of each with those near it.
+"""Approximate nearest neighbors by an inverted-file (IVF) index: cells of points and nearby cells.
 
 Time grows as n (n/500 centers are compared with every point, at the speed of a matrix product),
 memory as one pool of points. Everything is a function of the points and the seed: neither the
@@ -18,19 +18,19 @@ from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 
 __all__ = ["IVFIndex", "build_ivf", "ivf_search"]
 
-# Points of a cell and cells searched for each: a pool of 4000 points.
+# Points of a cell, and cells in the pool of a cell: a pool has about 4000 points.
 _CELL_POINTS = 500
 _PROBES = 8
 
-# Where cells hold few points, as far out, a pool has as many cells as it takes to hold so many times
-# the neighbors asked for.
+# If cells are small, as those far out, a pool has as many cells as it takes to hold this many times
+# the requested neighbors.
 _POINTS_PER_NEIGHBOR = 4
 
-# Centers are trained on so many points each.
+# Points on which each center is trained.
 _TRAINING_POINTS = 32
 _ROUNDS = 6
 
-# Products of one block of points with centers or with a pool.
+# Bytes of the products of one block of points with centers or with a pool.
 _BLOCK_BYTES = 8 * 2**20
 
 
@@ -67,13 +67,13 @@ def build_ivf(
     rng: np.random.Generator,
     cell_points: int = _CELL_POINTS,
 ) -> IVFIndex:
-    """Cells of at most 1000 points around centers found by k-means on a sample.
+    """Build an IVF index: cells of at most 1000 points around k-means centers of a sample.
 
     Parameters
     ----------
     points : WeightedBlocks
     n_candidates : int
-        Neighbors that will be asked for: a pool holds at least four times as many, or all points.
+        Neighbors of later searches; a pool holds at least four times as many, or all points.
     rng : numpy.random.Generator
     cell_points : int
         Points of a cell on average; twice as many at most.
@@ -154,7 +154,7 @@ def _cut(
 def ivf_search(
     points: WeightedBlocks, cells: IVFIndex, n_candidates: int, *, first: int, last: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    """The K nearest points of those in cells first … last − 1, among the cells near each.
+    """Nearest neighbors of the points in cells first … last − 1, among the pool of each cell.
 
     Parameters
     ----------

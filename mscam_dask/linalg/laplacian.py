@@ -27,7 +27,7 @@ _ROWS = 4096
 def graph_from_neighbors(
     indices: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> csr_array[np.float64]:
-    """The directed graph A with A[i, indices[i, l]] = weights[i, l].
+    """Directed graph A with A[i, indices[i, l]] = weights[i, l].
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def graph_from_blocks(
     *,
     n_rows: int = _ROWS,
 ) -> csr_array[np.float64]:
-    """`graph_from_neighbors` of consecutive blocks of rows, which are never put side by side.
+    """Directed graph from consecutive row blocks, as `graph_from_neighbors`, without concatenation.
 
     Parameters
     ----------
@@ -124,14 +124,14 @@ def _check_rows(
 
 
 def symmetric_affinity(graph: csr_array[Any]) -> csr_array[Any]:
-    """W = (A + A^T) / 2 in the precision of A, sorted column indices."""
+    """Symmetric affinity W = (A + A^T) / 2 in the precision of A, with sorted column indices."""
     affinity = csr_array(graph + graph.T)
     affinity.data = affinity.data * 0.5
     return _sorted(affinity)
 
 
 def laplacian(graph: csr_array[Any]) -> csr_array[Any]:
-    """L = D - (A + A^T) / 2 with D the diagonal of row sums of (A + A^T) / 2.
+    """Graph Laplacian L = D - W with W = (A + A^T) / 2 and D its diagonal of row sums.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def laplacian(graph: csr_array[Any]) -> csr_array[Any]:
 
 
 def connected_components(graph: csr_array[Any]) -> tuple[int, NDArray[np.int64]]:
-    """Connected components of the graph, edges taken without direction.
+    """Connected components of a graph, without regard to the direction of edges.
 
     Parameters
     ----------

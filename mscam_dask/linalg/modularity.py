@@ -10,7 +10,7 @@ __all__ = ["modularity"]
 
 
 def modularity(affinity: csr_array[np.float64], labels: NDArray[np.int64]) -> float:
-    """Share of edge weight inside clusters minus its expectation at the same degrees.
+    """Modularity: share of edge weight inside clusters minus its expectation at the same degrees.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How much a sample's neighbors, in one graph or in several, tell about the sample's own cluster."""
+"""Mutual information between the cluster of a sample and the clusters of its neighbors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = [
     "reliability",
 ]
 
-# How soon a partition that neighbors do not tell whole counts for half: docs/decisions/0069.
+# Exponent of the uncertainty coefficient in adjusted information: docs/decisions/0069.
 _POWER = 3
 
-# Clusters up to which a cell of the (c, c) table has a number of 32 bits.
+# Number of clusters up to which the index of a (c, c) table fits 32 bits.
 _LARGEST_TABLE = 46_340
 
 
@@ -56,7 +56,7 @@ class RandomWalk:
 
 
 def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
-    """The walk that `information` and `evidence` take a step of.
+    """Random walk on a graph, for `information` and `evidence`.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def evidence(
     labels: NDArray[np.int64],
     rows: slice | NDArray[np.int64] = slice(None),
 ) -> NDArray[np.float32]:
-    """What the cluster of a random neighbor says on each cluster that a sample may be of.
+    """Evidence of the clusters of random neighbors for each cluster of a sample.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def evidence(
 
 
 def joint_information(labels: NDArray[np.int64], found: NDArray[np.floating[Any]]) -> float:
-    """Mutual information between a sample's cluster and what its neighbors in all views say, in nats.
+    """Mutual information between a sample's cluster and the evidence of all views, in nats.
 
     Parameters
     ----------
@@ -192,14 +192,14 @@ def entropy(labels: NDArray[np.int64]) -> float:
     Returns
     -------
     float
-        The most information a graph can have on the partition; log c for c equal clusters.
+        Upper limit of the information of a graph on the partition; log c for c equal clusters.
     """
     shares = np.bincount(labels) / len(labels)
     return float(scipy.special.entr(shares).sum())
 
 
 def reliability(joint: float, entropy: float) -> float:
-    """J / H: the share of the entropy of a partition that neighbors in all views together tell.
+    """Uncertainty coefficient U = J / H: share of the entropy that neighbors in all views explain.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def reliability(joint: float, entropy: float) -> float:
 
 
 def adjusted_information(information: float, joint: float, entropy: float) -> float:
-    """I (1 + (J / H)³) / 2: information, half of which counts as far as all neighbors tell the whole cluster.
+    """Adjusted information I (1 + U³) / 2, with U = J / H the uncertainty coefficient.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def adjusted_information(information: float, joint: float, entropy: float) -> fl
     Returns
     -------
     float
-        In nats: I where neighbors tell every cluster (J = H), half of it where they tell little.
+        In nats: I if the neighbors explain every cluster (J = H), near I / 2 if they explain little.
 
     Notes
     -----
@@ -267,7 +267,7 @@ def _of_table(joint: NDArray[np.float64]) -> float:
 
 
 def _information_of_pairs(walk: RandomWalk, labels: NDArray[np.int64], n_clusters: int) -> float:
-    """The same without a (c, c) table: only pairs of clusters that a step may join are held."""
+    """Mutual information without a (c, c) table, from the pairs of clusters that edges connect."""
     n = len(labels)
     walks = coo_array(
         (walk.steps, (np.repeat(labels, walk.counts), labels[walk.neighbors])),

@@ -1,4 +1,4 @@
-"""How far one view's nearest neighbors are those of the other views."""
+"""Neighbor overlap: shared nearest neighbors of views, corrected for chance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["neighbor_counts", "shared_neighbors"]
 
 
 def neighbor_counts(neighbors: NDArray[np.integer[Any]], n_samples: int) -> csr_array[np.float64]:
-    """The directed graph of neighbor lists, one for each edge.
+    """Directed graph of neighbor lists, with weight one on each edge.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def neighbor_counts(neighbors: NDArray[np.integer[Any]], n_samples: int) -> csr_
 def shared_neighbors(
     neighbors: NDArray[np.integer[Any]], others: csr_array[np.float64]
 ) -> NDArray[np.float64]:
-    """Weight that the other views give to a sample's neighbors, less what chance gives.
+    """Neighbor overlap of each sample: weight of its neighbors in the other views, minus chance.
 
     Parameters
     ----------

@@ -16,21 +16,21 @@ __all__ = [
     "top_k_columns",
 ]
 
-# Neighbors asked for beyond K + K/4 + self, so that rounding and ties at the boundary can
-# be seen; rows where they still decide are searched again without approximation.
+# Neighbors proposed beyond K + K/4 + self, so that rounding and ties at the boundary are detected.
+# Rows where they still matter are searched again in float64.
 _PADDING = 8
 
-# Products of a block of rows with all samples: in the second-level cache where it can be.
+# Bytes of the products of a block of rows with all samples, to stay in the second-level cache.
 _BLOCK_BYTES = 1 << 20
 _FEWEST_ROWS = 64
 
-# A mean this small beside the largest coordinate costs no digit.
+# A mean below this share of the largest coordinate needs no centering.
 _CENTERED = 1e-3
 
 # Relative difference of squared distances below which two samples count as equally far.
 _TIE = 1e-9
 
-# Columns of which only the smallest is looked at first. More leave more entries to choose among.
+# Columns of which only the smallest entry is compared first; with more, more entries remain.
 _MOST_TOGETHER = 16
 
 
@@ -42,7 +42,7 @@ def nearest_neighbors(
     row_stop: int | None = None,
     block_bytes: int = _BLOCK_BYTES,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The K nearest other samples of each row, ordered by (distance, index), and how far.
+    """K nearest other samples of each row by exhaustive search, with their squared distances.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def nearest_neighbors(
     row_start, row_stop : int, optional
         Only these rows; all by default.
     block_bytes : int
-        Size of the products that are held at a time; of 64 rows at least.
+        Bytes of the products that are held at a time; at least 64 rows.
 
     Returns
     -------
@@ -101,9 +101,9 @@ def nearest_neighbors(
 def _propose(
     points: WeightedBlocks, n_asked: int, start: int, stop: int, block_bytes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The nearest (m, n_asked) samples by float32 products, itself among them, and a radius.
+    """Nearest samples (m, n_asked) by float32 products, including the sample itself, and a radius.
 
-    No sample that is missing is nearer than the radius (m,), whatever the rounding.
+    Samples that are not proposed are at least the radius (m,) away, rounding included.
     """
     n = len(points)
     blocks, norms, unit = _products_in_float32(points)
@@ -132,7 +132,7 @@ def _propose(
 def _products_in_float32(
     points: WeightedBlocks,
 ) -> tuple[list[tuple[NDArray[np.float32], NDArray[np.float32]]], NDArray[np.float64], float]:
-    """Blocks of columns around their mean, squared norms, and the unit of both; no copy where none is due."""
+    """Blocks of columns around their mean, squared norms, and the unit of both; copies only if needed."""
     blocks = []
     norms = np.zeros(len(points))
     largest = max(
@@ -161,12 +161,12 @@ def _check_search(points: WeightedBlocks, n_candidates: int, start: int, stop: i
     n = len(points)
     if not 1 <= n_candidates <= n - 1:
         raise ConfigurationError(
-            f"{n_candidates} neighbors were asked for among {n} samples; allowed is 1 to "
+            f"{n_candidates} neighbors were requested among {n} samples; allowed is 1 to "
             f"{n - 1}. Lower n_neighbors."
         )
     if not 0 <= start <= stop <= n:
         raise ConfigurationError(
-            f"rows {start} to {stop} were asked for; allowed is within 0 to {n}. Check the "
+            f"rows {start} to {stop} were requested; allowed is within 0 to {n}. Check the "
             "row blocks."
         )
     if points.rank == 0:
@@ -175,7 +175,7 @@ def _check_search(points: WeightedBlocks, n_candidates: int, start: int, stop: i
             "A view without any usable direction has no neighbors: drop it."
         )
     for columns in points.blocks:
-        # sums are finite where every value is, and cheaper to look at
+        # a finite sum means finite values, and is cheaper to check
         if np.isfinite(columns.sum(dtype=np.float64)):
             continue
         bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
@@ -192,7 +192,7 @@ def _nearest_of(
     found: NDArray[np.int64],
     n_candidates: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The K nearest of the samples found, by exact differences, without the sample itself."""
+    """K nearest of the proposed samples, by exact differences, without the sample itself."""
     exact = distances_to(points, samples, found)
     exact[found == samples[:, None]] = np.inf
     order = np.lexsort((found, exact), axis=-1)[:, :n_candidates]
@@ -202,14 +202,14 @@ def _nearest_of(
 def _search_in_float64(
     points: WeightedBlocks, samples: NDArray[np.int64], n_candidates: int, n_asked: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The search of some samples with products in float64, and without where those fail too.
+    """Neighbors of some samples by float64 products, or by exact differences where these are ambiguous.
 
     Parameters
     ----------
     points : WeightedBlocks
         Of all n samples.
     samples : (m,) int
-        Those that are searched for.
+        Samples whose neighbors are searched.
     n_candidates, n_asked : int
         K, and how many neighbors the products propose; K < n_asked < n.
 
@@ -333,7 +333,7 @@ def _by_exact_differences(
 
 
 def top_k_columns(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
-    """Columns of the `count` smallest entries of each row.
+    """Columns of the `count` smallest entries of each row, in no particular order.
 
     Parameters
     ----------
@@ -345,16 +345,14 @@ def top_k_columns(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.i
     Returns
     -------
     array of shape (m, count), int64
-        In no particular order; which of equal entries is taken is not said, but the same
-        matrix gives the same columns.
+        Ties are broken arbitrarily, but the same matrix gives the same columns.
 
     Notes
     -----
-    Columns are put together by sixteens and only the smallest entry of each is kept: the
-    `count`-th smallest of these cannot be below the `count`-th smallest of all. What exceeds it
-    goes, which leaves little more than `count` entries of a row to choose among. Two passes that
-    compare whole vectors: some ten times as fast as numpy.argpartition, which
-    reads and moves one entry at a time.
+    Columns are grouped by sixteen, and the smallest entry of each group is computed. The `count`-th
+    smallest of these is at least the `count`-th smallest of all entries, so larger entries are
+    dropped, which leaves little more than `count` entries per row. These two vectorized passes are
+    about ten times as fast as numpy.argpartition, which moves one entry at a time.
     """
     m, n = values.shape
     together = min(_MOST_TOGETHER, n // (2 * count))

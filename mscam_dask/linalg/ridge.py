@@ -60,7 +60,7 @@ def basis_from_rows(rows: NDArray[np.float64], *, rank_tolerance: float = RANK_T
     Parameters
     ----------
     rows : array of shape (n, d)
-        X, prepared (scaled) view.
+        X, the scaled view.
     rank_tolerance : float
         Directions with s^2 <= rank_tolerance * max(s^2) are dropped.
 
@@ -96,7 +96,7 @@ def basis_from_gram(
     Parameters
     ----------
     gram : array of shape (d, d)
-        X^T X; symmetrised here.
+        X^T X; symmetrized here.
     rank_tolerance : float
         As in `basis_from_rows`.
 
@@ -155,7 +155,7 @@ def basis_from_kernel(
 def shrinkage_factors(
     singular_values_squared: NDArray[np.float64], alpha: float
 ) -> NDArray[np.float64]:
-    """f = s^2 / (s^2 + alpha), the eigenvalues of the ridge self-representation.
+    """Gains f = s^2 / (s^2 + alpha), the eigenvalues of the ridge self-representation.
 
     Parameters
     ----------

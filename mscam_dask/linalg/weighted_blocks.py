@@ -1,4 +1,4 @@
-"""Points given by weighted blocks of columns, so that views stand side by side without a copy."""
+"""Points given by weighted blocks of columns, which join views without a copy."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class WeightedBlocks:
         return sum(block.shape[1] for block in self.blocks)
 
     def take(self, rows: NDArray[np.int64]) -> WeightedBlocks:
-        """The points `rows`, copied."""
+        """Copy of the points `rows`."""
         return WeightedBlocks(tuple(block[rows] for block in self.blocks), self.weights)
 
     def stacked(self, rows: slice | NDArray[np.int64], dtype: Any = np.float64) -> NDArray[Any]:
-        """Points `rows` as one array (m, Σr), weights taken in."""
+        """Points `rows` as one array (m, Σr), with the weights applied."""
         parts = [
             block[rows].astype(dtype) * np.sqrt(weights).astype(dtype)
             for block, weights in zip(self.blocks, self.weights, strict=True)
@@ -62,7 +62,7 @@ class WeightedBlocks:
 
 
 def as_weighted_blocks(points: NDArray[np.float64] | WeightedBlocks) -> WeightedBlocks:
-    """An array of points as one block of weight one."""
+    """Points as weighted blocks; an array becomes one block of weight one."""
     if isinstance(points, WeightedBlocks):
         return points
     return WeightedBlocks((points,), (np.ones(points.shape[1]),))

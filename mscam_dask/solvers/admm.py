@@ -245,8 +245,7 @@ def initial_state(problem: ReducedProblem, start: NDArray[np.float64], penalty: 
     h, c = problem.subspace.shape[1], start.shape[1]
     if h < c:
         raise DataError(
-            f"the reduced space has {h} dimensions, fewer than n_clusters={c}; "
-            "lower n_clusters."
+            f"the reduced space has {h} dimensions, fewer than n_clusters={c}; lower n_clusters."
         )
     basis = problem.subspace
     w = polar_factor(np.asarray(basis.T @ start.astype(basis.dtype, copy=False), dtype=np.float64))

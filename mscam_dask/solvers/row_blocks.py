@@ -86,9 +86,7 @@ def mean_and_gram(
     rest = total / shape.n_samples
     correction = shape.n_samples * np.outer(rest, rest)
     if not np.isfinite(gram).all() or not np.isfinite(correction).all():
-        return shift + rest, np.full(
-            (d, d), np.nan
-        )  # the decomposition raises DataError
+        return shift + rest, np.full((d, d), np.nan)  # the decomposition raises DataError
     return shift + rest, gram - correction
 
 

@@ -166,7 +166,9 @@ def truncated_eigh(
     if directions == 0:
         return Basis(np.zeros((n, 0)), np.zeros(0)), 1.0
     first = np.random.default_rng(_SEED).standard_normal(n)
-    wanted = min(rank, math.ceil(directions))  # searching for more is slow, because the others are zero
+    wanted = min(
+        rank, math.ceil(directions)
+    )  # searching for more is slow, because the others are zero
     values, vectors = scipy.sparse.linalg.eigsh(kernel, wanted, which="LA", v0=first)
     values, vectors = values[::-1], vectors[:, ::-1]
     there = values > max(0.0, RANK_TOLERANCE * values[0])
