@@ -145,8 +145,8 @@ def warn_split_duplicates(
             return
     warnings.warn(
         f"{split.size} samples are in another cluster than a sample that equals them in every view "
-        f"(first rows: {split[:_SHOWN].tolist()}). Drop the duplicates, or lower n_clusters: nothing in "
-        "the data tells equal samples apart.",
+        f"(first rows: {split[:_SHOWN].tolist()}). Drop the duplicates, or lower n_clusters: no "
+        "feature separates equal samples.",
         DataWarning,
         stacklevel=stacklevel + 1,
     )

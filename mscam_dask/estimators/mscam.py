@@ -88,7 +88,8 @@ class MSCAM(BaseMultiViewClustering):
     callbacks : sequence of callable, optional
         Called with each event of `mscam_dask.types.events` as it happens: `FitStarted`,
         `NClustersSelected` (if the number of clusters was selected), `SettingsSelected`, an
-        `IterationFinished` for each outer iteration, `RefinementFinished` (if there was a refinement), `FitFinished` or `FitFailed`.
+        `IterationFinished` for each outer iteration, `RefinementFinished` (if there was a
+        refinement), `FitFinished` or `FitFailed`.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
         `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
         page of the fit even without callbacks. An exception in a callback ends the fit. Callbacks of

@@ -71,7 +71,7 @@ def distances_by_products(
     others : array of shape (n, r)
         Points with mean near 0.
     squared_norms : array of shape (n,)
-        Of `others`.
+        Squared norms of `others`.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def squared_distances_on_edges(
     n, m = len(embedding), len(indices)
     if not 0 <= row_start <= n - m:
         raise DataError(
-            f"edges of rows {row_start} to {row_start + m} were asked for, but the embedding "
+            f"edges of rows {row_start} to {row_start + m} were requested, but the embedding "
             f"has {n} rows. Pass the edges of rows inside it."
         )
     if indices.size and (indices.min() < -1 or indices.max() >= n):

@@ -88,19 +88,19 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     ----------
     laplacian : csr_array of shape (n, n)
         L, symmetric positive semi-definite, null space spanned by the indicators of its
-        connected components. With float32 entries all is done in single precision: half
-        the memory and nearly twice as fast, for tolerances from 1e-5.
+        connected components. With float32 entries all computations are in single precision:
+        half the memory and nearly twice as fast, for tolerances from 1e-5.
     n_pairs : int
         m, between 1 and n.
     warm_start : array of shape (n, p), p >= 1, optional
         Vectors with a span near the wanted one, such as the `vectors` of a similar graph.
         Any columns: they need be neither orthonormal nor independent.
     components : (int, array of shape (n,)), optional
-        Connected components of the graph of L, as `connected_components` gives them; found when
-        not given.
+        Connected components of the graph of L, as from `connected_components`; computed by
+        default.
     n_accurate : int, optional
-        So many pairs must meet the tolerance, by default all; the others are the best found
-        beside them. A warm start that meets it is then taken as it is.
+        Number of pairs that must meet the tolerance, by default all. A warm start that meets it
+        is returned as it is.
     relative_tolerance : float
         Tolerance: residual <= relative_tolerance * (upper bound of the largest eigenvalue).
     max_iterations : int
@@ -108,13 +108,13 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     dense_rows : int
         Up to this many rows the eigensolver is dense.
     rng : numpy.random.Generator
-        For the guard vectors and what of the start is not given. The eigenvalues do not
-        depend on it beyond the tolerance.
+        Generator of guard vectors and of start vectors beyond the warm start. The eigenvalues
+        depend on it only within the tolerance.
 
     Returns
     -------
     Spectrum
-        If `max_rounds` did not suffice, the best pairs found, with ``converged=False``.
+        If `max_iterations` did not suffice, the best pairs found, with ``converged=False``.
 
     Raises
     ------
@@ -257,7 +257,7 @@ def _filtered_block(
     goal: _Goal,
     rng: np.random.Generator,
 ) -> _RitzBlock:
-    """The n_rest smallest eigenpairs beyond the null space, by filtered iteration.
+    """Smallest n_rest eigenpairs beyond the null space, by filtered iteration.
 
     The Laplacian has its rows in the given order; null vectors, warm start and result do not.
     """
@@ -289,7 +289,7 @@ def _filtered_block(
 def _dense_block(
     laplacian: csr_array[Any], null: csr_array[Any], n_rest: int, bound: float
 ) -> _RitzBlock:
-    """The n_rest smallest eigenpairs beyond the null space, by a dense eigensolver."""
+    """Smallest n_rest eigenpairs beyond the null space, by a dense eigensolver."""
     # the null space is lifted above the rest of the spectrum
     lifted = (laplacian + (2.0 * bound) * (null @ null.T)).toarray()
     try:
@@ -327,7 +327,7 @@ def _check_request(
         )
     if not 1 <= n_pairs <= n:
         raise ConfigurationError(
-            f"{n_pairs} eigenpairs were asked for; allowed is 1 to {n}, the number of samples. "
+            f"{n_pairs} eigenpairs were requested; allowed is 1 to {n}, the number of samples. "
             "Lower n_clusters."
         )
     if relative_tolerance <= 0 or max_iterations < 1:

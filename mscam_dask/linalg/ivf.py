@@ -76,13 +76,13 @@ def build_ivf(
         Neighbors of later searches; a pool holds at least four times as many, or all points.
     rng : numpy.random.Generator
     cell_points : int
-        Points of a cell on average; twice as many at most.
+        Average number of points of a cell; the largest is twice as many.
 
     Returns
     -------
-    Cells
-        A larger cell (many duplicates) is cut into pieces in the order of its points; pieces
-        share their center, so each is among the nearest of the others.
+    IVFIndex
+        Larger cells (many duplicates) are split in the order of their points; the parts share their
+        center, so each is among the nearest cells of the others.
     """
     n = len(points)
     n_cells = max(1, n // cell_points)
@@ -125,7 +125,7 @@ def _cut(
     n_candidates: int,
     cell_points: int,
 ) -> IVFIndex:
-    """Cells of bounded size, and the cells near each."""
+    """Split large cells, and find the pool of nearby cells of each."""
     order = np.argsort(assigned, kind="stable").astype(np.int64)
     counts = np.bincount(assigned, minlength=len(centers))
     ends = np.cumsum(counts)
@@ -159,7 +159,7 @@ def ivf_search(
     Parameters
     ----------
     points : WeightedBlocks
-    cells : Cells
+    cells : IVFIndex
     n_candidates : int
         K.
     first, last : int
@@ -171,7 +171,7 @@ def ivf_search(
     indices : (m, K) int32
         Ordered by (distance, index); −1 where a pool holds fewer than K others.
     squared_distances : (m, K)
-        By float32 products around the mean of the cell, six digits of the cell's extent;
+        From float32 products around the mean of the cell, accurate to six digits of its extent;
         infinite where absent.
     """
     samples = cells.order[cells.bounds[first] : cells.bounds[last]]

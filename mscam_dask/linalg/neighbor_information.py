@@ -122,18 +122,18 @@ def evidence(
     labels : (n,) int
         0 … c−1.
     rows : slice or (m,) int
-        Of these samples.
+        Samples for which the evidence is computed.
 
     Returns
     -------
     (m, c) float32
-        Σ_b p_i(b) log p(b | a): of cluster a, the mean log likelihood of the neighbors' clusters b. That of
-        several graphs is the sum, if neighbors in one say nothing on neighbors in another but for the cluster.
+        Σ_b p_i(b) log p(b | a), for cluster a: the mean log likelihood of the clusters b of the neighbors.
+        Evidence of several graphs adds up if their neighbors are independent given the cluster.
 
     Notes
     -----
-    p(b | a) is the table of clusters before and after a step, symmetric, and one step more that is
-    spread over it evenly: no cell is empty. O(nnz + c²) and, for each row, as many times c as there are
+    p(b | a) is from the symmetric table of clusters before and after a step, plus one step spread evenly
+    over the table, so that no entry is zero. O(nnz + c²) flops, and for each row c times the number of
     clusters among its neighbors.
     """
     n = len(labels)
@@ -164,9 +164,9 @@ def joint_information(labels: NDArray[np.int64], found: NDArray[np.floating[Any]
 
     Notes
     -----
-    By Bayes' rule p_i(a) ∝ p(a) exp(found); the information is that of the table of mean p_i(a) by clusters. A
-    cluster that one view tells well and the others do not is told: the mean of the views' information
-    would have it half told.
+    By Bayes' rule p_i(a) ∝ p(a) exp(found); the information is that of the table of mean p_i(a) by
+    cluster. A cluster that only one view explains counts in full, whereas the mean information over
+    views would count it in part.
     """
     n_clusters = found.shape[1]
     shares = np.bincount(labels, minlength=n_clusters) / len(labels)
@@ -211,7 +211,7 @@ def reliability(joint: float, entropy: float) -> float:
     Returns
     -------
     float
-        1 where neighbors tell every cluster; 0 where they tell nothing, and of a single cluster.
+        1 if the neighbors explain every cluster; 0 if they explain nothing, or for a single cluster.
     """
     return min(1.0, joint / entropy) if entropy > 0.0 else 0.0
 
@@ -235,9 +235,9 @@ def adjusted_information(information: float, joint: float, entropy: float) -> fl
 
     Notes
     -----
-    Information alone prefers to halve a large cluster to keeping two small ones apart: of clusters
-    with shares 0.7, 0.2, 0.06, 0.02 and less that nothing connects it has H = 0.91 nats, and as much where the
-    largest is cut into three, though half of each neighbor's information is lost then.
+    Information alone prefers to split a large cluster over separating two small ones. For disconnected
+    clusters with shares 0.7, 0.2, 0.06, 0.02 and less it is H = 0.91 nats; it is as high if the largest
+    cluster is split into three, although half of the information of each neighbor is lost then.
     """
     if entropy <= 0.0:
         return 0.0

@@ -46,8 +46,8 @@ def shared_neighbors(
     Returns
     -------
     (n,)
-        (1/k) Σ_{j ∈ N(i)} (B_ij − Σ_l B_lj / n). Its mean is zero for neighbors that know
-        nothing of B, however often some samples (hubs) are neighbors in both.
+        (1/k) Σ_{j ∈ N(i)} (B_ij − Σ_l B_lj / n). Its mean is zero for neighbors that are
+        independent of B, however often some samples (hubs) are neighbors in both.
 
     Notes
     -----

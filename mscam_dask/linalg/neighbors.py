@@ -59,7 +59,7 @@ def nearest_neighbors(
     -------
     indices : array of shape (row_stop - row_start, K), int64
         Never holds the row itself, even among duplicates. Ties go to the lower index.
-        The result depends neither on the block of rows asked for nor on the threads.
+        The result depends neither on the requested block of rows nor on the threads.
     squared_distances : array of shape (row_stop - row_start, K)
         By exact differences, ascending.
 
@@ -207,16 +207,16 @@ def _search_in_float64(
     Parameters
     ----------
     points : WeightedBlocks
-        Of all n samples.
+        Coordinates of all n samples.
     samples : (m,) int
         Samples whose neighbors are searched.
     n_candidates, n_asked : int
-        K, and how many neighbors the products propose; K < n_asked < n.
+        K, and the number of neighbors proposed by products; K < n_asked < n.
 
     Returns
     -------
     indices, squared_distances : (m, K)
-        As of `mscam_dask.linalg.neighbors.nearest_neighbors`.
+        As from `nearest_neighbors`.
     """
     whole = points.stacked(slice(None))
     whole -= whole.mean(axis=0)
@@ -224,7 +224,7 @@ def _search_in_float64(
     margin = _product_error(squared_norms, whole.shape[1])[samples]
     result = np.empty((len(samples), n_candidates), dtype=np.int64)
     distances = np.empty(result.shape)
-    untold = np.zeros(len(samples), dtype=np.bool_)
+    ambiguous = np.zeros(len(samples), dtype=np.bool_)
     step = max(1, _BLOCK_BYTES // (8 * len(whole)))
     for start in range(0, len(samples), step):
         rows = slice(start, min(start + step, len(samples)))
@@ -235,16 +235,16 @@ def _search_in_float64(
         result[rows], distances[rows] = _nearest_of(points, mine, found, n_candidates)
         kth = distances[rows, -1]
         doubtful = ~(kth < farthest - error)
-        # where the bound is far below the distance itself, what it cannot tell apart is a tie
+        # if the bound is far below the distance, distances within the bound are ties
         tied = error <= _TIE * kth
-        untold[rows] = doubtful & ~tied
+        ambiguous[rows] = doubtful & ~tied
         which = np.flatnonzero(doubtful & tied)
         if which.size:
             lowest = _by_lowest_index(
                 squared[which], mine[which], n_candidates, kth[which], error[which]
             )
             result[start + which], distances[start + which] = _ordered(points, mine[which], lowest)
-    which = np.flatnonzero(untold)
+    which = np.flatnonzero(ambiguous)
     if which.size:
         radius = distances[which, -1] + margin[which]
         exact = _by_exact_differences(whole, squared_norms, samples[which], n_candidates, radius)
@@ -277,10 +277,10 @@ def _by_lowest_index(
     kth: NDArray[np.float64],
     margin: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Neighbors (m, K) by distances (m, n) to all samples, those as far as the K-th by lowest index.
+    """Neighbors (m, K) by distances (m, n) to all samples, with ties to the lowest index.
 
-    What the bound cannot tell from the K-th counts as equally far: what is surely closer
-    comes first, then the lowest numbers among the equal.
+    Samples within the bound of the K-th distance count as ties: samples that are closer beyond the
+    bound come first, then the ties by index.
     """
     n = squared.shape[1]
     closer = squared < (kth - 2.0 * margin)[:, None]
@@ -298,10 +298,10 @@ def _by_exact_differences(
     n_candidates: int,
     radius: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Rows (samples, K) by exact differences over every sample within a radius (samples,), the bound's.
+    """Neighbors (m, K) by exact differences, among all samples within a radius (m,).
 
-    Duplicated samples have the same neighbors but for themselves: each distinct point
-    is searched once, for K + 1 neighbors, and each sample then removes itself.
+    Duplicates have the same neighbors except for themselves, so each distinct point is searched
+    once, for K + 1 neighbors, and each sample is then removed from its own neighbors.
     """
     n, n_wanted = len(points), n_candidates + 1
     _, first, which = np.unique(points[samples], axis=0, return_index=True, return_inverse=True)

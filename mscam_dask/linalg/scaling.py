@@ -108,7 +108,7 @@ class ColumnMoments:
         Parameters
         ----------
         other : ColumnMoments
-            Of different rows of the same view.
+            Moments of other rows of the same view.
 
         Raises
         ------

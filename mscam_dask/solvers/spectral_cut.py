@@ -52,7 +52,7 @@ def spectral_cut(
     Parameters
     ----------
     embedding : SpectralEmbedding
-        Of n samples into c clusters.
+        Embedding of n samples, with c eigenvectors.
     known : (n,) int64, optional
         A partition into c clusters as a further start, for example the best one of a similar graph.
     rng : numpy.random.Generator, optional
@@ -96,7 +96,7 @@ def good_minima(
     Parameters
     ----------
     embedding : SpectralEmbedding
-        Of n samples into c clusters.
+        Embedding of n samples, with c eigenvectors.
     rng : numpy.random.Generator
         Generator of thirty random starts.
 
@@ -136,7 +136,7 @@ def extend_cut(
     Parameters
     ----------
     embedding : SpectralEmbedding
-        Of n samples into c clusters.
+        Embedding of n samples, with c eigenvectors.
     samples : (m,) int64
         Rows that were cut.
     labels : (m,) int64

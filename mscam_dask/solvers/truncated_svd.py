@@ -46,7 +46,7 @@ class TruncatedSVD:
     directions : (d, r)
         Right singular vectors, by descending s².
     singular_values_squared : (r,)
-        Of the centered rows X: Xv = s q.
+        s² of the centered rows X, Xv = s q.
     total : float
         ‖X‖²_F, the sum of s² over all directions.
     """

@@ -86,7 +86,7 @@ def z_step(gram: NDArray[np.float64], state: ViewState, *, ridge: float) -> NDAr
     Returns
     -------
     Z : (n, n)
-        Of (K + ridge I + μ/2 PPᵀ) Z = K + P (μW + Y⁽¹⁾)ᵀ / 2.
+        Solution of (K + ridge I + μ/2 PPᵀ) Z = K + P (μW + Y⁽¹⁾)ᵀ / 2.
     """
     mu = state.penalty
     system = gram + ridge * np.eye(len(gram)) + 0.5 * mu * (state.P @ state.P.T)
@@ -109,7 +109,7 @@ def p_step(
     Returns
     -------
     P : (n, c)
-        Of (ZZᵀ + (2τ/μ + 1) I) P = Z (W + Y⁽¹⁾/μ) + M + Y⁽²⁾/μ; without the split the terms of M
+        Solution of (ZZᵀ + (2τ/μ + 1) I) P = Z (W + Y⁽¹⁾/μ) + M + Y⁽²⁾/μ; without the split the terms of M
         and the 1 are dropped; if also τ = 0, P is the least-squares solution of least norm.
     """
     mu = state.penalty
@@ -252,7 +252,7 @@ def z_step_mscan(
     Returns
     -------
     Z : (n, n)
-        Of the Sylvester equation (K + αI) Z + λ Z L = K.
+        Solution of the Sylvester equation (K + αI) Z + λ Z L = K.
 
     Notes
     -----
