@@ -1,1 +1,1 @@
-"""How a fit runs: tasks, executors, memory plan, driver loop. It computes no formula itself."""
+"""Run of a fit: tasks, executors, memory estimate and driver loop; formulas are in `mscam_dask.solvers`."""

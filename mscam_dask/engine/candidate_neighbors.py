@@ -1,4 +1,4 @@
-"""Anchor candidates by blocks of rows: which samples may become neighbours in the graph."""
+"""Candidate neighbors by blocks of rows: only they can have an edge in the consensus graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mscam_dask.types.parameters import Parameters
 
 __all__ = ["candidate_blocks", "row_ranges"]
 
-# Tasks that search the cells of large data.
+# Number of tasks that search the cells of large data.
 _SEARCHES = 16
 
 _SMALLEST_BLOCK = 512
@@ -17,7 +17,7 @@ _BLOCKS = 8
 
 
 def row_ranges(n_samples: int) -> list[tuple[int, int]]:
-    """Blocks of rows for the A-step: a function of n alone, never of the number of workers."""
+    """Blocks of rows for the A-step, which depend on n only, never on the number of workers."""
     size = min(_LARGEST_BLOCK, max(_SMALLEST_BLOCK, -(-n_samples // _BLOCKS)))
     return [(start, min(start + size, n_samples)) for start in range(0, n_samples, size)]
 
@@ -25,9 +25,9 @@ def row_ranges(n_samples: int) -> list[tuple[int, int]]:
 def candidate_blocks(
     views: list[Handle], n_samples: int, parameters: Parameters, executor: Executor, *, key: str
 ) -> tuple[Handle, ...]:
-    """Nearest neighbours of every sample in the anchor space, one handle per block of rows.
+    """Candidate neighbors of every sample in the joint ridge embedding, one handle per block of rows.
 
-    Those of large data are approximate: they come from cells of the space.
+    For large data they are approximate: the search is limited to cells of the embedding.
     """
     n_candidates = parameters.candidates(n_samples)
     if not parameters.is_large(n_samples):
@@ -45,7 +45,7 @@ def candidate_blocks(
     cells = executor.submit(
         neighbor_tasks.cells, views, n_candidates, parameters.seed, key=f"cells/{key}"
     )
-    found = [
+    searches = [
         executor.submit(
             neighbor_tasks.ivf_neighbors,
             views,
@@ -59,12 +59,12 @@ def candidate_blocks(
     blocks = tuple(
         executor.submit(
             neighbor_tasks.candidates_of_rows,
-            found,
+            searches,
             start,
             stop,
             key=f"candidate_neighbors/{key}/{start}",
         )
         for start, stop in row_ranges(n_samples)
     )
-    executor.release([cells, *found])
+    executor.release([cells, *searches])
     return blocks

@@ -1,8 +1,8 @@
-"""Taking the state of the path down after each outer iteration, and going on from it.
+"""Checkpoints of a fit after each outer iteration, and the restart from them.
 
-The engine knows `CheckpointStore` alone, which keeps a `Checkpoint`: where and how is for the layer
-that opens stores. `LoopState` is the whole state of a path; views and candidates are made again
-from the data, to the same bits.
+The engine uses the protocol `CheckpointStore` only, which keeps a `Checkpoint`; its place and format
+are up to the layer that opens stores. `LoopState` is the whole state of the outer iterations; views
+and candidate neighbors are computed again from the data, with identical bits.
 """
 
 from __future__ import annotations
@@ -45,62 +45,63 @@ _LABELS = "best_labels"
 
 
 class CheckpointStore(Protocol):
-    """Keeps the last state of one fit."""
+    """Store of the last checkpoint of one fit."""
 
     def load(self) -> Checkpoint | None:
-        """The state saved last; None when there is none."""
+        """Return the checkpoint that was saved last, or None."""
         ...
 
     def save(self, snapshot: Checkpoint) -> None:
-        """Keep a state; when this returns it survives the process."""
+        """Save a checkpoint, which survives the process once this returns."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointMetadata:
-    """Everything of a checkpoint but its arrays.
+    """Record of a checkpoint, without its arrays.
 
     Attributes
     ----------
     data : str
-        `MultiViewData.digest` of what is clustered.
+        `MultiViewData.digest` of the data.
     candidates : tuple of Parameters
-        Settings asked for.
+        Candidate settings of the fit.
     parameters : Parameters
-        Of the setting taken.
+        Parameters of the selected setting.
     selection : SettingsSelected
     prepared : tuple of ViewPrepared
     iteration : int
-        Outer iterations done.
+        Number of finished outer iterations.
     decision : str
         Name of the `Decision` after the last one.
     control : RankControl
     n_neighbors : int
-        k used.
+        Number of neighbors k in the graph.
     best_score : float
     best_view_scores : tuple of float
     best_iteration : int
     history : tuple of IterationFinished
     counted : NClustersSelected or None
-        None when the number of clusters was given.
+        None if the user set the number of clusters.
     either_graph : bool or None
-        Whether the first graph was chosen too; None in states of versions that did not say.
-    view_settings : tuple of Preparation or None
-        Those that were tried on every view; None in states of versions that did not say.
+        Whether the initial graph was selected too; None in checkpoints of versions without this field.
+    view_settings : tuple of ViewSettings or None
+        Candidates for every view; None in checkpoints of versions without this field.
     may_exclude_views : bool or None
-        Whether settings without views that no other view confirms were tried too; None in states of
-        versions that did not say.
+        Whether settings without uninformative views were tried too; None in checkpoints of
+        versions without this field.
     best_joint : float or None
-        What all views tell of the best partition together; None in states of versions that did not say.
+        Joint information of all views on the best partition; None in checkpoints of versions without
+        this field.
     known : str or None
-        SHA-256 (hexadecimal) of the clusters handed down, "" where there were none; None in
-        states of versions that did not say.
+        SHA-256 (hexadecimal) of the initial labels, "" if there were none; None in checkpoints of
+        versions without this field.
     refines : bool
-        Whether the last iterations learn metrics from the best partition.
+        Whether the fit has a refinement.
     refined_from : int or None
-        Number of the first of these; None before them.
+        Number of its first iteration; None before it.
     decision_before : str or None
-        Name of the `Decision` after the last iteration before these.
+        Name of the `Decision` after the last iteration before the refinement.
     """
 
     data: str
@@ -128,7 +129,7 @@ class CheckpointMetadata:
 
 
 class CheckpointManager:
-    """Between the driver loop and a checkpointer; without one it does nothing.
+    """Manager of the checkpoints of one fit; without a store it does nothing.
 
     Parameters
     ----------
@@ -136,16 +137,16 @@ class CheckpointManager:
     data : MultiViewData
     candidates : sequence of Parameters
     choices : Choices
-        What is chosen beside the candidates.
+        Selections other than the candidate settings.
     known : (n,) int64, optional
-        Clusters handed down. All four as the fit was called with: a checkpoint of another fit is
-        refused.
+        Initial labels. A checkpoint of a fit with other data, candidates, choices or initial labels
+        is refused.
 
     Notes
     -----
-    The graph and the eigenvectors come to the driver: 16 bytes for each of n·k entries and each
-    of the eigenvectors' numbers (2c vectors of float64, 20 at least below 12 000 samples), about
-    40 MB for 100 000 samples, 15 neighbours and 10 clusters.
+    The graph and the eigenvectors are sent to the driver: 16 bytes for each of n·k entries and for
+    each number of the eigenvectors (2c vectors of float64, 20 at least below 12 000 samples), about
+    40 MB for 100 000 samples, 15 neighbors and 10 clusters.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class CheckpointManager:
         choices: Choices,
         known: NDArray[np.int64] | None = None,
     ) -> None:
-        self._checkpointer = checkpoint_store
+        self._store = checkpoint_store
         self._data = data
         self._candidates = tuple(candidates)
         self._choices = choices
@@ -165,20 +166,20 @@ class CheckpointManager:
 
     @functools.cached_property
     def _digest(self) -> str:
-        """Of the data, which may have to be read whole for it."""
+        """Digest of the data, for which all of it may have to be read."""
         return self._data.digest()
 
     def load(self) -> CheckpointMetadata | None:
-        """What was saved last; its arrays wait for `restore`.
+        """Return the record that was saved last; its arrays are kept for `restore`.
 
         Raises
         ------
         ConfigurationError
-            When it is the checkpoint of another fit; the message says what differs.
+            If it is the checkpoint of another fit; the message names the differences.
         StoreCorruptError
-            When it is no checkpoint of a path.
+            If it is no valid checkpoint.
         """
-        snapshot = None if self._checkpointer is None else self._checkpointer.load()
+        snapshot = None if self._store is None else self._store.load()
         if snapshot is None:
             return None
         try:
@@ -187,43 +188,43 @@ class CheckpointManager:
             Decision[record.decision_before or record.decision]
         except (msgspec.ValidationError, KeyError) as error:
             raise StoreCorruptError(
-                f"the checkpoint holds no state of a path ({error}): it was written by another "
-                "version of mscam_dask. Continue with that version, or start the run again."
+                f"the checkpoint is not valid ({error}): it was written by another version of "
+                "mscam_dask. Continue with that version, or start the run again."
             ) from error
         differs = self._differences(record)
         if differs:
             raise ConfigurationError(
-                f"the checkpoint is of another fit: {' and '.join(differs)} changed. Give the "
+                f"the checkpoint is from another fit: {' and '.join(differs)} changed. Use the "
                 "data and settings of the first run, or start without its checkpoints."
             )
         self._arrays = dict(snapshot.arrays)
         return record
 
     def _differences(self, record: CheckpointMetadata) -> list[str]:
-        """What a checkpoint was taken of that is not what this fit was called with."""
+        """Differences between the fit of a checkpoint and this fit."""
         differs = []
         if record.data != self._digest:
             differs.append("the data (their digest is not the recorded one)")
         if record.candidates != self._candidates:
-            differs.append(f"the settings (recorded were {record.candidates})")
+            differs.append(f"the settings (recorded: {record.candidates})")
         if (record.counted is not None) != self._choices.n_clusters:
-            was = "given" if record.counted is None else "chosen"
-            differs.append(f"whether the number of clusters is chosen (it was {was})")
+            was = "given" if record.counted is None else "selected"
+            differs.append(f"whether the number of clusters is selected (it was {was})")
         if record.either_graph not in (None, self._choices.initial_graph):
-            differs.append("whether the first graph is chosen (auto_settings)")
+            differs.append("whether the initial graph is selected (auto_settings)")
         tried = record.view_settings
         if tried is not None and tried != self._choices.view_settings:
-            names = ", ".join(f"{one.scale} with {one.alpha:g}" for one in tried)
-            differs.append(f"the choice of scale and alpha (recorded was {names or 'none'})")
+            names = ", ".join(f"{option.scale} with {option.alpha:g}" for option in tried)
+            differs.append(f"the candidates for scale and alpha (recorded: {names or 'none'})")
         if record.may_exclude_views not in (None, self._choices.may_exclude_views):
-            differs.append("whether views to leave out are chosen (exclude_views)")
+            differs.append("whether excluded views are selected (exclude_views)")
         if record.known is not None and record.known != self._known:
             was = "others" if record.known else "none"
-            differs.append(f"the clusters handed down (init_labels; there were {was})")
+            differs.append(f"the initial labels (init_labels; recorded: {was})")
         return differs
 
     def restore(self, record: CheckpointMetadata, executor: Executor) -> LoopState:
-        """Bring the arrays that came with `record` to where the tasks run."""
+        """Return the state of a checkpoint, with its arrays as results of tasks."""
         arrays, self._arrays = self._arrays, {}
         try:
             data, indices, indptr = (arrays[name] for name in _GRAPH)
@@ -244,7 +245,9 @@ class CheckpointManager:
                 )
             labels = executor.submit(graph_tasks.given, arrays[_LABELS], key="given/labels")
         except KeyError as error:
-            raise StoreCorruptError(f"the checkpoint has no array {error}.") from error
+            raise StoreCorruptError(
+                f"the checkpoint has no array {error}. Start the run without its checkpoints."
+            ) from error
         except DataError as error:
             fault = str(error).partition(". ")[0]
             raise StoreCorruptError(
@@ -269,10 +272,10 @@ class CheckpointManager:
     def save(
         self, state: LoopState, decision: Decision, context: FitContext, executor: Executor
     ) -> None:
-        """Take the state down, after an outer iteration or before the first."""
-        if self._checkpointer is None:
+        """Save the state after an outer iteration, or before the first one."""
+        if self._store is None:
             return
-        assert context.selection is not None, "there is no path without a selection"
+        assert context.selection is not None, "outer iterations need a selection"
         handles = [
             executor.submit(
                 graph_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
@@ -314,4 +317,4 @@ class CheckpointManager:
         arrays[_LABELS] = labels
         if vectors:
             arrays[_VECTORS] = vectors[0]
-        self._checkpointer.save(Checkpoint(arrays, msgspec.to_builtins(record)))
+        self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))

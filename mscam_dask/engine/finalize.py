@@ -1,4 +1,4 @@
-"""How a fit ends: the graph to return, closed around the best partition, and all that is told of it."""
+"""End of a fit: the graph to return, rebuilt from the best partition if necessary, and the solution."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["FinalGraph", "build_solution", "finalize", "graph_from_partition"]
 
 @dataclasses.dataclass(frozen=True)
 class FinalGraph:
-    """Where the path ended: the graph to return and how it was reached."""
+    """Graph to return, with its labels, status and partition score."""
 
     graph: Handle
     labels: Handle
@@ -37,7 +37,7 @@ class FinalGraph:
 def finalize(
     state: LoopState, decision: Decision, context: FitContext, executor: Executor
 ) -> FinalGraph:
-    """The c components that the path came to, or the limit step around the partition taken instead."""
+    """Return the last graph if it has c components, otherwise the partition graph of the best partition."""
     if state.spectrum is None:
         return graph_from_partition(state.best.labels, Status.MERGED_COMPONENTS, context, executor)
     if decision is Decision.REACHED:
@@ -50,7 +50,7 @@ def finalize(
 def _reached(
     state: LoopState, prepared: PreparedHandles, parameters: Parameters, executor: Executor
 ) -> FinalGraph | None:
-    """The graph with c components, unless an earlier partition scored better."""
+    """Return the graph with c components, or None if an earlier partition scored higher."""
     labels = executor.submit(graph_tasks.components_of, state.graph, key="components/reached")
     partitions = executor.submit(cut_tasks.single, labels, key="partitions/reached")
     (partition_score,) = score_cuts(prepared, partitions, executor, key="reached")
@@ -62,7 +62,7 @@ def _reached(
 def graph_from_partition(
     labels: Any, status: Status, context: FitContext, executor: Executor
 ) -> FinalGraph:
-    """The limit step around a partition."""
+    """Return the partition graph of a partition."""
     prepared = context.prepared
     partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
     (partition_score,) = score_cuts(prepared, partitions, executor, key="closed")
@@ -79,7 +79,7 @@ def graph_from_partition(
 
 
 def build_solution(final: FinalGraph, context: FitContext, executor: Executor) -> Solution:
-    """Bring the result to the caller, with each view's embedding given the final graph."""
+    """Gather the solution, with the embedding of each view given the final graph."""
     prepared = context.prepared
     affinity = executor.submit(graph_tasks.affinity_of, final.graph, key="affinity")
     count = executor.submit(graph_tasks.component_count, final.graph, key="component_count/final")
@@ -106,7 +106,9 @@ def build_solution(final: FinalGraph, context: FitContext, executor: Executor) -
         prepared=context.records,
         history=tuple(context.history),
         view_embeddings=embeddings,
-        view_contributions={one.view: shares.get(one.view, 0.0) for one in context.records},
+        view_contributions={
+            record.view: shares.get(record.view, 0.0) for record in context.records
+        },
         encoders=dict(zip(prepared.names, maps, strict=True)),
     )
 
@@ -114,7 +116,7 @@ def build_solution(final: FinalGraph, context: FitContext, executor: Executor) -
 def _embeddings(
     final: FinalGraph, context: FitContext, executor: Executor
 ) -> dict[str, NDArray[np.float64]]:
-    """Each view's embedding given the final graph; none where no path was walked."""
+    """Embedding of each view given the final graph; empty for trivial partitions."""
     if final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS):
         return {}
     prepared, parameters = context.prepared, context.parameters

@@ -1,4 +1,4 @@
-"""A whole fit: set-up, the path of outer iterations, the graph that is returned."""
+"""Driver of a fit: precompute, select, initialize, outer iterations, refine, finalize."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from mscam_dask.types.search_space import Choices
 __all__ = ["Observer", "run_fit"]
 
 Observer = Callable[[FitEvent], None]
-"""Called by the driver, in order, with each event of the fit."""
+"""Callback that the driver calls with each event of a fit, in order."""
 
 
 _NOTHING = Choices()
@@ -69,36 +69,35 @@ def run_fit(
     checkpoint_store: CheckpointStore | None = None,
     known: NDArray[np.int64] | None = None,
 ) -> Solution:
-    """Cluster the samples of `data`.
+    """Run a fit on `data`.
 
     Parameters
     ----------
     data : MultiViewData
         Validated views.
     candidates : Parameters or sequence of Parameters
-        With several, which differ in scale, alpha and n_neighbors only, the best is chosen
+        If there are several, which differ in scale, alpha and n_neighbors only, the best is selected
         without labels; see `mscam_dask.engine.select`.
     executor : Executor
-        Entered and left here; the result does not depend on which one it is.
+        Entered and left here; the result is the same for every executor.
     choices : Choices
-        What is chosen beside the candidates, whatever they say: with two preparations or more,
-        and two views or more, scaling and α of each view by itself, and which views are left out
-        (see `mscam_dask.engine.preprocessing_selection`); k and the first graph (see
-        `mscam_dask.engine.select`), and with it whether distances are learned from the best
-        partition (see `mscam_dask.engine.refine`); the number of clusters, from 2 to
-        that of the candidates (see `mscam_dask.engine.n_clusters`; a checkpoint has the number
-        that was chosen).
+        Selections other than the candidates: scale and α of each view and the excluded views, if
+        there are two views and two view settings or more
+        (`mscam_dask.engine.preprocessing_selection`); the initial graph
+        (`mscam_dask.engine.select`) and with it the refinement (`mscam_dask.engine.refine`); the
+        number of clusters, from 2 to that of the candidates (`mscam_dask.engine.n_clusters`; a
+        checkpoint has the selected number).
     observers : sequence of callable
-        Called with `FitStarted`, `NClustersSelected` where the number of clusters was chosen,
-        `SettingsSelected`, one `IterationFinished` per outer iteration, `RefinementFinished` where distances
-        were learned from the best partition, and `FitFinished` or `FitFailed`; after a restart with
-        those of earlier iterations once more.
+        Called with `FitStarted`, `NClustersSelected` if the number of clusters is selected,
+        `SettingsSelected`, one `IterationFinished` per outer iteration, `RefinementFinished` if
+        there was a refinement, and `FitFinished` or `FitFailed`. After a restart the events of
+        earlier iterations are sent again.
     checkpoint_store : CheckpointStore, optional
-        Gets the state after the selection and after each outer iteration. What it holds at the
-        start is gone on from, to the same solution, bit for bit, that an undisturbed fit gives
-        with the same versions, linear algebra library and processor.
+        Receives the state after the selection and after each outer iteration. A checkpoint in it
+        at the start is resumed, with a solution that is bit-identical to that of an uninterrupted
+        fit with the same versions, linear algebra library and processor.
     known : (n,) int64, optional
-        Clusters of an earlier fit to start from, −1 for samples that it did not see; with one
+        Initial labels from an earlier fit, −1 for samples that it did not have; needs one
         candidate. See `mscam_dask.engine.warm_start`.
 
     Returns
@@ -108,29 +107,29 @@ def run_fit(
     Raises
     ------
     ClusterError
-        When the executor cannot carry the work.
+        If the executor cannot run the tasks.
     ConfigurationError
-        When the checkpointer holds the state of another fit, or there is no number of clusters
-        to choose.
+        If the checkpoint is from another fit, or the range of the number of clusters is not
+        valid.
     DataError
-        When a view turns out to be unusable, or a checkpoint.
+        If a view or a checkpoint cannot be used.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
     trivial = _trivial(data.n_samples, candidates[0].n_clusters)
     if choices.n_clusters and not 2 <= candidates[0].n_clusters < data.n_samples:
         raise ConfigurationError(
-            f"the most clusters to choose from are {candidates[0].n_clusters}; allowed are 2 to "
-            f"{data.n_samples - 1}, one less than samples."
+            f"the largest number of clusters is {candidates[0].n_clusters}; allowed are 2 to "
+            f"{data.n_samples - 1}, one less than the number of samples."
         )
     checkpoints = CheckpointManager(
         checkpoint_store if trivial is None else None, data, candidates, choices, known
     )
     started = time.perf_counter()
-    with _failure_told(observers, started), contextlib.ExitStack() as stack:
+    with _report_failure(observers, started), contextlib.ExitStack() as stack:
         stack.enter_context(executor)
         saved = checkpoints.load()
         agreed: tuple[ViewSettingsChoice, ...] = ()
-        asked = candidates if saved is None else (saved.parameters,)
+        settings = candidates if saved is None else (saved.parameters,)
         if (
             saved is None
             and trivial is None
@@ -138,10 +137,10 @@ def run_fit(
             and len(data.views) > 1
         ):
             agreed = select_view_settings(data, choices.view_settings, candidates[0].seed, executor)
-            asked = with_view_settings(
+            settings = with_view_settings(
                 candidates, agreed, may_exclude_views=choices.may_exclude_views
             )
-        scales = [candidate.scales(len(data.views)) for candidate in asked]
+        scales = [candidate.scales(len(data.views)) for candidate in settings]
         precomputed = precompute_views(
             data, scales, executor, exact_samples=candidates[0].exact_samples
         )
@@ -149,13 +148,13 @@ def run_fit(
             precomputed = dataclasses.replace(precomputed, records=saved.prepared)
         counted = None if saved is None else saved.counted
         if saved is None and choices.n_clusters:
-            counted = choose_count(precomputed, _usable(asked, precomputed)[0], executor)
-            asked = with_count(asked, counted)
+            counted = choose_count(precomputed, _usable(settings, precomputed)[0], executor)
+            settings = with_count(settings, counted)
         _notify(
             observers,
             FitStarted(
                 n_samples=data.n_samples,
-                n_clusters=asked[0].n_clusters,
+                n_clusters=settings[0].n_clusters,
                 max_iter=candidates[0].max_iter,
                 views=precomputed.records,
                 executor=executor.description,
@@ -164,21 +163,25 @@ def run_fit(
         if counted is not None:
             _notify(observers, counted)
         if trivial is not None:
-            context = _alone(precomputed, asked, executor)
+            context = _trivial_context(precomputed, settings, executor)
             final = graph_from_partition(*trivial, context, executor)
         else:
             if saved is None:
-                context, state = _begin(precomputed, asked, agreed, executor, known, choices)
+                context, state = _initialize(
+                    precomputed, settings, agreed, executor, known, choices
+                )
                 context = dataclasses.replace(context, counted=counted)
                 decision = Decision.ACCEPT
                 checkpoints.save(state, decision, context, executor)
                 assert context.selection is not None
                 _notify(observers, context.selection)
             else:
-                context = _continue(precomputed, saved, executor, observers)
+                context = _resume(precomputed, saved, executor, observers)
                 state, decision = checkpoints.restore(saved, executor), Decision[saved.decision]
             if state.refinement is None:
-                state, decision = _walk(state, decision, context, executor, observers, checkpoints)
+                state, decision = _run_outer_iterations(
+                    state, decision, context, executor, observers, checkpoints
+                )
             if context.refines:
                 state, decision, context = _refine(
                     state,
@@ -206,8 +209,8 @@ def run_fit(
 
 
 @contextlib.contextmanager
-def _failure_told(observers: Sequence[Observer], started: float) -> Iterator[None]:
-    """Let observers know that a fit ends with an error, Ctrl-C among them."""
+def _report_failure(observers: Sequence[Observer], started: float) -> Iterator[None]:
+    """Notify observers if a fit ends with an error, including Ctrl-C."""
     try:
         yield
     except BaseException as error:
@@ -225,7 +228,7 @@ def _notify(observers: Sequence[Observer], event: FitEvent) -> None:
 
 
 def _trivial(n_samples: int, n_clusters: int) -> tuple[Any, Status] | None:
-    """Partitions that need no path: one cluster, or as many as samples."""
+    """Partition that needs no outer iterations: one cluster, or as many clusters as samples."""
     if n_clusters == 1:
         return np.zeros(n_samples, dtype=np.int64), Status.SINGLE_CLUSTER
     if n_clusters == n_samples:
@@ -233,10 +236,10 @@ def _trivial(n_samples: int, n_clusters: int) -> tuple[Any, Status] | None:
     return None
 
 
-def _alone(
+def _trivial_context(
     precomputed: PrecomputedViews, candidates: Sequence[Parameters], executor: Executor
 ) -> FitContext:
-    """The course of a partition that needs no path."""
+    """Context of a fit that needs no outer iterations."""
     parameters = _usable(candidates, precomputed)[0]
     prepared = prepare_views(precomputed, parameters, executor, key="trivial")
     n_neighbors = min(parameters.n_neighbors, precomputed.n_samples - 1)
@@ -244,12 +247,14 @@ def _alone(
 
 
 def _usable(candidates: Sequence[Parameters], precomputed: PrecomputedViews) -> list[Parameters]:
-    """Candidates none of whose scalings makes all rows of a view equal."""
+    """Candidates without scalings that make all rows of a view equal."""
     n_views = len(precomputed.names)
-    return [one for one in candidates if one.scales(n_views) in precomputed.factored]
+    return [
+        candidate for candidate in candidates if candidate.scales(n_views) in precomputed.factored
+    ]
 
 
-def _begin(
+def _initialize(
     precomputed: PrecomputedViews,
     candidates: Sequence[Parameters],
     agreed: tuple[ViewSettingsChoice, ...],
@@ -257,7 +262,7 @@ def _begin(
     known: NDArray[np.int64] | None,
     choices: Choices,
 ) -> tuple[FitContext, LoopState]:
-    """Choose the setting, or take an earlier fit's: the state before the first outer iteration."""
+    """Select the settings, or take those of an earlier fit, and return the initial state."""
     usable = _usable(candidates, precomputed)
     if known is None:
         start, selection = choose_settings(precomputed, usable, executor, choices)
@@ -282,13 +287,13 @@ def _begin(
     return context, state
 
 
-def _continue(
+def _resume(
     precomputed: PrecomputedViews,
     saved: CheckpointMetadata,
     executor: Executor,
     observers: Sequence[Observer],
 ) -> FitContext:
-    """What an earlier process found, told again, with its views and candidates made again."""
+    """Rebuild the context of a fit from a checkpoint and send its events to the observers again."""
     _notify(observers, saved.selection)
     for record in saved.history:
         _notify(observers, record)
@@ -305,7 +310,7 @@ def _continue(
     )
 
 
-def _walk(
+def _run_outer_iterations(
     state: LoopState,
     decision: Decision,
     context: FitContext,
@@ -313,7 +318,7 @@ def _walk(
     observers: Sequence[Observer],
     checkpoints: CheckpointManager,
 ) -> tuple[LoopState, Decision]:
-    """Run iterations with metrics by ADMM until c components, a stall, or the limit."""
+    """Run outer iterations by ADMM until the graph has c components, they stall, or the limit."""
     parameters, prepared = context.parameters, context.prepared
     limit = min(MAX_ADMM_ITERATIONS if context.refines else math.inf, parameters.max_iter)
     while (

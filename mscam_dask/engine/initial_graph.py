@@ -1,4 +1,4 @@
-"""From the foundation to the first graph: prepared views, candidates, the A-step."""
+"""Initial graph of one setting: ridge views, candidate neighbors and the A-step."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class PreparedHandles:
-    """Handles of one setting of scaling, α and k.
+    """Handles of one setting of scale, α and k.
 
     Attributes
     ----------
     names : tuple of str
-        Of the views that count.
+        Names of the views that are not excluded.
     n_samples : int
     views : tuple of handles, one per view
     validation_views : tuple of str
-        Views whose neutral graphs judge partitions.
-    reference_graphs : Neutral
+        Views whose reference graphs score partitions.
+    reference_graphs : LazyReferenceGraphs
     blocks : tuple of handles
-        Anchor candidates, one per block of rows.
+        Candidate neighbors, one handle per block of rows.
     n_validation_samples : int
-        Samples of the neutral graphs, where these are not all.
+        Number of samples of the reference graphs if these are not all, otherwise 0.
     """
 
     names: tuple[str, ...]
@@ -54,16 +54,16 @@ class PreparedHandles:
 
 @dataclasses.dataclass(frozen=True)
 class InitialGraph:
-    """The graph of the data alone, before anything is learned.
+    """Consensus graph before the first outer iteration.
 
     Attributes
     ----------
     graph : handle
     n_components : int
     n_neighbors : int
-        k that made it.
+        Number of neighbors k of each sample in it.
     kind : {"distances", "distances and views"}
-        Neighbours by the views' mean distance, or by that and in each view.
+        Neighbors by the mean distance over views, or these and those in each view.
     """
 
     graph: Handle
@@ -79,12 +79,12 @@ def prepare_views(
     *,
     key: str,
     later: Iterable[tuple[Scale, ...]] = (),
-    all_judge: bool = False,
+    all_score: bool = False,
 ) -> PreparedHandles:
-    """The prepared views and the anchor candidates of one setting, without the views it leaves out.
+    """Ridge views and candidate neighbors of one setting, without its excluded views.
 
-    These are no judges either, unless `all_judge`. Factored views that none of the `later` scalings
-    needs are given up: they are as large as the data.
+    Excluded views do not score partitions either, unless `all_score`. SVDs of views that none of the
+    `later` scalings needs are released: they are as large as the data.
     """
     if precomputed.data is not None:
         return _prepare_large(precomputed, precomputed.data, parameters, executor, key=key)
@@ -103,7 +103,7 @@ def prepare_views(
     executor.release([handle for handle in factored if id(handle) not in kept])
     prepared = _prepared(precomputed, views, parameters, executor, key=key)
     return (
-        dataclasses.replace(prepared, validation_views=precomputed.names) if all_judge else prepared
+        dataclasses.replace(prepared, validation_views=precomputed.names) if all_score else prepared
     )
 
 
@@ -115,15 +115,15 @@ def _prepare_large(
     *,
     key: str,
 ) -> PreparedHandles:
-    """The same for large data: truncated bases, and candidates from cells."""
+    """Ridge views with truncated bases and approximate candidate neighbors of large data."""
     views = []
     for index in parameters.counted(len(data.views)):
         source = data.views[index]
-        preparation = parameters.settings_of_view(index)
+        view_settings = parameters.settings_of_view(index)
         factored = executor.submit(
             view_tasks.svd_view,
             source,
-            preparation.scale,
+            view_settings.scale,
             LARGE_RANK,
             key=f"factor/{key}/{source.name}",
         )
@@ -131,7 +131,7 @@ def _prepare_large(
             executor.submit(
                 view_tasks.ridge_view_of,
                 factored,
-                preparation.alpha,
+                view_settings.alpha,
                 key=f"prepare/{key}/{source.name}",
             )
         )
@@ -147,7 +147,7 @@ def _prepared(
     *,
     key: str,
 ) -> PreparedHandles:
-    """Prepared views with the anchor candidates by these."""
+    """Handles of ridge views with their candidate neighbors."""
     n = precomputed.n_samples
     names = tuple(precomputed.names[view] for view in parameters.counted(len(precomputed.names)))
     return PreparedHandles(
@@ -171,7 +171,7 @@ def build_graph(
     projected_weight: float,
     key: str,
 ) -> tuple[Handle, int]:
-    """The A-step over all blocks of rows; the graph and its number of components."""
+    """Graph from the A-step over all blocks of rows, and its number of connected components."""
     rows = [
         executor.submit(
             graph_tasks.block_rows,
@@ -194,10 +194,10 @@ def build_graph(
 def initial_graph(
     prepared: PreparedHandles, parameters: Parameters, executor: Executor, *, key: str
 ) -> InitialGraph:
-    """The graph of the data distances; k grows until it has at most c components.
+    """Graph of the data distances; k grows until it has at most c connected components.
 
-    With k neighbours the data may already fall into more than c pieces, and no graph weight
-    can join them. k is doubled, at most to one less than the number of candidates.
+    With k neighbors it may have more than c components, which no graph weight can join. Then k is
+    doubled, at most to one less than the number of candidates.
     """
     most = parameters.candidates(prepared.n_samples) - 1
     n_neighbors = min(parameters.n_neighbors, prepared.n_samples - 1)

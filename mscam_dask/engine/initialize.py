@@ -1,4 +1,4 @@
-"""Where a fit may begin: a setting with its first graph, the spectrum of it and the best cut."""
+"""Initialization for one setting: initial graph, bottom eigenvectors and best spectral cut."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Initialization:
-    """A setting with the graph and the partition it starts from.
+    """Initial graph and partition of one setting.
 
     Attributes
     ----------
     parameters : Parameters
-    prepared : Prepared
+    prepared : PreparedHandles
     first : InitialGraph
     spectrum : handle or None
-        Of the first graph; None when that has more components than clusters.
-    best : Best
+        Spectrum of the initial graph; None if that has more components than clusters.
+    best : BestPartition
     """
 
     parameters: Parameters
@@ -47,7 +47,7 @@ class Initialization:
 def initialize(
     prepared: PreparedHandles, parameters: Parameters, executor: Executor, *, key: str
 ) -> Initialization:
-    """The start that the graph of the data distances gives."""
+    """Return the initialization from the graph of the data distances."""
     first = initial_graph(prepared, parameters, executor, key=key)
     return evaluate_graph(prepared, parameters, first, executor, key=key)
 
@@ -61,9 +61,10 @@ def evaluate_graph(
     key: str,
     known: Handle | None = None,
 ) -> Initialization:
-    """The start that a first graph gives: its best cut or, in too many pieces, these merged.
+    """Return the initialization from a graph: its best spectral cut, or its merged components.
 
-    With a `known` partition, all good cuts are judged, and those that start from it.
+    Components are merged if there are more than clusters. With a `known` partition, all good minima of
+    k-means and the cuts that start from this partition are scored.
     """
     spectrum: Handle | None = None
     if first.n_components > parameters.n_clusters:
@@ -80,7 +81,7 @@ def evaluate_graph(
         partitions = executor.submit(cut_tasks.single, labels, key=f"partitions/{key}")
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
-        given = (
+        arguments = (
             spectrum,
             parameters.n_clusters,
             parameters.seed,
@@ -88,18 +89,18 @@ def evaluate_graph(
         )
         key_of_cuts = f"spectral_cut/{key}"
         if known is None:
-            partitions = executor.submit(cut_tasks.first_cuts, *given, key=key_of_cuts)
+            partitions = executor.submit(cut_tasks.first_cuts, *arguments, key=key_of_cuts)
         else:
-            partitions = executor.submit(cut_tasks.all_cuts, *given, known, key=key_of_cuts)
+            partitions = executor.submit(cut_tasks.all_cuts, *arguments, known, key=key_of_cuts)
     best = _argbest(partitions, prepared, executor, key=key)
     return Initialization(parameters, prepared, first, spectrum, best)
 
 
 def improve_by_restarts(start: Initialization, executor: Executor) -> Initialization:
-    """The same start with the best of all good cuts of its graph.
+    """Return the initialization with the best of all good spectral cuts of its graph.
 
-    Settings are compared by few cuts of each: the more cuts, the more a setting gains that is near
-    the judge's own graphs. Of one graph the judge may tell many (docs/decisions/0055).
+    Settings are compared by few cuts each, since more cuts favor settings whose graph is similar to
+    the reference graphs. For one graph, many cuts can be compared (docs/decisions/0055).
     """
     prepared, parameters = start.prepared, start.parameters
     if start.spectrum is None or is_nearly_perfect(start.best.score, parameters):
@@ -112,12 +113,12 @@ def improve_by_restarts(start: Initialization, executor: Executor) -> Initializa
         n_samples_cut(prepared, parameters),
         key="spectral_cut/minima",
     )
-    found = _argbest(partitions, prepared, executor, key="minima")
-    if not is_better(found.partition_score, start.best.partition_score, parameters):
-        executor.release([found.labels])
+    best = _argbest(partitions, prepared, executor, key="minima")
+    if not is_better(best.partition_score, start.best.partition_score, parameters):
+        executor.release([best.labels])
         return start
     executor.release([start.best.labels])
-    return dataclasses.replace(start, best=found)
+    return dataclasses.replace(start, best=best)
 
 
 def _argbest(
@@ -131,19 +132,19 @@ def _argbest(
 
 
 def release(start: Initialization, executor: Executor) -> None:
-    """Give up a start with its prepared views."""
+    """Release an initialization with its ridge views and candidate neighbors."""
     _release_graph(start, executor)
     executor.release([*start.prepared.blocks, *start.prepared.views])
 
 
 def release_unshared(start: Initialization, other: Initialization, executor: Executor) -> None:
-    """Give up what a start does not share with another of the same prepared views."""
+    """Release the handles that an initialization does not share with another one of the same views."""
     _release_graph(start, executor)
     if start.prepared.blocks is not other.prepared.blocks:
         executor.release(start.prepared.blocks)
 
 
 def _release_graph(start: Initialization, executor: Executor) -> None:
-    """Give up the graph of a start, its spectrum and its partition."""
+    """Release the graph, spectrum and partition of an initialization."""
     handles = [start.first.graph, start.best.labels]
     executor.release(handles if start.spectrum is None else [*handles, start.spectrum])

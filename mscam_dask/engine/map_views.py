@@ -1,4 +1,4 @@
-"""What is found in the rows of each view, looked at where the rows are."""
+"""Application of a function to each view, in the process that has its rows."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from mscam_dask.errors import DataError
 
 __all__ = ["map_views"]
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 def map_views(
-    look: Callable[[RowSource], _Found],
+    look: Callable[[RowSource], _Result],
     views: Sequence[RowSource],
     executor: Executor,
     *,
     stage: str,
-) -> list[_Found]:
-    """What a function that reads whole views finds in each, in their order.
+) -> list[_Result]:
+    """Apply a function to each view and return the results in the order of the views.
 
-    Stored views are read by tasks, one for each: a large store does not pass through the driver.
-    Arrays in the driver's memory are looked at there, unless tasks share it.
+    Stored views are read by tasks, one for each view, so that a large store does not pass through the
+    driver. Arrays in the memory of the driver are processed there, unless tasks share this memory.
 
     Parameters
     ----------
     look : callable
-        Importable at module level.
+        Function of a view; importable at module level.
     views : sequence of RowSource
-        Each with a name of its own.
+        Views with distinct names.
     executor : Executor
         Entered while tasks run.
     stage : str
-        First part of the tasks' keys.
+        First part of the keys of the tasks.
 
     Raises
     ------
     DataError
-        That of the first view, in their order, in which there was one.
+        Error of the first view, in order, that has one.
     """
     in_driver = {
         view.name for view in views if isinstance(view, ArrayRows) and not executor.shares_memory
@@ -53,20 +53,20 @@ def map_views(
             handles = [
                 executor.submit(_outcome, look, view, key=f"{stage}/{view.name}") for view in others
             ]
-            found = executor.gather(handles)
-        outcomes |= {view.name: one for view, one in zip(others, found, strict=True)}
-    return [_raised_or_found(outcomes[view.name]) for view in views]
+            gathered = executor.gather(handles)
+        outcomes |= {view.name: outcome for view, outcome in zip(others, gathered, strict=True)}
+    return [_result_or_raise(outcomes[view.name]) for view in views]
 
 
-def _outcome(look: Callable[[RowSource], _Found], view: RowSource) -> _Found | DataError:
-    """What is found, or what is wrong with the data, which is not to be tried again."""
+def _outcome(look: Callable[[RowSource], _Result], view: RowSource) -> _Result | DataError:
+    """Result of the function, or its data error, returned so that the task is not retried."""
     try:
         return look(view)
     except DataError as error:
         return error
 
 
-def _raised_or_found(outcome: _Found | DataError) -> _Found:
+def _result_or_raise(outcome: _Result | DataError) -> _Result:
     if isinstance(outcome, DataError):
         raise outcome
     return outcome

@@ -1,6 +1,7 @@
-"""How much memory a fit needs, worked out before it starts.
+"""Memory estimate of a fit, computed before it starts.
 
-Pure arithmetic on shapes: upper bounds, since ranks are not known before the views are read.
+The estimate is arithmetic on shapes. It is an upper bound, since ranks are unknown before the views
+are read.
 """
 
 from __future__ import annotations
@@ -26,29 +27,28 @@ __all__ = ["MemoryPlan", "TaskMemory", "check_memory", "plan_memory"]
 _GIB = 2.0**30
 
 # Interpreter and libraries of a worker before it holds any data, and freed memory that it keeps
-# (see engine.allocator).
+# (see engine.executors._malloc).
 _BASE_BYTES = 257 * 2**20 + KEPT_BYTES
 
-# Bases on their way from worker to worker: Dask puts up to 50 MB into a message, which is there as
-# it is sent, as it comes and unpacked; the messages of smaller data are smaller.
+# Bases in transfer between workers: a message of Dask has up to 50 MB and is held three times, as
+# sent, as received and as unpacked; messages of smaller data are smaller.
 _TRANSFER_BYTES = 3 * 50 * 10**6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Upper bounds for one fit.
+    """Upper bounds of the memory of one fit.
 
     Attributes
     ----------
     tasks : tuple of TaskMemory
         Largest first.
     held_bytes : int
-        Results on all workers together when they hold most, and what views that travel inside
-        tasks take there.
+        Peak of the results on all workers together, including views that are sent inside tasks.
     shared_bytes : int
-        Of these, what every worker may come to hold: the bases of all views.
+        Part of these that every worker may hold: the bases of all views.
     driver_bytes : int
-        What comes back to the driver at the end: graph, labels, embeddings, encoders.
+        Result at the driver: graph, labels, embeddings, encoders.
     """
 
     tasks: tuple[TaskMemory, ...]
@@ -57,12 +57,12 @@ class MemoryPlan:
     driver_bytes: int
 
     def worker_bytes(self, n_workers: int) -> int:
-        """Need of one worker with one thread: bases, the deciding task, its share of the rest."""
+        """Memory of one worker with one thread: bases, the largest task, its share of other results."""
         shared = self.shared_bytes + min(self.shared_bytes, _TRANSFER_BYTES)
         return _BASE_BYTES + shared + _need(self.deciding_task(n_workers), n_workers)
 
     def deciding_task(self, n_workers: int) -> TaskMemory:
-        """The task during which a worker needs most."""
+        """Task during which a worker needs the most memory."""
         return max(self.tasks, key=lambda task: _need(task, n_workers))
 
 
@@ -82,13 +82,13 @@ def plan_memory(
     Parameters
     ----------
     data : MultiViewData
-        Only shapes and metrics are looked at, and what views in memory take where these travel.
+        Only shapes and metrics are used, and the size of views that are sent inside tasks.
     parameters : Parameters
     view_graphs : bool
-        Whether the views' own graphs may be tried.
+        Whether the mixed initial graph may be tried.
     carried : bool
-        Whether views that are in memory travel inside the tasks that read them. A worker keeps these
-        for as long as it keeps the task's result.
+        Whether views in memory are sent inside the tasks that read them. A worker keeps these as
+        long as it keeps the result of the task.
 
     Returns
     -------
@@ -108,10 +108,10 @@ def plan_memory(
         tasks += [dataclasses.replace(t, task=t.task.format(view=source.name)) for t in of_view]
     tasks += graph_tasks(data, ranks, parameters, held)
     ordered = tuple(sorted(tasks, key=lambda task: -task.peak_bytes))
-    shared = 4 * n * rank * (1 if large else 2)  # two scalings are tried at most on all samples
+    shared = 4 * n * rank * (1 if large else 2)  # at most two scalings are tried on all samples
     driver = 12 * n * (2 * parameters.n_neighbors + 1) + 8 * n * c * len(data.views) + 24 * n
     driver += encoders(data, ranks)
-    # the rows of a graph are held as well until it is put together
+    # the rows of a graph are also held until it is assembled
     most = max(task.beside_bytes for task in tasks) + 16 * n * parameters.n_neighbors
     return MemoryPlan(ordered, shared + most, shared, driver)
 
@@ -124,15 +124,15 @@ def check_memory(
     view_graphs: bool = False,
     whole_fits: bool = False,
 ) -> MemoryPlan:
-    """Refuse, with the numbers, what cannot fit; other arguments as for `plan_memory`.
+    """Refuse a fit that does not fit in memory; other arguments are as for `plan_memory`.
 
-    With `whole_fits`, every task is a fit by itself, as in a sweep: a worker holds all of what the
-    workers of one fit hold together.
+    With `whole_fits`, every task is a fit by itself, as in a sweep: one worker holds everything that
+    the workers of one fit hold together.
 
     Raises
     ------
     MemoryPlanError
-        When the smallest worker has less memory than its largest task needs.
+        If the smallest worker has less memory than it needs.
     """
     carried = not executor.shares_memory
     plan = plan_memory(data, parameters, view_graphs=view_graphs, carried=carried)
@@ -145,10 +145,10 @@ def check_memory(
         task = plan.deciding_task(n_workers)
         remedy = "run fewer fits at a time" if whole_fits else "use more workers"
         raise MemoryPlanError(
-            f"this fit needs up to {need / _GIB:.2f} GiB for a worker thread and the smallest has "
-            f"{limit / _GIB:.2f} GiB: {task.peak_bytes / _GIB:.2f} GiB for {task.task!r}, "
-            f"the rest for what {n_workers} worker(s) hold together meanwhile "
-            f"({(task.beside_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, {remedy}, "
-            "cluster from a store instead of arrays in memory, or leave out the largest view"
+            f"not enough memory: a worker thread needs up to {need / _GIB:.2f} GiB, but the smallest "
+            f"worker has {limit / _GIB:.2f} GiB per thread (largest task: {task.task!r}, "
+            f"{task.peak_bytes / _GIB:.2f} GiB; other results on {n_workers} worker(s): "
+            f"{(task.beside_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, {remedy}, "
+            "cluster from a store instead of arrays in memory, or exclude the largest view"
         )
     return plan

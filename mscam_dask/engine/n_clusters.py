@@ -1,7 +1,7 @@
-"""Choosing the number of clusters without labels: every number's cut of the first graph, judged.
+"""Selection of the number of clusters without labels, by scores of spectral cuts.
 
-One graph of the data distances, its bottom spectrum and those of two halves of it serve all
-numbers; large data are looked at on their sample. See docs/decisions/0015 and 0071.
+All numbers of clusters use the same initial graph, its bottom eigenvectors and those of two halves of
+its edges. For large data these are of the sample. See docs/decisions/0015 and 0071.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _HALVES = 2
 def choose_count(
     precomputed: PrecomputedViews, parameters: Parameters, executor: Executor
 ) -> NClustersSelected:
-    """The number of clusters from 2 to `parameters.n_clusters`, with the curves it follows from.
+    """Select the number of clusters from 2 to `parameters.n_clusters`.
 
     Parameters
     ----------
     precomputed : PrecomputedViews
-        Of more than `parameters.n_clusters` samples.
+        Views of more than `parameters.n_clusters` samples.
     parameters : Parameters
-        The setting in which it is looked for.
+        Setting of the initial graph.
     executor : Executor
         Entered.
 
@@ -85,7 +85,7 @@ def choose_count(
     values = executor.submit(n_clusters_tasks.values_of, spectra[0], key="values/count")
     eigenvalues, *stability = executor.gather([values, *agreements])
     gaps = relative_gaps(eigenvalues)
-    reliable = tuple(
+    adjusted = tuple(
         adjusted_modularity(cut.modularity, cut.partition_score.reliability) for cut in cuts
     )
     executor.release(
@@ -95,10 +95,10 @@ def choose_count(
         counts=tuple(counts),
         eigengap=gaps,
         modularity=tuple(cut.modularity for cut in cuts),
-        adjusted_modularity=reliable,
+        adjusted_modularity=adjusted,
         information=tuple(cut.partition_score.score for cut in cuts),
         stability=tuple(stability),
-        n_clusters=widest_gap_near_peak(tuple(counts), reliable, gaps),
+        n_clusters=widest_gap_near_peak(tuple(counts), adjusted, gaps),
         seconds=time.perf_counter() - began,
     )
 
@@ -106,13 +106,15 @@ def choose_count(
 def with_count(
     candidates: Sequence[Parameters], counted: NClustersSelected
 ) -> tuple[Parameters, ...]:
-    """The candidates with the number of clusters that was chosen."""
-    return tuple(dataclasses.replace(one, n_clusters=counted.n_clusters) for one in candidates)
+    """Return the candidates with the selected number of clusters."""
+    return tuple(
+        dataclasses.replace(candidate, n_clusters=counted.n_clusters) for candidate in candidates
+    )
 
 
 @dataclasses.dataclass(frozen=True)
-class _JudgedCut:
-    """What is found on a cut: modularity is the mean over views."""
+class _ScoredCut:
+    """Spectral cut with its partition score and its modularity, averaged over views."""
 
     partition_score: PartitionScore
     modularity: float
@@ -120,10 +122,10 @@ class _JudgedCut:
 
 def _best_informed(
     spectrum: Handle, counts: Sequence[int], prepared: PreparedHandles, executor: Executor
-) -> list[_JudgedCut]:
-    """Of each number of clusters the cut that the views' neutral graphs tell most about."""
+) -> list[_ScoredCut]:
+    """For each number of clusters, the spectral cut with the highest cross-view information."""
     cuts = [executor.submit(n_clusters_tasks.cuts_of, spectrum, c, key=f"cuts/{c}") for c in counts]
-    told = [
+    by_count = [
         score_partitions_by_views(prepared, cuts_of_one, executor, key=f"count/{c}")
         for c, cuts_of_one in zip(counts, cuts, strict=True)
     ]
@@ -137,13 +139,13 @@ def _best_informed(
             strict=True,
         )
     ]
-    partition_scores = executor.gather(told)
+    partition_scores = executor.gather(by_count)
     modularities = zip(*executor.gather(by_view), strict=True)
-    executor.release([*cuts, *told, *by_view])
+    executor.release([*cuts, *by_count, *by_view])
     return [
         max(
             (
-                _JudgedCut(PartitionScore(*partition_score), mean_score(of_cut))
+                _ScoredCut(PartitionScore(*partition_score), mean_score(of_cut))
                 for partition_score, of_cut in zip(of_one, zip(*of_views, strict=True), strict=True)
             ),
             key=lambda cut: (cut.partition_score.score, cut.modularity),

@@ -1,7 +1,7 @@
-"""The outer iterations: a path of growing graph weight, one consensus graph after another.
+"""Outer iterations: a sequence of consensus graphs with a changing graph weight.
 
-An iteration depends on the previous one through `LoopState` alone: the graph, the first guess of
-its spectrum, the rank control and the best partition so far. Views carry nothing from one iteration to the next.
+An iteration depends on the previous one through `LoopState` only: the graph, the start vectors of the
+eigensolver, the rank control and the best partition so far. Views keep no state between iterations.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from mscam_dask.types.parameters import Parameters
 
 __all__ = ["FitContext", "LoopState", "embed_views", "outer_iteration"]
 
-# Views that one task of the reduction takes together: hundreds of views would otherwise mean
-# thousands of small tasks an iteration.
+# Number of views that one task of the reduction adds up: with one view per task, hundreds of views
+# would mean thousands of small tasks in each iteration.
 _FAN_IN = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class LoopState:
-    """What the next outer iteration starts from.
+    """State from which the next outer iteration starts.
 
     Attributes
     ----------
@@ -46,14 +46,14 @@ class LoopState:
         Number of the next outer iteration.
     graph : handle
     spectrum : handle or None
-        Vectors of that of the previous graph: a first guess, which changes the result within
-        the tolerance of the eigensolver, and so its last bits. None when there is no path to
-        walk: the first graph has more components than clusters.
+        Eigenvectors of the previous graph, from which the eigensolver starts. They change the
+        result within its tolerance, and so its last bits. None if the initial graph has more
+        components than clusters: then there are no outer iterations.
     control : RankControl
     best : BestPartition
     n_neighbors : int
     refinement : Refinement or None
-        None in the iterations before (`mscam_dask.engine.refine`).
+        None before the refinement (`mscam_dask.engine.refine`).
     """
 
     iteration: int
@@ -83,25 +83,25 @@ class Refinement:
 
 @dataclasses.dataclass(frozen=True)
 class FitContext:
-    """What does not change along the path, and the records of the way so far.
+    """Constants of the outer iterations, and the records so far.
 
     Attributes
     ----------
     parameters : Parameters
-        Of the setting taken.
-    prepared : Prepared
+        Parameters of the selected setting.
+    prepared : PreparedHandles
     records : tuple of ViewPrepared
     n_neighbors : int
     selection : SettingsSelected or None
-        None when there was nothing to choose between and no path.
+        None for trivial partitions, which need no outer iterations.
     history : list of IterationFinished
-        Grows with the path.
+        Records of the outer iterations so far.
     counted : NClustersSelected or None
-        None when the number of clusters was given.
+        None if the user set the number of clusters.
     learned : RefinementFinished or None
-        None before the loop has ended, and where no metrics were learned from partitions.
+        None before the end of the refinement, and if there is none.
     refines : bool
-        Whether the iterations learn metrics from the best partition (`mscam_dask.engine.refine`).
+        Whether the fit has a refinement (`mscam_dask.engine.refine`).
     """
 
     parameters: Parameters
@@ -124,7 +124,7 @@ def embed_views(
     *,
     key: str,
 ) -> list[Handle]:
-    """One sub-solve per view, in parallel."""
+    """Submit the ADMM of each view."""
     return [
         executor.submit(
             view_tasks.admm_view,
@@ -142,7 +142,7 @@ def embed_views(
 def outer_iteration(
     state: LoopState, prepared: PreparedHandles, parameters: Parameters, executor: Executor
 ) -> tuple[LoopState, IterationFinished, Decision]:
-    """Spectrum, cut and judgement; sub-solves; reduction; A-step with rank control."""
+    """Run one outer iteration: eigenvectors, scores of spectral cuts, ADMM of each view, A-step, λ."""
     started = time.perf_counter()
     key = str(state.iteration)
     spectrum = spectrum_of(state.graph, state.spectrum, prepared, parameters, executor, key=key)
@@ -176,7 +176,7 @@ def outer_iteration(
         if decision is not Decision.RETRY:
             break
         executor.release([graph])
-        if parameters.model == "mscan":  # its distances hold the graph weight: solve again
+        if parameters.model == "mscan":  # its distances depend on the graph weight: solve again
             executor.release([*results, *summed])
             results, summed = _solved(
                 spectrum, control, prepared, parameters, executor, f"{key}/{attempt}"
@@ -195,7 +195,7 @@ def outer_iteration(
         graph_tasks.spectrum_facts, spectrum, parameters.n_clusters, key=f"spectrum_facts/{key}"
     )
     *view_records, (eigengap, spectrum_converged) = executor.gather([*records, facts])
-    # the Laplacian has served; the next spectrum starts from the vectors
+    # the Laplacian is not needed again; the next eigensolver starts from the vectors
     warm_start = executor.submit(graph_tasks.warm_start, spectrum, key=f"warm_start/{key}")
     executor.release([*results, *records, *summed, facts, cuts, spectrum])
     record = IterationFinished(
@@ -218,7 +218,7 @@ def outer_iteration(
 def _weights(
     graph_weight: float, prepared: PreparedHandles, parameters: Parameters
 ) -> tuple[float, float]:
-    """Factors of the data distances and of each view's projected distances in the A-step."""
+    """Weights of the data distances and of the projected distances of each view in the A-step."""
     n_views = len(prepared.names)
     if parameters.model == "mscan":
         return 0.0, 1.0 / n_views
@@ -234,7 +234,7 @@ def _solved(
     executor: Executor,
     key: str,
 ) -> tuple[list[Handle], list[Handle]]:
-    """The views' sub-solves, and the sums of their projected distances by block of rows."""
+    """Results of the ADMM of each view, and sums of projected distances by block of rows."""
     results = embed_views(spectrum, control.graph_weight, prepared, parameters, executor, key=key)
     return results, _reduced(results, prepared, parameters, executor, key=key)
 
@@ -247,7 +247,7 @@ def _reduced(
     *,
     key: str,
 ) -> list[Handle]:
-    """Sum over views of the projected distances, per block of rows, by a tree in view order."""
+    """Sums over views of the projected distances by block of rows, by a tree in view order."""
     summed = []
     for index, block in enumerate(prepared.blocks):
         level = [
@@ -276,7 +276,7 @@ def _reduced(
 
 
 def _groups(handles: list[Handle]) -> Iterator[tuple[int, list[Handle]]]:
-    """What one task of the reduction takes together, with the position of its first."""
+    """Groups of handles for one task of the reduction each, with the position of the first one."""
     for first in range(0, len(handles), _FAN_IN):
         yield first, handles[first : first + _FAN_IN]
 
@@ -288,9 +288,9 @@ def _better(
     parameters: Parameters,
     executor: Executor,
 ) -> tuple[BestPartition, PartitionScore]:
-    """The better of the best so far and the best new cut, whose verdict is returned too.
+    """Return the better of the best partition so far and the best new cut, and the score of that cut.
 
-    A later partition must win by more than `tol`: within noise the simpler one stays.
+    A later partition must score higher by more than `tol`: otherwise the simpler one is kept.
     """
     best = state.best
     index = argbest(partition_scores)

@@ -1,4 +1,4 @@
-"""What a fit stands on: the views, read and factored, and the judge's neutral graphs."""
+"""Quantities that do not depend on α or k: the SVD of every view and its reference graphs."""
 
 from __future__ import annotations
 
@@ -25,29 +25,28 @@ __all__ = [
     "precompute_views",
 ]
 
-# k of the neutral graphs: the same whatever k is tried, so that no setting is favoured.
+# k of the reference graphs: the same for every candidate setting, so that none is favored.
 REFERENCE_NEIGHBORS = 9
 
-# Samples of large data on which settings are tried and partitions judged.
+# Number of samples of large data on which settings and partitions are scored.
 SAMPLE = 4000
 
-# Directions of a view of large data that are kept: see docs/decisions/0038.
+# Largest rank of a view of large data: see docs/decisions/0038.
 LARGE_RANK = 64
 
 
 class LazyReferenceGraphs:
-    """The judge's neutral graphs, made when they are first asked for.
+    """Reference graphs of the views, submitted when they are first needed.
 
     Parameters
     ----------
     data : MultiViewData
-        Of large data the sample that is judged.
+        Views, or the sample of the views of large data.
 
     Notes
     -----
-    They depend on the views alone, and nothing waits for them before a first partition is there to
-    be judged. By then the spectrum of the first graph is under way, which is one task: all workers
-    but one would stand idle beside it.
+    They depend on the views only and are not needed before the first partition is scored. By then the
+    eigensolver of the initial graph runs, which is one task: the other workers would be idle.
     """
 
     def __init__(self, data: MultiViewData) -> None:
@@ -56,7 +55,7 @@ class LazyReferenceGraphs:
         self._handles: dict[str, Handle] = {}
 
     def handles(self, executor: Executor, names: Sequence[str]) -> tuple[Handle, ...]:
-        """One for each of these views; the same each time."""
+        """Return one handle for each of these views, the same ones in each call."""
         for name in names:
             if name not in self._handles:
                 source = self._views.pop(name)  # a sample of a view in memory is a copy
@@ -71,23 +70,23 @@ class LazyReferenceGraphs:
 
 @dataclasses.dataclass(frozen=True)
 class PrecomputedViews:
-    """What does not depend on α or k: handles that live as long as the fit.
+    """Handles of quantities that do not depend on α or k, kept during the whole fit.
 
     Attributes
     ----------
     names : tuple of str
     n_samples : int
     factored : dict of tuple of str to tuple of handles
-        The factored views, by the scalings of the views; usable ones only.
-    reference_graphs : Neutral
+        SVDs of the views by the scalings of the views; usable scalings only.
+    reference_graphs : LazyReferenceGraphs
     records : tuple of ViewPrepared
-        Of the views under the first usable scaling (of the sample, of large data).
+        Records of the views with the first usable scaling; for large data of the sample.
     data : MultiViewData or None
-        Large data: factored when the setting is known, by `prepare`.
+        Large data, whose SVDs are computed by `prepare_views` once the setting is selected.
     sample : PrecomputedViews or None
-        Of a sample of large data, on which the setting is chosen.
+        Sample of large data on which the settings are selected.
     n_validation_samples : int
-        Samples of the neutral graphs, where these are not all.
+        Number of samples of the reference graphs if these are not all, otherwise 0.
     """
 
     names: tuple[str, ...]
@@ -107,17 +106,16 @@ def precompute_views(
     *,
     exact_samples: int | None = None,
 ) -> PrecomputedViews:
-    """Read every view and factor it under each scaling asked for.
+    """Read every view and compute its SVD for each scaling.
 
-    `scales` holds the scalings of all views, once for each setting. Scalings that make all rows
-    of a view equal (unit length, of a positive column) are left out, unless they are the only
-    ones. With more than `exact_samples` samples all this is done for
-    a seeded sample of them.
+    `scales` has the scalings of all views for each setting. Scalings that make all rows of a view
+    equal, such as unit length for one positive column, are skipped unless they are the only ones.
+    With more than `exact_samples` samples, a seeded sample of them is used.
     """
     if exact_samples is not None and data.n_samples > exact_samples:
         rows = sampled_rows(data.n_samples, SAMPLE)
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
-        sample = _foundation(drawn, scales, executor, max_rank=LARGE_RANK)
+        sample = _precompute(drawn, scales, executor, max_rank=LARGE_RANK)
         return dataclasses.replace(
             sample,
             n_samples=data.n_samples,
@@ -125,10 +123,10 @@ def precompute_views(
             sample=sample,
             n_validation_samples=sample.n_samples,
         )
-    return _foundation(data, scales, executor)
+    return _precompute(data, scales, executor)
 
 
-def _foundation(
+def _precompute(
     data: MultiViewData,
     scales: Sequence[tuple[Scale, ...]],
     executor: Executor,

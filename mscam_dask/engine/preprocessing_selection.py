@@ -1,7 +1,7 @@
-"""Choosing each view's scaling and α before the fit, by agreement of neighbours between views.
+"""Selection of scale and α of each view before the fit, by neighbor overlap between views.
 
-The same agreement tells which views may have nothing in common with the others; whether these are
-better left out, the judge of partitions says: docs/decisions/0072.
+Neighbor overlap also finds views that are uninformative. Partition scores decide whether these are
+excluded: docs/decisions/0072.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ __all__ = [
 ]
 
 ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
-"""What was chosen for each view."""
+"""Selected settings of each view."""
 
 COMPARED = 3000
-"""Most rows compared: the standard error of an agreement is below 0.01 with so many."""
+"""Maximum number of rows compared, with which the standard error of an overlap is below 0.01."""
 
 _NEIGHBORS = 9
 
-# Of so many rows a tenth each are compared too, to tell which views are confirmed by no other: docs/decisions/0072.
+# Maximum number of rows, a tenth of which are the neighbors of each row in the search for
+# uninformative views: docs/decisions/0072.
 _COARSELY_COMPARED = 1000
 _COARSELY = 10
 
-# Of two views neither can be told to be the one that knows nothing.
+# With two views it is unknown which of them is uninformative.
 _FEWEST_CONFIRMING = 2
 
-# Below it, directions of little variance count as much as the others; see `select_view_settings`.
+# Below this α, directions of little variance count as much as the others; see `select_view_settings`.
 _MILD_ALPHA = 1.0
 
 
@@ -55,29 +56,29 @@ def select_view_settings(
     *,
     n_compared: int = COMPARED,
 ) -> tuple[ViewSettingsChoice, ...]:
-    """The preparation of each view whose nearest neighbours the other views confirm.
+    """Select the settings of each view with the largest neighbor overlap with the other views.
 
-    What all views share need not be the clusters: small α lets directions of little variance in, and rows of
-    unit length leave of two columns the angle alone. So the choice is made again among the options with
-    α ≥ 1 and, where a view has few columns, once more with these rows as long as they are.
+    Structure that all views share need not be the clusters: small α keeps directions of little variance,
+    and unit length reduces two columns to an angle. So the selection is repeated among options with α ≥ 1
+    and, if a view has few columns, once more without unit length for such views.
 
     Parameters
     ----------
     data : MultiViewData
-        Of two views or more.
-    options : sequence of Preparation
-        Tried on every view.
+        Data of two views or more.
+    options : sequence of ViewSettings
+        Candidates for every view.
     seed : int
-        Of the sample of rows that is compared where there are more than `n_compared`.
+        Seed of the sample of rows, if there are more than `n_compared`.
     executor : Executor
         Entered.
     n_compared : int
-        Most rows that are compared.
+        Maximum number of rows that are compared.
 
     Returns
     -------
-    tuple of Agreement
-        Among all options first; then the others, where they are other choices.
+    tuple of ViewSettingsChoice
+        Selection among all options first, then the others if they differ.
     """
     rng = np.random.default_rng(seed)
     sample = _drawn(data.n_samples, n_compared, rng)
@@ -86,7 +87,7 @@ def select_view_settings(
     if len(data.views) > _FEWEST_CONFIRMING:
         rows = _drawn(len(sample), _COARSELY_COMPARED, rng)
         coarse = preprocessing_tasks.Coarse(rows, max(k, len(rows) // _COARSELY))
-    found = [
+    neighbors = [
         executor.submit(
             preprocessing_tasks.sampled_neighbors,
             source,
@@ -101,36 +102,36 @@ def select_view_settings(
     shapes = [view_shape(source) for source in data.views]
     wide = any(option.alpha < _MILD_ALPHA <= other.alpha for option in options for other in options)
     mildest = _MILD_ALPHA if wide else 0.0
-    asked = [(0.0, False), (mildest, False)]
+    rules = [(0.0, False), (mildest, False)]
     if len({option.scale for option in options}) > 1 and any(map(has_few_columns, shapes)):
-        asked.append((mildest, True))
+        rules.append((mildest, True))
     chosen = [
         executor.submit(
             preprocessing_tasks.choose,
-            found,
+            neighbors,
             shapes,
             tuple(options),
             least_alpha,
             keeps_lengths,
             key=f"select_preprocessing/{least_alpha:g}-{keeps_lengths}",
         )
-        for least_alpha, keeps_lengths in dict.fromkeys(asked)
+        for least_alpha, keeps_lengths in dict.fromkeys(rules)
     ]
     coarsely = []
     if coarse is not None:
         coarsely.append(
-            executor.submit(preprocessing_tasks.coarse_overlaps, found, key="coarse_overlaps")
+            executor.submit(preprocessing_tasks.coarse_overlaps, neighbors, key="coarse_overlaps")
         )
     gathered = executor.gather([*chosen, *coarsely])
-    executor.release([*found, *chosen, *coarsely])
+    executor.release([*neighbors, *chosen, *coarsely])
     choices_of_each = gathered[: len(chosen)]
-    # once for all of them: partitions are compared that the same views judge
-    unconfirmed = () if coarse is None else uninformative_views(gathered[0], gathered[-1])
+    # the same for all of them: partitions are compared by the scores of the same views
+    uninformative = () if coarse is None else uninformative_views(gathered[0], gathered[-1])
     agreements = [
-        _agreement(data.view_names, options, choices, unconfirmed) for choices in choices_of_each
+        _agreement(data.view_names, options, choices, uninformative) for choices in choices_of_each
     ]
-    by_preparations = {_preparations(agreement): agreement for agreement in reversed(agreements)}
-    return tuple(reversed(by_preparations.values()))
+    by_settings = {_view_settings(agreement): agreement for agreement in reversed(agreements)}
+    return tuple(reversed(by_settings.values()))
 
 
 def _drawn(n_samples: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -143,7 +144,7 @@ def _agreement(
     names: Sequence[str],
     options: Sequence[ViewSettings],
     choices: Sequence[Choice],
-    unconfirmed: Sequence[int],
+    uninformative: Sequence[int],
 ) -> ViewSettingsChoice:
     return tuple(
         ViewSettingsSelected(
@@ -152,7 +153,7 @@ def _agreement(
             alpha=options[choice.index].alpha,
             agreement=choice.agreement,
             ahead=choice.ahead,
-            is_informative=view not in unconfirmed,
+            is_informative=view not in uninformative,
         )
         for view, (name, choice) in enumerate(zip(names, choices, strict=True))
     )
@@ -164,37 +165,37 @@ def with_view_settings(
     *,
     may_exclude_views: bool,
 ) -> tuple[Parameters, ...]:
-    """The candidates with the preparations of each agreement in turn, equal ones once.
+    """Return the candidates with the view settings of each selection in turn, without duplicates.
 
-    With `may_exclude_views`, each without the views that are not confirmed, then with all; else without those
-    that it says.
+    With `may_exclude_views`, each is tried without the uninformative views and then with all views;
+    otherwise its own excluded views are kept.
     """
     replaced = (
         dataclasses.replace(
-            one, view_settings=_preparations(agreement), exclude_views=exclude_views
+            candidate, view_settings=_view_settings(agreement), exclude_views=exclude_views
         )
         for agreement in agreements
-        for one in candidates
+        for candidate in candidates
         for exclude_views in (
-            (_unconfirmed(agreement), ()) if may_exclude_views else (one.exclude_views,)
+            (_uninformative(agreement), ()) if may_exclude_views else (candidate.exclude_views,)
         )
     )
     return tuple(dict.fromkeys(replaced))
 
 
-def _unconfirmed(agreement: ViewSettingsChoice) -> tuple[int, ...]:
+def _uninformative(agreement: ViewSettingsChoice) -> tuple[int, ...]:
     return tuple(view for view, record in enumerate(agreement) if not record.is_informative)
 
 
 def choice_for(
     parameters: Parameters, agreements: Sequence[ViewSettingsChoice]
 ) -> ViewSettingsChoice:
-    """The agreement that gave these parameters their preparations; empty where none did."""
+    """Return the selection that gave these parameters their view settings; empty if none did."""
     for agreement in agreements:
-        if _preparations(agreement) == parameters.view_settings:
+        if _view_settings(agreement) == parameters.view_settings:
             return agreement
     return ()
 
 
-def _preparations(agreement: ViewSettingsChoice) -> tuple[ViewSettings, ...]:
+def _view_settings(agreement: ViewSettingsChoice) -> tuple[ViewSettings, ...]:
     return tuple(ViewSettings(record.scale, record.alpha) for record in agreement)

@@ -1,4 +1,4 @@
-"""`solver="reference"`: the dense oracle behind the same face, in this process."""
+"""Fit with `solver="reference"`: the reference algorithm with dense matrices, in this process."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ["run_reference"]
 
 _GIB = 2.0**30
 
-# Dense n×n arrays alive at the same time in one view's ADMM, beside one Gram matrix per view.
+# Number of dense n×n arrays in the ADMM of one view, beside one Gram matrix per view.
 _WORKING_MATRICES = 12
 
-# Of these the dense algorithms have no counterpart: no partition is judged, no search is cut short.
-# Nor have they anything random, so that any seed gives the same.
-_WITHOUT_MEANING = ("tol", "patience", "min_shrinkage", "n_candidates", "exact_samples")
+# Parameters without a counterpart in the dense algorithms, which score no partitions and search
+# exhaustively. They are also deterministic, so that the seed has no effect.
+_WITHOUT_EFFECT = ("tol", "patience", "min_shrinkage", "n_candidates", "exact_samples")
 
 
 def run_reference(
@@ -53,16 +53,16 @@ def run_reference(
     Returns
     -------
     Solution
-        Labels are the components of the graph, however many there are.
+        Labels are the connected components of the graph, whatever their number.
 
     Raises
     ------
     ConfigurationError
-        When a parameter is set that has no meaning here.
+        If a parameter is set that has no effect here.
     MemoryPlanError
-        When the n×n matrices cannot fit.
+        If there is not enough memory for the n×n matrices.
     """
-    _refuse_what_has_no_meaning(parameters)
+    _refuse_parameters_without_effect(parameters)
     n = data.n_samples
     need = 8 * n * n * (len(data.views) + _WORKING_MATRICES)
     if memory_limit_bytes is not None and need > memory_limit_bytes:
@@ -73,13 +73,14 @@ def run_reference(
         )
     view_settings = [parameters.settings_of_view(view) for view in range(len(data.views))]
     grams = [
-        _gram(source, one.scale) for source, one in zip(data.views, view_settings, strict=True)
+        _gram(source, options.scale)
+        for source, options in zip(data.views, view_settings, strict=True)
     ]
     settings = ReferenceOptions(
         n_clusters=parameters.n_clusters,
         n_neighbors=parameters.n_neighbors,
         alpha=parameters.alpha,
-        view_alphas=tuple(one.alpha for one in view_settings),
+        view_alphas=tuple(options.alpha for options in view_settings),
         graph_weight=parameters.graph_weight,
         graph_weight_growth=parameters.graph_weight_growth,
         max_iter=parameters.max_iter,
@@ -115,12 +116,12 @@ def run_reference(
     )
 
 
-def _refuse_what_has_no_meaning(parameters: Parameters) -> None:
+def _refuse_parameters_without_effect(parameters: Parameters) -> None:
     for field in dataclasses.fields(parameters):
         got = getattr(parameters, field.name)
-        if field.name in _WITHOUT_MEANING and got != field.default:
+        if field.name in _WITHOUT_EFFECT and got != field.default:
             raise ConfigurationError(
-                f"{field.name}={got!r} has no meaning with solver='reference'; allowed is "
+                f"{field.name}={got!r} has no effect with solver='reference'; allowed is "
                 f"{field.default!r}, the default. Leave it out, or use solver='reduced'."
             )
 
@@ -130,7 +131,7 @@ def _gram(source: RowSource, scale: Scale) -> NDArray[np.float64]:
 
 
 def _history(result: ReferenceSolution, parameters: Parameters) -> tuple[IterationFinished, ...]:
-    """The A-steps as records; what the dense algorithms do not compute is NaN."""
+    """Records of the A-steps; values that the dense algorithms do not compute are NaN."""
     return tuple(
         IterationFinished(
             iteration=iteration,

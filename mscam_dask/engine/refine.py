@@ -34,20 +34,20 @@ from mscam_dask.types.parameters import Parameters
 __all__ = ["MAX_ADMM_ITERATIONS", "MAX_ITERATIONS", "can_refine", "refine_iteration"]
 
 MAX_ADMM_ITERATIONS = 3
-"""Outer iterations with metrics by ADMM before these: docs/decisions/0074."""
+"""Maximum number of outer iterations by ADMM before the refinement: docs/decisions/0074."""
 
 MAX_ITERATIONS = 3
-"""Where views tell little, learning from learned partitions drifts: docs/decisions/0064."""
+"""Maximum number of these iterations; with weak views, more of them drift: docs/decisions/0064."""
 
 # Largest loss of score, relative, at which a new partition is accepted: docs/decisions/0064.
 _MAX_RELATIVE_LOSS = 0.015
 
 
 def can_refine(state: LoopState, prepared: PreparedHandles, parameters: Parameters) -> bool:
-    """Return whether the iterations learn metrics from the best partition.
+    """Return whether the fit has a refinement.
 
-    They do not where the initial graph has too many components, where its cut is nearly perfect (then
-    a growing graph weight leads to exactly c components), and where the views have no graphs of
+    It has none if the initial graph has too many components, if its cut is nearly perfect (then
+    a growing graph weight leads to exactly c components), or if the views have no graphs of
     their own (`mscam_dask.engine.view_graphs.have_view_graphs`).
     """
     return (
@@ -95,13 +95,13 @@ def refine_iteration(
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     metrics = [
-        executor.submit(operator.itemgetter(0), one, key=f"metric/{key}/{name}")
-        for one, name in zip(learned, prepared.names, strict=True)
+        executor.submit(operator.itemgetter(0), handle, key=f"metric/{key}/{name}")
+        for handle, name in zip(learned, prepared.names, strict=True)
     ]
     following = _next_graph(state, metrics, own, best.labels, prepared, parameters, executor)
     records = [
-        executor.submit(operator.itemgetter(1), one, key=f"view_records/{key}/{name}")
-        for one, name in zip(learned, prepared.names, strict=True)
+        executor.submit(operator.itemgetter(1), handle, key=f"view_records/{key}/{name}")
+        for handle, name in zip(learned, prepared.names, strict=True)
     ]
     views = executor.gather(records)
     eigengap, converged = float("nan"), True

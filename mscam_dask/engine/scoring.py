@@ -1,4 +1,4 @@
-"""Tasks by which partitions are judged and spectra found."""
+"""Submission of the tasks that score partitions and compute eigenvectors."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = [
     "spectrum_of",
 ]
 
-# Enough rows of an embedding with c columns to place c centres.
+# Number of rows of a spectral embedding that suffice to place c centers.
 _CUT_SAMPLES = 20_000
 
 MAX_SCORE_TASKS = 16
-"""Hundreds of views are judged several by a task."""
+"""Maximum number of tasks that score partitions; with more views, each task has several."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BestPartition:
-    """The best partition seen.
+    """Best partition so far.
 
     Attributes
     ----------
@@ -45,24 +45,24 @@ class BestPartition:
 
     @property
     def score(self) -> float:
-        """Its cross-view information, in nats."""
+        """Cross-view information of the partition, in nats."""
         return self.partition_score.score
 
 
 def score_cuts(
     prepared: PreparedHandles, partitions: Handle, executor: Executor, *, key: str
 ) -> list[PartitionScore]:
-    """What there is to say of each partition of a list, computed where the graphs are."""
-    told = score_partitions_by_views(prepared, partitions, executor, key=key)
-    (found,) = executor.gather([told])
-    executor.release([told])
-    return [PartitionScore(*one) for one in found]
+    """Gather the score of each partition of a list."""
+    handle = score_partitions_by_views(prepared, partitions, executor, key=key)
+    (scores,) = executor.gather([handle])
+    executor.release([handle])
+    return [PartitionScore(*fields) for fields in scores]
 
 
 def score_partitions_by_views(
     prepared: PreparedHandles, partitions: Handle, executor: Executor, *, key: str
 ) -> Handle:
-    """The same before it is gathered: of each partition the fields of its `PartitionScore`."""
+    """Submit the scores of each partition of a list, as fields of `PartitionScore`."""
     reference_graphs = prepared.reference_graphs.handles(executor, prepared.validation_views)
     together = -(-len(reference_graphs) // MAX_SCORE_TASKS)
     handles = [
@@ -75,7 +75,7 @@ def score_partitions_by_views(
         )
         for first in range(0, len(reference_graphs), together)
     ]
-    told = executor.submit(
+    scores = executor.submit(
         score_tasks.partition_scores,
         partitions,
         handles,
@@ -83,11 +83,11 @@ def score_partitions_by_views(
         key=f"partition_scores/{key}",
     )
     executor.release(handles)
-    return told
+    return scores
 
 
 def n_samples_cut(prepared: PreparedHandles, parameters: Parameters) -> int:
-    """Samples of large data on which an embedding is cut; 0 for all."""
+    """Number of samples of large data for the k-means of spectral cuts; 0 for all."""
     return _CUT_SAMPLES if parameters.is_large(prepared.n_samples) else 0
 
 
@@ -101,7 +101,7 @@ def spectrum_of(
     key: str,
     graph_from_partition: bool = False,
 ) -> Handle:
-    """Bottom eigenpairs of a graph; the c null vectors of one with c components (`graph_from_partition`)."""
+    """Submit the bottom eigenpairs of a graph; with `graph_from_partition` only its c null vectors."""
     n_pairs = (
         parameters.n_clusters if graph_from_partition else parameters.n_pairs(prepared.n_samples)
     )

@@ -1,7 +1,7 @@
-"""Choosing scaling, α, k and the first graph without labels: every first cut, judged the same way.
+"""Selection of scale, α, k and the initial graph without labels, by scores of spectral cuts.
 
-A setting costs a neighbour search, one spectrum and one cut; the views are read and factored
-once per scaling, and the judge's neutral graphs once.
+A setting costs a neighbor search, one eigenproblem and one spectral cut. The SVD of the views is
+computed once per scaling, and the reference graphs once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mscam_dask.types.search_space import Choices
 
 __all__ = ["choose_settings", "setting_record"]
 
-# What views have to add to the score that have no neighbours in common with the others: docs/decisions/0072.
+# Relative gain of score for which uninformative views are kept: docs/decisions/0072.
 _LITTLE = 0.03
 
 
@@ -38,25 +38,25 @@ def choose_settings(
     executor: Executor,
     choices: Choices,
 ) -> tuple[Initialization, SettingsSelected]:
-    """The start that scores best; within `tol` the earlier candidate stays.
+    """Return the initialization with the best score; within `tol` the earlier candidate is kept.
 
     Parameters
     ----------
     precomputed : PrecomputedViews
     candidates : sequence of Parameters
-        Differing in scale, alpha and n_neighbors only; at least one.
+        At least one; they differ in scale, alpha and n_neighbors only.
     executor : Executor
     choices : Choices
-        `initial_graph`: the best candidate is tried with the views' own graphs in the first graph,
-        where that leaves more than a little to find.
+        With `initial_graph`, the best candidate is also tried with the mixed initial graph, unless
+        its score is nearly perfect.
 
     Returns
     -------
-    Start, SettingsSelected
+    Initialization, SettingsSelected
 
     Notes
     -----
-    Of large data the settings are compared on a sample.
+    The settings of large data are compared on a sample.
     """
     began = time.perf_counter()
     candidates, lost = _with_or_without(precomputed, candidates, executor)
@@ -72,55 +72,56 @@ def choose_settings(
         if _is_better(rival, leader):
             leader, rival, chosen = rival, leader, len(records) - 1
         release_unshared(rival, leader, executor)
-    finalize = SettingsSelected(
+    selected = SettingsSelected(
         settings=(*records, *lost), chosen=chosen, seconds=time.perf_counter() - began
     )
-    return leader, finalize
+    return leader, selected
 
 
 def _with_or_without(
     precomputed: PrecomputedViews, candidates: Sequence[Parameters], executor: Executor
 ) -> tuple[Sequence[Parameters], list[CandidateSettings]]:
-    """The candidates that leave views out, or those that do not, and what is told of the others.
+    """Return the candidates that exclude views, or those that do not, and a record of the others.
 
-    All views judge the first of each. Then those that are left out have no say in anything, as if they
-    were not there.
+    The first candidate of each kind is scored by all views. After that, excluded views have no effect.
     """
-    without = [one for one in candidates if one.exclude_views]
-    everything = [one for one in candidates if not one.exclude_views]
+    without = [candidate for candidate in candidates if candidate.exclude_views]
+    everything = [candidate for candidate in candidates if not candidate.exclude_views]
     if not without or not everything:
         return candidates, []
-    judged_on = precomputed.sample or precomputed
+    scored_on = precomputed.sample or precomputed
     n_views = len(precomputed.names)
-    later = [one.scales(n_views) for one in candidates]
+    later = [candidate.scales(n_views) for candidate in candidates]
     starts = []
-    for name, one in (("without", without[0]), ("everything", everything[0])):
-        key = f"{name}-{judged_on.n_samples}"
-        prepared = prepare_views(judged_on, one, executor, key=key, later=later, all_judge=True)
-        start = initialize(prepared, one, executor, key=key)
+    for name, candidate in (("without", without[0]), ("everything", everything[0])):
+        key = f"{name}-{scored_on.n_samples}"
+        prepared = prepare_views(
+            scored_on, candidate, executor, key=key, later=later, all_score=True
+        )
+        start = initialize(prepared, candidate, executor, key=key)
         starts.append((start.best.partition_score, setting_record(start, precomputed.names)))
         release(start, executor)
-    (alone, record), (together, other) = starts
+    (score_without, record_without), (score_with_all, record_with_all) = starts
     clearly = dataclasses.replace(without[0], tol=max(without[0].tol, _LITTLE))
-    if is_better(together, alone, clearly):
-        return everything, [record]
-    return without, [other]
+    if is_better(score_with_all, score_without, clearly):
+        return everything, [record_without]
+    return without, [record_with_all]
 
 
 def _best_of(
     precomputed: PrecomputedViews, candidates: Sequence[Parameters], executor: Executor
 ) -> tuple[Initialization, list[CandidateSettings], int]:
-    """The start that scores best, what is told of each, and which it is."""
+    """Return the initialization with the best score, the records of all settings, and its position."""
     records: list[CandidateSettings] = []
     chosen, leader = 0, None
     for index, candidate in enumerate(candidates):
         key = f"setting-{precomputed.n_samples}-{index}"
         n_views = len(precomputed.names)
-        later = [one.scales(n_views) for one in candidates[index + 1 :]]
+        later = [following.scales(n_views) for following in candidates[index + 1 :]]
         prepared = prepare_views(precomputed, candidate, executor, key=key, later=later)
         start = initialize(prepared, candidate, executor, key=key)
         records.append(setting_record(start, precomputed.names))
-        # one setting beside the best is held at a time: anchors of all views are large
+        # only one setting beside the best is held at a time: candidate neighbors are large
         if leader is None:
             leader = start
         elif _is_better(start, leader):
@@ -138,9 +139,9 @@ def _best_on_sample(
     candidates: Sequence[Parameters],
     executor: Executor,
 ) -> tuple[Initialization, list[CandidateSettings], int]:
-    """The setting of large data that scores best on the sample, begun with all of them.
+    """Return the initialization of all samples for the setting with the best score on the sample.
 
-    What is told of the others is of the sample.
+    The records of the other settings are those of the sample.
     """
     on_sample, records, chosen = _best_of(sample, candidates, executor)
     release(on_sample, executor)
@@ -156,7 +157,7 @@ def _is_better(later: Initialization, earlier: Initialization) -> bool:
 
 
 def setting_record(start: Initialization, names: Sequence[str]) -> CandidateSettings:
-    """What is told of a setting of views with these names, and of its first graph."""
+    """Record of a setting of views with these names, and of its initial graph."""
     parameters, first = start.parameters, start.first
     by_view = parameters.view_settings is not None
     view_settings = tuple(
@@ -176,7 +177,7 @@ def setting_record(start: Initialization, names: Sequence[str]) -> CandidateSett
 
 
 def _with_view_graphs(leader: Initialization, executor: Executor) -> Initialization | None:
-    """The same setting begun with the views' own graphs too; None where these do not serve."""
+    """Return the initialization with the mixed initial graph, or None if it is not tried."""
     prepared, parameters = leader.prepared, leader.parameters
     if leader.spectrum is None or is_nearly_perfect(leader.best.score, parameters):
         return None

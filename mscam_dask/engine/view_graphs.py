@@ -1,9 +1,8 @@
-"""Another first graph: neighbours by the mean distance, and as many in each view.
+"""Mixed initial graph: neighbors by the mean distance over views, and as many in each view.
 
-Neighbours by the mean distance of all views are right where the views are weak one by one; where a
-view is right about its own neighbours and the others blur them, its own graph keeps what the mean
-distance loses. Most data have a little of both, hence a mean of the two graphs. Whether it is taken,
-the judge of partitions says: docs/decisions/0058.
+The mean distance is better if each single view is weak. The graph of a single view is better if this
+view has the right neighbors and the others do not. Most data have some of both, hence the mean of the
+two graphs. Partition scores decide whether it is used: docs/decisions/0058.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from mscam_dask.types.parameters import Parameters
 
 __all__ = ["have_view_graphs", "view_graphs", "with_view_graphs"]
 
-# The mean has the edges of all views: with hundreds of them it would be a dense matrix, and of many
-# samples more than all else that a fit holds. Lists of neighbours: a sample has one in each view and
-# one by the mean distance.
+# The mean has the edges of all views: with hundreds of views it would be a dense matrix, and with many
+# samples larger than everything else in a fit. A sample has one list of neighbors in each view and one
+# by the mean distance.
 _MOST_VIEWS = 16
 _MOST_LISTS = 2**19
 
-# Of the graph of the mean distance and of the mean of the views' own: docs/decisions/0058.
+# Weights of the graph of the mean distance and of the mean of the view graphs: docs/decisions/0058.
 _WEIGHTS = (2.0, 1.0)
 
 
 def have_view_graphs(n_views: int, n_samples: int) -> bool:
-    """Whether views have graphs of their own to take a mean of, and these are small enough."""
+    """Return whether the mixed initial graph is possible: two views or more, and not too large."""
     return 1 < n_views <= _MOST_VIEWS and (n_views + 1) * n_samples <= _MOST_LISTS
 
 
 def view_graphs(
     prepared: PreparedHandles, parameters: Parameters, executor: Executor, *, key: str
 ) -> Handle:
-    """The mean of the graphs that each view has by itself."""
+    """Submit the mean of the graphs of the single views."""
     own_graph = _from_cells if parameters.is_large(prepared.n_samples) else _exact
     graphs = [
         own_graph(view, prepared.n_samples, parameters, executor, key=f"{key}/{name}")
@@ -52,9 +51,9 @@ def view_graphs(
 def with_view_graphs(
     first: InitialGraph, own: Handle, executor: Executor, *, key: str
 ) -> InitialGraph:
-    """A graph by distances with the mean of the views' own in it, for a third of a row.
+    """Return the mixed graph: two thirds `first` and one third the mean of the view graphs.
 
-    It has no more components than `first`. Neither of the two is released.
+    It has no more components than `first`. Neither of these two graphs is released.
     """
     graph = executor.submit(mean_graph, [first.graph, own], _WEIGHTS, key=f"mean_graph/{key}")
     count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
@@ -68,7 +67,7 @@ def with_view_graphs(
 def _exact(
     view: Handle, n_samples: int, parameters: Parameters, executor: Executor, *, key: str
 ) -> Handle:
-    """The graph of one view, with the neighbours that tie."""
+    """Submit the graph of one view, with all neighbors at tied distances."""
     n_neighbors = min(parameters.n_neighbors, n_samples - 1)
     return executor.submit(neighbor_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}")
 
@@ -76,7 +75,7 @@ def _exact(
 def _from_cells(
     view: Handle, n_samples: int, parameters: Parameters, executor: Executor, *, key: str
 ) -> Handle:
-    """The graph of one view of large data, from candidates as of all views together."""
+    """Submit the graph of one view of large data, from its approximate candidate neighbors."""
     blocks = candidate_blocks([view], n_samples, parameters, executor, key=key)
     graph, _ = build_graph(
         executor,

@@ -1,9 +1,8 @@
-"""Starting from what an earlier fit of mostly the same samples found.
+"""Initialization from an earlier fit of mostly the same samples.
 
-The setting is taken over instead of chosen, clusters of known samples are the first candidate, new
-samples get the cluster of their neighbours in the new first graph, and the path begins at the graph weight at
-which the earlier one ended. The judge is the same as ever: cuts of the new first graph compete with
-the clusters handed down.
+The settings of the earlier fit are kept. Its labels are the first candidate partition; new samples
+get the cluster of their neighbors in the new initial graph. The graph weight starts at the last one of
+the earlier fit. Spectral cuts of the new initial graph compete with the initial labels by their scores.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from mscam_dask.types.parameters import Parameters
 __all__ = ["UNKNOWN", "warm_start"]
 
 UNKNOWN = -1
-"""Stands for the cluster of a sample that the earlier fit did not see."""
+"""Label of a sample that the earlier fit did not have."""
 
 _PATIENCE = 1
-"""Outer iterations without a better partition before the path ends: it began near its end."""
+"""Outer iterations without a better partition before the fit stops: it starts near its end."""
 
 _BEFORE = -1
-"""Where the partition handed down was found: the first iteration without a better one is enough."""
+"""Iteration of the initial labels: the fit stops after the first iteration without a better one."""
 
 
 def warm_start(
@@ -48,26 +47,26 @@ def warm_start(
     known: NDArray[np.int64],
     executor: Executor,
 ) -> tuple[Initialization, SettingsSelected]:
-    """The start that an earlier fit's clusters give.
+    """Return the initialization from the labels of an earlier fit.
 
     Parameters
     ----------
     precomputed : PrecomputedViews
     parameters : Parameters
-        The setting of the earlier fit, with the graph weight at which its path ended.
+        Setting of the earlier fit, with its last graph weight.
     known : (n,) int64
-        Cluster of each sample in the earlier fit; `UNKNOWN` where it was not there.
+        Cluster of each sample in the earlier fit; `UNKNOWN` for a new sample.
     executor : Executor
 
     Returns
     -------
-    Start, SettingsSelected
-        As from `mscam_dask.engine.select.choose_settings`, with the one setting.
+    Initialization, SettingsSelected
+        As in `mscam_dask.engine.select.choose_settings`, with one setting.
 
     Notes
     -----
-    A cluster of which no sample is left cannot be handed down: then only cuts of the new graph
-    are candidates, with c clusters each, or its components merged to c where it has more.
+    If no sample of some cluster is left, the initial labels are no candidate: then only spectral cuts
+    of the new graph into c clusters are, or its components merged to c if it has more.
     """
     began = time.perf_counter()
     parameters = dataclasses.replace(parameters, patience=min(parameters.patience, _PATIENCE))
@@ -75,18 +74,20 @@ def warm_start(
     first = initial_graph(prepared, parameters, executor, key="warm")
     is_whole = len(np.unique(known[known != UNKNOWN])) == parameters.n_clusters
     if is_whole or first.n_components <= parameters.n_clusters:
-        start = _handed_down(prepared, parameters, first, executor, known=known, is_whole=is_whole)
+        start = _initialize_from_labels(
+            prepared, parameters, first, executor, known=known, is_whole=is_whole
+        )
     else:
         start = evaluate_graph(prepared, parameters, first, executor, key="warm")
-    finalize = SettingsSelected(
+    selected = SettingsSelected(
         settings=(setting_record(start, precomputed.names),),
         chosen=0,
         seconds=time.perf_counter() - began,
     )
-    return start, finalize
+    return start, selected
 
 
-def _handed_down(
+def _initialize_from_labels(
     prepared: PreparedHandles,
     parameters: Parameters,
     first: InitialGraph,
@@ -95,7 +96,7 @@ def _handed_down(
     known: NDArray[np.int64],
     is_whole: bool,
 ) -> Initialization:
-    """The start with the clusters handed down, where these are whole, or a cut that is ahead."""
+    """Return the initialization with the initial labels if they are whole, or with a better cut."""
     extended = executor.submit(
         cut_tasks.extended, first.graph, known, parameters.n_clusters, key="extend_labels/warm"
     )
@@ -105,7 +106,7 @@ def _handed_down(
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key="warm")
         partitions = executor.submit(
-            cut_tasks.handed_down_or_cut,
+            cut_tasks.initial_labels_or_cuts,
             spectrum,
             parameters.n_clusters,
             extended,
@@ -124,6 +125,6 @@ def _handed_down(
 
 
 def _best(partition_scores: list[PartitionScore], parameters: Parameters) -> int:
-    """The first partition, unless another is ahead of it."""
+    """Position of the first partition, or of another one that scores higher."""
     index = argbest(partition_scores)
     return index if is_better(partition_scores[index], partition_scores[0], parameters) else 0

@@ -153,11 +153,17 @@ def warn_split_duplicates(
 
 
 def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:
-    """Fingerprint (n,) of each row: equal for equal rows, and for others with probability 2⁻⁵⁰."""
-    weights = np.random.default_rng(0).normal(size=view.shape[1])
-    sums = [
-        # row by row: a matrix product may round equal rows of a block differently
-        np.sum(view.read(start, stop) * weights, axis=1)
-        for start, stop in row_blocks(*view.shape)
-    ]
-    return (np.concatenate(sums) + 0.0).view(np.uint64)
+    """Fingerprint (n,) of each row: equal for equal rows, and for others only by rare collisions.
+
+    It is computed from the bits of the values, so values of any magnitude are distinguished.
+    """
+    rng = np.random.default_rng(0)
+    weights = rng.integers(2**63, size=view.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    numbers = []
+    for start, stop in row_blocks(*view.shape):
+        values = np.ascontiguousarray(view.read(start, stop), dtype=np.float64) + 0.0  # no -0.0
+        bits = values.view(np.uint64)
+        mixed = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+        numbers.append((mixed * weights).sum(axis=1, dtype=np.uint64))
+    return np.concatenate(numbers)

@@ -1,4 +1,4 @@
-"""The state of a fit between two outer iterations, as plain arrays and plain records."""
+"""State of a fit between two outer iterations, as plain arrays and plain records."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Checkpoint"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What a fit needs to go on from here, with nothing of how it runs or is stored.
+    """State from which a fit can be resumed, independent of its executor and of the storage.
 
     Attributes
     ----------
     arrays : mapping of str to array
-        Of numbers, by names such as "graph_data".
+        Numeric arrays by name, such as "graph_data".
     record : mapping of str to values
-        Nested mappings, sequences, texts, numbers (NaN and infinities too), booleans and None.
+        Nested mappings, sequences, strings, numbers (NaN and infinities too), booleans and None.
     """
 
     arrays: Mapping[str, NDArray[Any]]

@@ -1,4 +1,4 @@
-"""Small records that tasks send to the driver and the driver sends to its observers."""
+"""Events of a fit: records that the driver sends to its observers."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = [
 ]
 
 GraphKind = Literal["distances", "distances and views"]
-"""What the first graph is made of: the views' mean distance, or that and each view's own."""
+"""Kind of an initial graph: neighbors by the mean distance over views, or these and those in each view."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ViewPrepared:
-    """What preparing one view found.
+    """Shape and rank of one view after its SVD.
 
     Attributes
     ----------
     view : str
     n_features, rank : int
-        Columns of the view and directions kept of its basis.
+        Columns of the view, and directions kept in its basis.
     effective_rank : float
         (Σs²)² / Σs⁴ of the scaled view.
     seconds : float
@@ -53,7 +53,7 @@ class ViewPrepared:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ViewSettingsSelected:
-    """How one view is prepared, and why.
+    """Selected settings of one view.
 
     Attributes
     ----------
@@ -61,13 +61,13 @@ class ViewSettingsSelected:
     scale : str
     alpha : float
     agreement : float
-        Mean share of a sample's neighbours in this view that are neighbours in another view
-        too, less what chance gives.
+        Neighbor overlap: mean share of a sample's neighbors in this view that are also neighbors
+        in another view, minus the share expected by chance.
     ahead : float
-        Of the usual preparation, in standard errors; 0 where the usual one was kept.
+        Improvement over the default settings, in standard errors; 0 if the default was kept.
     is_informative : bool
-        Whether other views have its neighbours by more than chance; True in records of versions
-        that did not ask.
+        Whether the neighbor overlap is more than chance; True in records of versions without this
+        field.
     """
 
     view: str
@@ -80,7 +80,7 @@ class ViewSettingsSelected:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ViewIteration:
-    """One view's sub-solve in one outer iteration.
+    """ADMM of one view in one outer iteration.
 
     Attributes
     ----------
@@ -108,30 +108,30 @@ class ViewIteration:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class IterationFinished:
-    """One outer iteration as the driver saw it.
+    """Record of one outer iteration.
 
     Attributes
     ----------
     iteration : int
-        From 0.
+        Number of the iteration, from 0.
     graph_weight : float
         λ used for the A-step that was accepted.
     n_connected_components : int
-        Of the consensus graph after the A-step.
+        Connected components of the consensus graph after the A-step.
     n_clusters : int
-        Asked for.
+        Requested number of clusters.
     score : float
-        Cross-view information (nats) of the cut of the graph this iteration started from.
+        Cross-view information (nats) of the spectral cut of the graph at the start of the iteration.
     eigengap : float
-        λ_{c+1} − λ_c of the Laplacian this iteration started from.
+        λ_{c+1} − λ_c of the Laplacian at the start of the iteration.
     spectrum_converged : bool
-        Whether its eigenvectors reached their tolerance.
+        Whether the eigensolver reached its tolerance.
     views : tuple of ViewIteration
     view_scores : tuple of float
-        Each view's information on that cut, from its own reference graphs.
+        Information of each view on that spectral cut, by the reference graphs of the view.
     seconds : float
     accepted : bool
-        Whether the partition took the place of the best one before.
+        Whether the partition replaced the best one so far.
     """
 
     iteration: int
@@ -149,7 +149,7 @@ class IterationFinished:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CandidateSettings:
-    """One setting tried before the path.
+    """One candidate setting that was tried before the outer iterations.
 
     Attributes
     ----------
@@ -158,17 +158,17 @@ class CandidateSettings:
     alpha : float or None
         None where the views differ.
     n_neighbors : int
-        k used.
+        Number of neighbors k in the initial graph.
     n_connected_components : int
-        Of the first graph.
+        Connected components of the initial graph.
     score : float
-        Cross-view information (nats) of the best cut of that graph.
+        Cross-view information (nats) of the best spectral cut of that graph.
     initial_graph : {"distances", "distances and views"}
-        Neighbours by the views' mean distance, or by that and in each view.
+        Neighbors by the mean distance over views, or these and those in each view.
     view_settings : tuple of (str, str, float)
-        View, scale and alpha where the views differ; empty in records of versions that did not say.
+        View, scale and alpha where the views differ; empty in records of versions without this field.
     exclude_views : tuple of str
-        Views that did not count. The score is of the others, unless the setting lost to that with
+        Excluded views. The score uses the other views only, unless the setting lost to the one with
         all views.
     """
 
@@ -184,17 +184,17 @@ class CandidateSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SettingsSelected:
-    """Sent once, when the setting of the path is known.
+    """Event sent once, after the settings of the outer iterations are selected.
 
     Attributes
     ----------
     settings : tuple of CandidateSettings
-        In the order tried; one when nothing was left to choose.
+        Settings in the order in which they were tried; only one if there was no choice.
     chosen : int
-        Position of the one taken.
+        Position of the selected setting.
     seconds : float
     view_settings : tuple of ViewSettingsSelected
-        Of the setting taken, one per view, where they were chosen view by view; else empty.
+        Selected settings of each view if they were selected view by view; otherwise empty.
     """
 
     settings: tuple[CandidateSettings, ...]
@@ -205,14 +205,14 @@ class SettingsSelected:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RefinementFinished:
-    """Sent once, after the last outer iteration, when partitions by learned distances were tried.
+    """Event sent once, after the last outer iteration, if the fit has a refinement.
 
     Attributes
     ----------
     scores : tuple of float
-        Cross-view information (nats) of the partition of each round.
+        Cross-view information (nats) of the partition of each refinement iteration.
     taken : int
-        How many of them took the place of the partition before: the first ones.
+        Number of accepted partitions, which are the first ones.
     seconds : float
     """
 
@@ -223,25 +223,25 @@ class RefinementFinished:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class NClustersSelected:
-    """Sent once, after `FitStarted`, when the number of clusters was chosen without labels.
+    """Event sent once, after `FitStarted`, if the number of clusters is selected without labels.
 
     Attributes
     ----------
     counts : tuple of int
-        Numbers of clusters looked at; the curves have one value for each.
+        Candidate numbers of clusters; each curve has one value for each of them.
     eigengap : tuple of float
-        (λ_{c+1} − λ_c) / λ_{c+1} of the Laplacian of the graph of the data distances.
+        (λ_{c+1} − λ_c) / λ_{c+1} of the Laplacian of the initial graph.
     modularity : tuple of float
-        Mean over views of the modularity of the cut into c clusters, on that of the view's neutral
-        graphs where it is highest.
+        Modularity of the spectral cut into c clusters, the highest over the reference graphs of a
+        view, averaged over views.
     adjusted_modularity : tuple of float
-        The same times the share of the cut's entropy that neighbours in all views together tell.
+        Modularity times the uncertainty coefficient U.
     information : tuple of float
-        Cross-view information of the same cut, in nats; it grows with c.
+        Cross-view information of the same spectral cut, in nats; it grows with c.
     stability : tuple of float
-        Adjusted Rand index of the cuts of two graphs, each with a random half of the edges.
+        Adjusted Rand index between the spectral cuts of two random halves of the edges.
     n_clusters : int
-        The one taken.
+        Selected number of clusters.
     seconds : float
     """
 
@@ -257,7 +257,7 @@ class NClustersSelected:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FitStarted:
-    """Sent once, before the first outer iteration."""
+    """Event sent once, before the first outer iteration."""
 
     n_samples: int
     n_clusters: int
@@ -268,22 +268,22 @@ class FitStarted:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FitFinished:
-    """Sent once, after the labels are known.
+    """Event sent once, at the end of a fit.
 
     Attributes
     ----------
     status : str
     n_connected_components : int
-        Of the graph that is returned.
+        Connected components of the returned graph.
     n_iterations : int
-        Outer iterations.
+        Number of outer iterations.
     seconds : float
-        Since the fit began.
+        Seconds since the start of the fit.
     score : float or None
-        Cross-view information (nats) of the labels that are returned; None in events of versions
-        that did not send it.
+        Cross-view information (nats) of the returned labels; None in events of versions without
+        this field.
     view_contributions : dict of str to float
-        Each view's share of that information; empty in events of versions that did not send it.
+        Share of each view in that information; empty in events of versions without this field.
     """
 
     status: str
@@ -296,15 +296,15 @@ class FitFinished:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FitFailed:
-    """Sent once instead of `FitFinished`, before the error reaches the caller.
+    """Event sent instead of `FitFinished` if a fit fails, before the error reaches the caller.
 
     Attributes
     ----------
     error : str
-        Name of its type.
+        Name of the type of the error.
     message : str
     seconds : float
-        Since the fit began.
+        Seconds since the start of the fit.
     """
 
     error: str
@@ -321,4 +321,4 @@ FitEvent = (
     | FitFinished
     | FitFailed
 )
-"""What an observer of a fit is called with, in this order."""
+"""Events of a fit, in the order in which observers receive them."""

@@ -1,4 +1,4 @@
-"""The numbers that define a fit, validated once and passed around as one value."""
+"""Parameters of a fit, validated once and passed as one value."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mscam_dask.errors import ConfigurationError
 __all__ = ["EXACT_SAMPLES", "AdmmSettings", "Model", "Parameters", "Scale", "ViewSettings"]
 
 EXACT_SAMPLES = 12_000
-"""Up to here everything is exhaustive: see docs/decisions/0038."""
+"""Largest number of samples for which every search is exhaustive: see docs/decisions/0038."""
 
-# An outer iteration costs a spectrum of the whole graph: see docs/decisions/0039.
+# Each outer iteration on large data needs eigenvectors of the whole graph: see docs/decisions/0039.
 _LARGE_PATIENCE = 2
 
-# What parts a few clusters is often in the next eigenvectors: docs/decisions/0057.
+# Eigenvectors after the c-th often separate a few clusters: docs/decisions/0057.
 _FEWEST_PAIRS = 20
 
-# Of numbers whose unit is that of the data: beyond, their products with λ, s² and 1/μ lose all digits.
+# Range of parameters in units of the data: outside it, products with λ, s² and 1/μ lose all digits.
 _LEAST, _MOST = 1e-6, 1e6
 
-# λ grows along a path, and the next fit may begin where the last one ended.
+# λ grows during a fit, and the next fit may start with the last λ of the previous one.
 _LEAST_WEIGHT, _MOST_WEIGHT = 1e-30, 1e30
 
 Scale = Literal["standard", "unit", "minmax", "none"]
@@ -37,7 +37,7 @@ def _require(condition: object, name: str, got: object, allowed: str) -> None:
 
 
 def _use_python_numbers(values: object, names: Iterable[str]) -> None:
-    """Replace NumPy's scalars in a frozen value: records of it are written as plain numbers."""
+    """Replace NumPy scalars in a frozen value, so that records have plain numbers."""
     for name in names:
         value = getattr(values, name)
         if isinstance(value, bool | int | float) and type(value).__module__ == "builtins":
@@ -67,12 +67,12 @@ def _require_within(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewSettings:
-    """How one view becomes its self-representation.
+    """Scale and α of one view.
 
     Attributes
     ----------
     scale : {"standard", "unit", "minmax", "none"}
-        Scaling of a feature view; of no consequence for distance and kernel views.
+        Scaling of a feature view; distance and kernel views ignore it.
     alpha : float
         α, in units of the view's mean squared singular value; from 1e-6 to 1e6.
     """
@@ -88,7 +88,7 @@ class ViewSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class AdmmSettings:
-    """Settings of the inner ADMM of one view.
+    """Settings of the ADMM of a view.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class AdmmSettings:
     penalty_growth : float
         Factor ρ ≥ 1 on μ after each inner iteration.
     max_iterations : int
-        Most inner iterations per outer iteration.
+        Maximum number of inner iterations per outer iteration.
     tolerance : float
         Stop when ‖W − F‖_F ≤ tolerance · √c (primal) and the change of F is as small (dual).
     """
@@ -129,58 +129,58 @@ class AdmmSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Parameters:
-    """Everything that defines a fit, apart from the data and the machine.
+    """Parameters of a fit, without the data and the executor.
 
     Attributes
     ----------
     n_clusters : int
-        c, the number of connected components asked for.
+        Number of clusters c, which is also the number of connected components of the returned graph.
     model : {"mscam", "mscan"}
-        Metric learning with a floor (MSCAM) or plain distances between self-representations
-        (MSCAN).
+        Learned metrics with an identity weight (MSCAM), or Euclidean distances between
+        self-representations (MSCAN).
     n_neighbors : int
-        k, the non-zeros of a row of the consensus graph.
+        Number of neighbors k: nonzeros of a row of the consensus graph.
     alpha : float
-        α, ridge of the self-representation, from 1e-6 to 1e6; views are scaled to a mean squared
-        singular value of one first.
+        Ridge penalty α of the self-representation, in units of the mean squared singular value of
+        the view, from 1e-6 to 1e6.
     graph_weight : float
-        First value of λ on the path, from 1e-30 to 1e30.
+        Initial value of λ, from 1e-30 to 1e30.
     graph_weight_growth : float
         Factor on λ while there are fewer components than clusters (> 1).
     identity_weight : float
-        Floor of the learned metric (M = floor·I + PPᵀ): weight of the data distances in the
-        graph step, from 1e-6 to 1e6.
+        Weight w of the identity in the learned metric M = wI + PPᵀ, which is the weight of the
+        data distances in the A-step, from 1e-6 to 1e6.
     metric_ridge : float
         Ridge on the metric factor P: 0, or from 1e-6 to 1e6.
     scale : {"standard", "unit", "minmax", "none"}
         Scaling of feature views.
-    view_settings : tuple of Preparation, optional
-        One per view, where they differ: they go before `scale` and `alpha`.
+    view_settings : tuple of ViewSettings, optional
+        One per view, if the views differ; they override `scale` and `alpha`.
     exclude_views : tuple of int
-        Positions of the views that are passed over, as if they were not there.
+        Positions of the excluded views.
     max_iter : int
-        Most outer iterations.
+        Maximum number of outer iterations.
     tol : float
         Relative size below which two partition scores count as a tie, which goes to the
         earlier and simpler partition.
     patience : int
-        Outer iterations without a better partition after which the path ends.
+        Outer iterations without a better partition before the fit stops.
     min_shrinkage : float
-        In [0, 1): directions of a view with a smaller gain s²/(s²+α) take no part in metric
-        learning.
+        Directions of a view with a smaller factor s²/(s²+α) take no part in metric learning; in
+        [0, 1).
     n_candidates : int or None
-        Candidate neighbours per sample kept from the anchor space; None means
+        Candidate neighbors of each sample in the joint ridge embedding; None means
         max(50, 4·n_neighbors), at most n − 1.
     exact_samples : int
-        Up to so many samples every search is exhaustive and everything is judged on all of
-        them; above, neighbours are approximate, bases truncated, and the setting is chosen and
-        partitions are judged on a seeded sample.
+        Largest number of samples for which every search is exhaustive and all samples are used
+        for scores. Above it, neighbors are approximate, bases are truncated, and settings and
+        partitions are scored on a seeded sample.
     admm : AdmmSettings
-        Inner solver of the views.
+        Settings of the ADMM of each view.
     seed : int
-        Seed of everything random in the numerics, from which each task makes its generator: the
-        eigensolver's start, the k-means starts of cuts, halves of edges, the samples on which
-        preparations are compared, cells of approximate neighbours.
+        Seed of every random generator of a fit: start of the eigensolver, k-means starts of
+        spectral cuts, halves of edges, samples on which view settings are compared, and cells of
+        approximate neighbors.
 
     Raises
     ------
@@ -249,39 +249,39 @@ class Parameters:
         _require(_is_count(self.seed, 0), "seed", self.seed, "a whole number >= 0")
 
     def settings_of_view(self, view: int) -> ViewSettings:
-        """Scaling and α of the view at this position."""
+        """Scale and α of the view at this position."""
         if self.view_settings is None:
             return ViewSettings(self.scale, self.alpha)
         return self.view_settings[view]
 
     def counted(self, n_views: int) -> tuple[int, ...]:
-        """Positions of the views, of `n_views`, that count."""
+        """Positions of the views that are not excluded, of `n_views` views."""
         return tuple(view for view in range(n_views) if view not in self.exclude_views)
 
     def scales(self, n_views: int) -> tuple[Scale, ...]:
-        """Scaling of each of `n_views` views."""
+        """Scale of each of `n_views` views."""
         return tuple(self.settings_of_view(view).scale for view in range(n_views))
 
     def candidates(self, n_samples: int) -> int:
-        """Anchor-space candidates per sample for a data set of `n_samples`."""
+        """Number of candidate neighbors of each sample for a data set of `n_samples`."""
         usual = max(50, 4 * self.n_neighbors)
         if self.is_large(n_samples):
             usual = max(30, 2 * self.n_neighbors + 2)
         return min(self.n_candidates or usual, n_samples - 1)
 
     def is_large(self, n_samples: int) -> bool:
-        """Whether a data set of `n_samples` is beyond exhaustive search."""
+        """True if a data set of `n_samples` is too large for exhaustive search."""
         return n_samples > self.exact_samples
 
     def n_pairs(self, n_samples: int) -> int:
-        """Bottom eigenpairs of a consensus graph by which n samples are cut.
+        """Number of bottom eigenpairs of a consensus graph of n samples.
 
-        2c, which the sub-solves ask for; of data that are not large 20 at least, as long as that
-        is no more than a tenth of the samples.
+        It is 2c, as the ADMM of a view needs; for data that are not large at least 20, but no more
+        than a tenth of the samples unless 2c is.
         """
         fewest = 0 if self.is_large(n_samples) else min(_FEWEST_PAIRS, n_samples // 10)
         return min(max(2 * self.n_clusters, fewest), n_samples)
 
     def patience_for(self, n_samples: int) -> int:
-        """Outer iterations without a better partition after which the path ends."""
+        """Outer iterations without a better partition before the fit stops."""
         return min(self.patience, _LARGE_PATIENCE) if self.is_large(n_samples) else self.patience

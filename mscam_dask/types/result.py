@@ -1,4 +1,4 @@
-"""Result of a fit: labels, consensus graph, status and the record of how they were found."""
+"""Result of a fit."""
 
 from __future__ import annotations
 
@@ -29,90 +29,90 @@ __all__ = [
     "shares_of_views",
 ]
 
-# Nats. Separating one sample from a million others is information of 1e-5.
+# In nats; one sample apart from a million others has information 1e-5.
 _ROUNDING = 1e-7
 
 
 class Status(enum.Enum):
-    """How the labels came about.
+    """Status of a fit.
 
-    The value of a member is the sentence that `Status.message` shows: what happened and, where
-    the user can improve the result, what to try next.
+    The value of a member is the sentence that `Status.message` shows: how the labels came about and,
+    where it helps, a remedy.
     """
 
     CONVERGED = (
-        "the consensus graph reached exactly the requested number of connected components "
-        "along the graph-weight path, and no earlier partition on the path scored better "
-        "(solver='reference' scores none)"
+        "converged: the consensus graph has exactly the requested number of connected components, "
+        "and no earlier partition scored higher (solver='reference' scores no earlier partitions)"
     )
     PARTITION_GRAPH = (
-        "the best-scoring partition came from a spectral cut of an intermediate graph or from the "
-        "refinement, not from connected components; the returned graph is its partition graph, "
-        "whose components are exactly these clusters"
+        "the best-scoring partition came from spectral clustering of an intermediate graph, not from "
+        "connected components; the returned graph was rebuilt so that its components are exactly "
+        "these clusters"
     )
     MERGED_COMPONENTS = (
-        "the graph of the data has more connected components than n_clusters, whatever the graph "
-        "weight; the components were merged by Ward's criterion, and the returned graph is the "
-        "partition graph of the result; a larger n_neighbors or n_clusters may suit these data better"
+        "the nearest-neighbor graph of the data already has more connected components than "
+        "n_clusters; components were merged with Ward linkage. Consider a larger n_neighbors or "
+        "n_clusters"
     )
     SINGLE_CLUSTER = "n_clusters is 1; every sample belongs to the same cluster"
     SINGLETONS = "n_clusters equals the number of samples; every sample is its own cluster"
     COMPONENTS_NOT_REACHED = (
         "the consensus graph does not have the requested number of connected components "
-        "(solver='reference' follows the printed algorithms, which do not enforce it); "
+        "(solver='reference' follows the algorithms of the paper, which do not enforce it); "
         "use solver='reduced'"
     )
 
     @property
     def message(self) -> str:
-        """Sentence shown to the user."""
+        """Sentence for the user."""
         return self.value
 
     @property
     def reached(self) -> bool:
-        """Whether the consensus graph has exactly the requested number of components."""
+        """True if the consensus graph has exactly the requested number of components."""
         return self is not Status.COMPONENTS_NOT_REACHED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Solution:
-    """Labels, the consensus graph that has them as components, and how they were found.
+    """Labels, consensus graph and records of a fit.
 
     Attributes
     ----------
     labels : (n,) int64
         Cluster of each sample, numbered by first appearance.
     consensus_graph : (n, n) CSR
-        A, rows on the simplex (a sample alone in its cluster has an empty row).
+        Graph A with rows on the simplex (a sample alone in its cluster has an empty row).
     n_connected_components : int
-        Of the consensus graph.
+        Connected components of the consensus graph.
     status : Status
     score : float
         Cross-view information of `labels`, in nats.
     n_neighbors : int
-        k used; larger than requested if the graph with k neighbors has more components than clusters.
+        Number of neighbors k in the graph: more than requested if k neighbors leave more components
+        than clusters.
     parameters : Parameters
-        Parameters of the selected settings.
+        Parameters of the selected setting.
     settings : tuple of CandidateSettings
-        All candidate settings.
+        All settings tried.
     prepared : tuple of ViewPrepared
     history : tuple of IterationFinished
     view_embeddings : dict of str to (n, c)
         F_v = Z_vᵀP_v given the final graph (MSCAN: C_v, (n, r_v)).
     view_contributions : dict of str to float
-        Share of each view in the sum of the information over views, from its reference graphs and
-        the final partition; 0 for excluded views.
+        Information of each view on the final partition, by the reference graphs of the view, as a
+        share of the sum over views; 0 for excluded views.
     encoders : dict of str to callable
-        Encoders of the views that count: they map rows, also of new samples, to the ridge
-        embedding. Empty if the solver has no out-of-sample form.
+        Maps from rows of a view, also new ones, to its ridge embedding, for the views that are not
+        excluded; empty if the solver has no out-of-sample form.
     counted : NClustersSelected or None
-        How the number of clusters was selected; None if it was given.
+        Selection of the number of clusters; None if the user set it.
     agreed : tuple of ViewSettingsSelected
-        How scale and α of each view were selected; empty if they were given.
+        Selection of scale and α of each view; empty if the user set them.
     learned : RefinementFinished or None
-        Outcome of the refinement; None if there was none.
+        Record of the refinement; None if there was none.
     chosen : int
-        Position in `settings` of the selected settings; −1 if there were no candidates.
+        Position in `settings` of the selected one; −1 if none was tried.
     """
 
     labels: NDArray[np.int64]
@@ -140,7 +140,7 @@ class Solution:
 
 
 def shares_of_views(names: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
-    """Return nonnegative scores as shares of their sum; equal shares if no score is above rounding.
+    """Return nonnegative scores as shares of their sum, or equal shares if the sum is only rounding error.
 
     Parameters
     ----------

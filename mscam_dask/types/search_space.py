@@ -1,4 +1,4 @@
-"""Settings among which a fit chooses where the user has fixed none."""
+"""Candidate settings for the parameters that the user has not set."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ __all__ = [
     "view_settings_grid",
 ]
 
-# Among these each view's scaling and α are chosen: docs/decisions/0014.
+# Candidates for scale and α of each view: docs/decisions/0014.
 _SCALES: tuple[Scale, ...] = ("unit", "standard")
 _ALPHAS = (10.0, 1.0, 0.1)
 
-# Numbers of clusters among which "auto" chooses, unless told otherwise.
+# Default range of the number of clusters for "auto".
 _FEWEST = 2
 _MOST_CLUSTERS = 30
 
-# k then.
+# Number of neighbors k if scale and α are selected view by view.
 _NEIGHBORS = 20
 
-# The least that k is limited to where clusters are small: docs/decisions/0053.
+# Lowest upper limit of k for small clusters: docs/decisions/0053.
 _FEWEST_NEIGHBORS = 5
 
-# What is tried with one view, in order (ties go to the earlier): docs/decisions/0012.
+# Candidate settings for one view, in order (ties go to the earlier one): docs/decisions/0012.
 _SETTINGS: tuple[dict[str, Any], ...] = (
     {"scale": "unit", "alpha": 10.0, "n_neighbors": 20},
     {"scale": "standard", "alpha": 10.0, "n_neighbors": 20},
     {"scale": "standard", "alpha": 1.0, "n_neighbors": 9},
 )
 
-# As in the paper.
+# Settings of the paper.
 _NOTHING_CHOSEN: tuple[dict[str, Any], ...] = (
     {"scale": "standard", "alpha": 1.0, "n_neighbors": 9},
 )
@@ -48,12 +48,12 @@ _NOTHING_CHOSEN: tuple[dict[str, Any], ...] = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fixed:
-    """What the user has set; None where a value is to be chosen.
+    """Values set by the user; None for a value that is selected.
 
     Attributes
     ----------
     scale, alpha : value, or mapping of view name to value
-        Mappings name every view and go together.
+        Mappings name every view, and both are given.
     n_neighbors : int or None
     exclude_views : sequence of str or None
         Names of views.
@@ -66,16 +66,16 @@ class Fixed:
 
     @property
     def by_view(self) -> bool:
-        """Whether the views are told apart."""
+        """True if scale or alpha is set for each view."""
         return isinstance(self.scale, Mapping) or isinstance(self.alpha, Mapping)
 
     def view_settings(self, names: Sequence[str]) -> tuple[ViewSettings, ...]:
-        """One for each view.
+        """Settings of each view.
 
         Raises
         ------
         ConfigurationError
-            When a view is missing, unknown, or has one of the two only.
+            If a view is missing or unknown, or only one of scale and alpha is set.
         """
         for parameter, value in (("scale", self.scale), ("alpha", self.alpha)):
             if value is None:
@@ -91,47 +91,45 @@ class Fixed:
         return tuple(ViewSettings(_of(self.scale, name), _of(self.alpha, name)) for name in names)
 
     def excluded_positions(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Of the views left out, in the order of the views; none where that is to be chosen.
+        """Positions of the excluded views in the order of the views; empty if they are selected.
 
         Raises
         ------
         ConfigurationError
-            When one is unknown, or no view would be left.
+            If a name is unknown, or all views are excluded.
         """
-        given = () if self.exclude_views is None else self.exclude_views
-        if isinstance(given, str) or not isinstance(given, Collection):
+        excluded = () if self.exclude_views is None else self.exclude_views
+        if isinstance(excluded, str) or not isinstance(excluded, Collection):
             raise ConfigurationError(
-                f"exclude_views={given!r} is a {type(given).__name__}; allowed is a list of names of views, or None."
+                f"exclude_views={excluded!r} is a {type(excluded).__name__}; allowed is a list of names of views, or None."
             )
-        unknown = [name for name in given if name not in names]
+        unknown = [name for name in excluded if name not in names]
         if unknown:
             raise ConfigurationError(
-                f"exclude_views={list(given)!r}: there is no view {', '.join(map(repr, unknown))}; allowed are "
+                f"exclude_views={list(excluded)!r}: there is no view {', '.join(map(repr, unknown))}; allowed are "
                 f"some of {list(names)}."
             )
-        if given and set(given) == set(names):
+        if excluded and set(excluded) == set(names):
             raise ConfigurationError(
-                f"exclude_views={list(given)!r} names every view; allowed are all but one of {list(names)}."
+                f"exclude_views={list(excluded)!r} names every view; allowed are all but one of {list(names)}."
             )
-        return tuple(view for view, name in enumerate(names) if name in given)
+        return tuple(view for view, name in enumerate(names) if name in excluded)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choices:
-    """What a fit chooses for itself before it tries settings.
+    """Selections of a fit other than the candidate settings.
 
     Attributes
     ----------
-    view_settings : tuple of Preparation
-        Tried on every view; none for scaling and α as given.
+    view_settings : tuple of ViewSettings
+        Candidates for every view; empty if the user set scale and α.
     n_clusters : bool
-        Whether the number of clusters of the settings is only the most there may be.
+        Whether the number of clusters is selected, up to that of the settings.
     initial_graph : bool
-        Whether the path may begin with neighbours in each view too, not by the mean distance alone,
-        and may end with distances learned from its best partition.
+        Whether the mixed initial graph is tried beside the mean one, and the fit has a refinement.
     may_exclude_views : bool
-        Whether settings without views that no other view confirms are tried; it goes
-        with `view_settings`.
+        Whether settings without uninformative views are tried; it needs `view_settings`.
     """
 
     view_settings: tuple[ViewSettings, ...] = ()
@@ -141,13 +139,13 @@ class Choices:
 
 
 def view_settings_grid(fixed: Fixed, *, any_features: bool) -> tuple[ViewSettings, ...]:
-    """Preparations among which one is chosen for each view; none where there is no choice.
+    """Candidate settings of a view; empty if there is no choice.
 
     Parameters
     ----------
     fixed : Fixed
     any_features : bool
-        Whether a view has features: scalings concern no other.
+        Whether a view has features: only feature views are scaled.
     """
     if fixed.by_view:
         return ()
@@ -166,47 +164,47 @@ def settings_grid(
     any_features: bool,
     choose: bool,
 ) -> tuple[dict[str, Any], ...]:
-    """Scale, α and k of each setting to try, in order.
+    """Scale, α and k of each candidate setting, in order.
 
     Parameters
     ----------
     fixed : Fixed
-    options : sequence of Preparation
-        Where there are some, scale and α stand for what is chosen later, view by view.
+    options : sequence of ViewSettings
+        If there are any, scale and α are placeholders: they are selected later, view by view.
     any_features : bool
     choose : bool
-        Whether anything is chosen at all; if not, what is not fixed is as in the paper.
+        Whether settings are selected; if not, values that are not fixed are those of the paper.
     """
     tried = _SETTINGS if choose else _NOTHING_CHOSEN
     if options:
         first = options[0]
         tried = ({"scale": first.scale, "alpha": first.alpha, "n_neighbors": _NEIGHBORS},)
-    given: dict[str, Any] = {}
+    fixed_values: dict[str, Any] = {}
     if fixed.by_view:
         tried = tried[:1]
     else:
-        given = {name: getattr(fixed, name) for name in ("scale", "alpha")}
-    given["n_neighbors"] = fixed.n_neighbors
-    given = {name: value for name, value in given.items() if value is not None}
+        fixed_values = {name: getattr(fixed, name) for name in ("scale", "alpha")}
+    fixed_values["n_neighbors"] = fixed.n_neighbors
+    fixed_values = {name: value for name, value in fixed_values.items() if value is not None}
     if not any_features:
-        given["scale"] = tried[0]["scale"]
+        fixed_values["scale"] = tried[0]["scale"]
     settings: list[dict[str, Any]] = []
     for setting in tried:
-        limited = {**setting, **given}
+        limited = {**setting, **fixed_values}
         if limited not in settings:
             settings.append(limited)
     return tuple(settings)
 
 
 def most_neighbors(n_samples: int, n_clusters: int | None = None) -> int:
-    """The largest k that is chosen for n samples.
+    """Upper limit of k for n samples.
 
     Parameters
     ----------
     n_samples : int
     n_clusters : int, optional
-        Where known, k is no more than the samples that a cluster has on average, since further
-        neighbours are of other clusters; but 5 at least.
+        If given, k is at most the mean size of a cluster, since further neighbors are in other
+        clusters; but at least 5.
     """
     most = max(1, n_samples - 1)
     if n_clusters is None:
@@ -215,12 +213,12 @@ def most_neighbors(n_samples: int, n_clusters: int | None = None) -> int:
 
 
 def most_clusters(asked: Any, n_samples: int) -> int:
-    """The most clusters that may be chosen for n samples: as asked, or n / 10, 30 at most.
+    """Upper limit of the number of clusters for n samples: the given one, or n / 10, at most 30.
 
     Raises
     ------
     ConfigurationError
-        When that is no whole number from 2 to n − 1.
+        If it is not a whole number from 2 to n − 1.
     """
     if n_samples <= _FEWEST:
         raise ConfigurationError(

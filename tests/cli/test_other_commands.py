@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import Result
@@ -19,6 +19,7 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.pipeline.run import doctor
 from mscam_dask.pipeline.run.doctor import CHECKS, Check
 from mscam_dask.pipeline.run.lock import RunLock
+from mscam_dask.pipeline.run.run_record import decode_record, encode_record
 from tests.cli.screens import numbers
 from tests.messages import quotes
 
@@ -160,9 +161,11 @@ def test_describe_shows_a_run_that_ended_well_or_not(here: Path, call: Call) -> 
 
 def test_describe_tells_a_run_that_was_cut_off_from_one_under_way(here: Path, call: Call) -> None:
     call("run", "tiny.toml", "--in-process", "-o", "cut off")
-    record = Path("cut off/run.json")
-    content = json.loads(record.read_bytes())
-    record.write_text(json.dumps({**content, "state": "running", "exit_code": None}))
+    file = Path("cut off/run.json")
+    record = decode_record(file.read_bytes(), str(file))
+    file.write_bytes(
+        encode_record(msgspec.structs.replace(record, state="running", exit_code=None))
+    )
     with RunLock(Path("cut off")):
         result = call("describe", "cut off")
     assert " running\n" in result.stdout
@@ -219,7 +222,7 @@ def test_doctor_names_what_is_missing(here: Path, monkeypatch: pytest.MonkeyPatc
     assert "h5py" in extras.found
     monkeypatch.setattr(doctor, "smallest_memory_bytes", lambda: 2**30)
     assert checks["Memory"]().level == "warn"
-    monkeypatch.setattr(doctor, "_FEW_BYTES", 2**62)
+    monkeypatch.setattr(doctor, "_MIN_BYTES", 2**62)
     assert checks["Disk"]().level == "warn"
 
     def no_module(name: str) -> None:

@@ -338,7 +338,7 @@ def test_comparing_the_preparations_of_a_wide_view_stays_below_its_figure(d: int
     finally:
         tracemalloc.stop()
     figures = {task.task: task.peak_bytes for task in plan(n, (d,)).tasks}
-    assert peak <= figures["comparing preparations of v0"]
+    assert peak <= figures["comparing settings of v0"]
 
 
 @pytest.mark.parametrize(("n", "d"), [(300, 20_000), (1200, 3000)])

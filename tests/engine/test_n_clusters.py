@@ -207,6 +207,7 @@ def test_what_does_not_go_together_is_refused(
         MSCAM(**{"n_clusters": "auto", **parameters}).fit(views)
 
 
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")  # noise
 @pytest.mark.parametrize("n_samples", [2, 3, 5, 12])
 def test_few_samples(n_samples: int) -> None:
     views = [np.random.default_rng(0).standard_normal((n_samples, 3))]

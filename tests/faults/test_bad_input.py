@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask import MSCAM, MSCAN
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError, MscamError
+from mscam_dask.errors import (
+    ConfigurationError,
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    MscamError,
+)
 from mscam_dask.metrics import adjusted_rand_index
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
@@ -183,6 +189,7 @@ def test_two_places_only(model: Estimator, n_clusters: int) -> None:
     assert not set(fitted.labels_[:12]) & set(fitted.labels_[12:])
 
 
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")  # far blobs have equal samples
 @pytest.mark.parametrize("gap", [1e3, 1e9, 1e15, 1e200])
 @pytest.mark.parametrize("n_clusters", [2, 5])
 def test_two_far_blobs(gap: float, n_clusters: int) -> None:
@@ -195,7 +202,8 @@ def test_two_far_blobs(gap: float, n_clusters: int) -> None:
 def test_all_but_one_identical() -> None:
     rows = np.zeros((30, 3))
     rows[7] = 1.0
-    fit([rows], 2)
+    with pytest.warns(DataWarning):  # equal samples are in different clusters
+        fit([rows], 2)
 
 
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])

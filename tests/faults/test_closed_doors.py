@@ -198,7 +198,7 @@ def test_no_module_can_run_text_or_unpickle() -> None:
 
 # -- nothing outside the run directory --------------------------------------------------------
 
-NAMES = ("../../outside", "/absolute", "..", "a/b", "nul\0name", "new\nline", "con:", "x" * 300)
+NAMES = ("../../outside", "/absolute", "..", "a/b", "con:", "x" * 300)
 
 
 def files_below(path: Path) -> set[Path]:
@@ -208,9 +208,7 @@ def files_below(path: Path) -> set[Path]:
 def test_view_names_are_never_paths(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], 20)
-    views = {
-        name: rng.normal(size=(40, 3)) + 9.0 * labels[:, None] for name in NAMES if "\0" not in name
-    }
+    views = {name: rng.normal(size=(40, 3)) + 9.0 * labels[:, None] for name in NAMES}
     work = tmp_path / "deep" / "work"
     work.mkdir(parents=True)
     np.savez(

@@ -1,6 +1,6 @@
 """Memory alignment of arrays that come from another process.
 
-Such an array lies where its message put it, sometimes at an address that is no multiple of its
+Such an array may start at an address in its message that is not a multiple of its
 item size. NumPy computes with it in another order, so the last bits of a product would depend on
 the worker that a task ran on. A copy is aligned.
 """

@@ -1,4 +1,4 @@
-"""Dask spans of a fit: its settings and outer iterations, as the dashboard groups tasks."""
+"""Dask spans of a fit: one for each setting and outer iteration, by which the dashboard groups tasks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def span_cleaner() -> Callable[..., None]:
     def clean(dask_scheduler: Any, top: str = _TOP) -> None:
         extension = dask_scheduler.extensions.get("spans")
         for span in () if extension is None else list(extension.spans_search_by_tag.get(top, ())):
-            ended = [one for one in span.groups if one.name not in dask_scheduler.task_groups]
+            ended = [group for group in span.groups if group.name not in dask_scheduler.task_groups]
             span.groups.difference_update(ended)
             metadata = getattr(span, "_metadata", None)
             if metadata:

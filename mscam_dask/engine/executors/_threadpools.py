@@ -1,4 +1,4 @@
-"""Limits of BLAS and OpenMP threads: one for each task, so that no executor changes a bit."""
+"""Limits of BLAS and OpenMP threads: one for each task, so that results do not depend on executors."""
 
 from __future__ import annotations
 

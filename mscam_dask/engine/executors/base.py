@@ -1,8 +1,8 @@
-"""Contract between the driver and the executors of its tasks.
+"""Protocol of the executors of a fit.
 
 A task is a plain function of its arguments. Arguments may be handles of earlier tasks, alone
 or in lists; the executor puts the results in their place. Blocks and orders of summation are
-fixed by the driver, so every executor gives the same bits.
+fixed by the driver, so that every executor gives identical bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self
 __all__ = ["Executor", "Handle"]
 
 Handle = Any
-"""A future result; opaque to all but the executor that made it."""
+"""Future result of a task, opaque to everything except its executor."""
 
 
 class Executor(Protocol):
@@ -22,7 +22,7 @@ class Executor(Protocol):
 
     @property
     def description(self) -> str:
-        """One line for people that names what runs the tasks."""
+        """Name of the executor for users, in one line."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class Executor(Protocol):
 
     @property
     def shares_memory(self) -> bool:
-        """True when tasks read the driver's arrays; otherwise these travel inside the tasks."""
+        """True if tasks read the arrays of the driver; otherwise arrays are sent inside the tasks."""
         ...
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:

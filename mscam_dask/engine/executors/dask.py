@@ -68,7 +68,7 @@ _TIMEOUT_S = 60.0
 _RETRIES = 2
 
 # Nothing waits for these before the first partition is scored: they run where a worker would
-# stand idle, above all beside the spectrum of the first graph, which is one task.
+# stand idle, above all beside the eigensolver of the initial graph, which is one task.
 _LOW_PRIORITY = frozenset({"reference_graphs"})
 
 # Similar tasks with the same large arguments. The scheduler would leave them to the worker that
@@ -78,7 +78,7 @@ _DEALT_OUT = frozenset({"candidate_neighbors", "ivf_neighbors", "projected_dista
 _FIT_CONFIG = RefCountedContext(
     lambda: dask.config.set(
         {
-            # Views in the driver's memory travel inside their tasks; the memory plan bounds them.
+            # Views in the memory of the driver are sent inside tasks; the memory estimate bounds them.
             "distributed.admin.large-graph-warning-threshold": "4GiB",
             # A LocalCluster gives up a worker that is not back by then, and starts no other.
             "distributed.deploy.lost-worker-timeout": "120s",
@@ -112,7 +112,7 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
     Raises
     ------
     SchedulerLostError
-        When the scheduler does not answer within `timeout_s`.
+        If the scheduler does not answer within `timeout_s`.
     """
     with _translated(client):
         try:
@@ -134,7 +134,7 @@ def _address(client: Client) -> str:
 
 
 def _scheduler_of(client: Client) -> Any:
-    """The remote procedure calls of the scheduler: typed as optional, None only before the start."""
+    """Remote procedure calls of the scheduler; typed as optional, but None only before the start."""
     return client.scheduler
 
 
@@ -174,9 +174,9 @@ class WorkerWatchdog:
         Raises
         ------
         NoWorkersError
-            When there has been none for too long.
+            If there has been none for too long.
         WorkersPausedError
-            When there were some, paused by Dask because their memory is full.
+            If there were some, paused by Dask because their memory is full.
         ClusterError
             Raised by `workers` when the cluster does not answer.
         """
@@ -224,9 +224,9 @@ def wait_for_a_worker(client: Client, timeout_s: float) -> None:
     Raises
     ------
     NoWorkersError
-        When no worker can within `timeout_s`.
+        If no worker can within `timeout_s`.
     SchedulerLostError
-        When the scheduler is gone or does not answer.
+        If the scheduler is gone or does not answer.
     """
     watchdog = WorkerWatchdog(
         lambda: present_workers(client, timeout_s), _address(client), timeout_s
@@ -250,7 +250,7 @@ def check_versions(client: Client, timeout_s: float) -> None:
     ClusterError
         Naming a worker that lacks the package or has another version.
     SchedulerLostError
-        When there is no answer within `timeout_s`.
+        If there is no answer within `timeout_s`.
     """
     for worker, answer in ask_workers(client, _version_probe(), timeout_s=timeout_s).items():
         if isinstance(answer, BaseException):
@@ -275,7 +275,7 @@ def ask_workers(
     Raises
     ------
     SchedulerLostError
-        When there is no answer within `timeout_s`.
+        If there is no answer within `timeout_s`.
     """
     with _translated(client):
         try:
@@ -323,7 +323,7 @@ class DaskExecutor:
     Raises
     ------
     ClusterError
-        When the client is not connected.
+        If the client is not connected.
 
     Notes
     -----
@@ -458,11 +458,11 @@ class DaskExecutor:
         Raises
         ------
         WorkerLostError
-            When workers keep dying on one task.
+            If workers keep dying on one task.
         NoWorkersError
-            When all workers are gone and none comes back in time.
+            If all workers are gone and none comes back in time.
         SchedulerLostError
-            When the scheduler cannot be reached any more.
+            If the scheduler cannot be reached any more.
         """
         with _translated(self._client):
             self._wait(list(handles))

@@ -1,6 +1,6 @@
-"""The tasks of a fit: what is read, which solver is called, how long it took.
+"""Tasks of a fit: they read views, call solvers and measure times.
 
 Every function is importable, so that a worker process can run it; formulas are in
-`mscam_dask.solvers`. Large results stay with the executor; `*_record` and `*_of` tasks take out
-of them what the driver needs.
+`mscam_dask.solvers`. Large results stay with the executor; small tasks such as `view_records` and
+`vectors_of` return the parts that the driver needs.
 """

@@ -1,4 +1,4 @@
-"""Tasks that work on the consensus graph, whole or by blocks of rows."""
+"""Tasks on the consensus graph, whole or by blocks of rows."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = [
     "warm_start",
 ]
 
-# Residual of the eigenpairs over the largest eigenvalue: far below any gap a cut relies on.
+# Residual of the eigenpairs relative to the largest eigenvalue: far below any relevant eigengap.
 _SPECTRUM_TOLERANCE = 1e-6
 
-# The cut of a large graph is settled long before: see docs/decisions/0039.
+# The spectral cut of a large graph needs less accuracy: see docs/decisions/0039.
 _LARGE_TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphSpectrum:
-    """A graph's Laplacian and its bottom eigenpairs, shared by the tasks of an iteration."""
+    """Laplacian of a graph and its bottom eigenpairs, shared by the tasks of an iteration."""
 
     laplacian: csr_array[Any]
     spectrum: Spectrum
@@ -53,7 +53,7 @@ class GraphSpectrum:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WarmStart:
-    """All that is kept of a `GraphSpectrum`: the vectors to start the next from."""
+    """Eigenvectors of a `GraphSpectrum`, from which the next eigensolver starts."""
 
     vectors: NDArray[Any]
 
@@ -65,10 +65,10 @@ def graph_spectrum(
     seed: int,
     n_accurate: int | None = None,
 ) -> GraphSpectrum:
-    """Laplacian and bottom eigenpairs of a graph, started from the previous ones.
+    """Laplacian and bottom eigenpairs of a graph, from the previous eigenvectors as a start.
 
-    With `n_accurate` (large data) so many pairs are accurate to 1e-4, the others a by-product,
-    and both are in single precision.
+    With `n_accurate` (large data) this many pairs are accurate to 1e-4, the others less so, and all
+    are in single precision.
     """
     precision = np.float64 if n_accurate is None else np.float32
     matrix = laplacian(graph.affinity.astype(precision, copy=False))
@@ -86,12 +86,12 @@ def graph_spectrum(
 
 
 def warm_start(spectrum: GraphSpectrum) -> WarmStart:
-    """The vectors of a spectrum without the Laplacian."""
+    """Eigenvectors of a spectrum without the Laplacian."""
     return WarmStart(spectrum.vectors)
 
 
 def spectrum_facts(spectrum: GraphSpectrum, n_clusters: int) -> tuple[float, bool]:
-    """λ_{c+1} − λ_c of the Laplacian, NaN when n = c pairs are all; whether they converged."""
+    """Gap λ_{c+1} − λ_c of the Laplacian (NaN if n = c), and whether the eigenpairs converged."""
     values, converged = spectrum.spectrum.values, spectrum.spectrum.converged
     if len(values) <= n_clusters:
         return float("nan"), converged
@@ -99,9 +99,9 @@ def spectrum_facts(spectrum: GraphSpectrum, n_clusters: int) -> tuple[float, boo
 
 
 def added(terms: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Sum of one array or more by a binary tree over their order, two of a size at a time.
+    """Sum of one array or more by a binary tree in their order, two partial sums of one size at a time.
 
-    Sums of 2^m consecutive ones that are added again give the same bits.
+    Sums of 2^m consecutive arrays that are added again give identical bits.
     """
     partial: list[tuple[int, NDArray[np.float64]]] = []
     for term in terms:
@@ -123,7 +123,7 @@ def block_rows(
     data_weight: float,
     weight: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The A-step for a block of rows."""
+    """Rows of the graph from the A-step, for a block of rows."""
     return graph_rows(
         candidates,
         summed,
@@ -134,24 +134,24 @@ def block_rows(
 
 
 def component_count(graph: Graph) -> int:
-    """Connected components of a graph."""
+    """Number of connected components of a graph."""
     return graph.n_components
 
 
 def components_of(graph: Graph) -> NDArray[np.int64]:
-    """Component of each sample."""
+    """Connected component of each sample."""
     return graph.components
 
 
 def affinity_of(graph: Graph) -> csr_array[np.float64]:
-    """A of a graph."""
+    """Sparse matrix A of a graph."""
     return graph.affinity
 
 
 def graph_arrays(
     graph: Graph,
 ) -> tuple[NDArray[np.float64], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
-    """Data, indices and indptr of A: all that a graph is made of."""
+    """Data, indices and indptr of A, from which `restore_graph` rebuilds the graph."""
     affinity = graph.affinity
     return affinity.data, affinity.indices, affinity.indptr
 
@@ -161,7 +161,7 @@ def restore_graph(
     indices: NDArray[np.integer[Any]],
     indptr: NDArray[np.integer[Any]],
 ) -> Graph:
-    """The graph that `graph_arrays` took apart."""
+    """Graph from the arrays that `graph_arrays` returned."""
     n = len(indptr) - 1
     affinity: csr_array[np.float64] = csr_array((data, indices, indptr), shape=(n, n))
     count, components = connected_components(affinity)
@@ -174,5 +174,5 @@ def vectors_of(spectrum: GraphSpectrum | WarmStart) -> NDArray[Any]:
 
 
 def given(values: NDArray[Any]) -> NDArray[Any]:
-    """An array of the driver's, as the result of a task."""
+    """Array of the driver as the result of a task."""
     return values

@@ -1,4 +1,4 @@
-"""Tasks that look at every number of clusters at once."""
+"""Tasks of the selection of the number of clusters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mscam_dask.solvers.spectral_cut import spectral_cut
 
 __all__ = ["cuts_of", "halves_of", "modularities", "split_half_ari", "values_of"]
 
-# Rows on which an embedding is cut: every number of clusters is cut several times.
+# Maximum number of rows for k-means, which runs several times for every number of clusters.
 _CUT_SAMPLES = 5000
 
 
@@ -26,23 +26,23 @@ def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
 
 
 def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
-    """Partitions into c clusters, where nothing is drawn at random."""
+    """Deterministic spectral cuts into c clusters."""
     n_samples_cut = 0 if len(spectrum.vectors) <= _CUT_SAMPLES else _CUT_SAMPLES
-    return cut_spectrum(spectrum, n_clusters, n_samples_cut, lambda some, _: spectral_cut(some))
+    return cut_spectrum(spectrum, n_clusters, n_samples_cut, lambda rows, _: spectral_cut(rows))
 
 
 def halves_of(graph: Graph, seed: int) -> list[Graph]:
-    """Two graphs of one half of its edges each."""
+    """Two graphs with a random half of the edges each."""
     halves = edge_split(graph.affinity, np.random.default_rng(seed))
     return [Graph(half, *connected_components(half)) for half in halves]
 
 
 def split_half_ari(first: GraphSpectrum, second: GraphSpectrum, n_clusters: int) -> float:
-    """Adjusted Rand index of the cuts of two graphs into c clusters, the better of both kinds."""
+    """Adjusted Rand index between the spectral cuts of two graphs, the higher of both kinds of cut."""
     pairs = zip(cuts_of(first, n_clusters), cuts_of(second, n_clusters), strict=True)
-    return max(float(adjusted_rand_score(one, other)) for one, other in pairs)
+    return max(float(adjusted_rand_score(*pair)) for pair in pairs)
 
 
 def modularities(view: ReferenceGraphs, cuts: list[list[NDArray[np.int64]]]) -> list[list[float]]:
-    """Modularity of each cut, by number of clusters, on one view's graphs."""
-    return [[view_modularity(view, labels) for labels in of_one] for of_one in cuts]
+    """Modularity of each cut by the reference graphs of one view, by number of clusters."""
+    return [[view_modularity(view, labels) for labels in same_count] for same_count in cuts]

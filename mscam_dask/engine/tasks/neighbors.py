@@ -1,4 +1,4 @@
-"""Tasks in the anchor space of one view or of all: candidates, and the graphs that distances alone give."""
+"""Tasks in the joint ridge embedding: candidate neighbors, and graphs from distances only."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ __all__ = [
 def candidates(
     views: list[RidgeView | LinearDiscriminants], n_candidates: int, start: int, stop: int
 ) -> CandidateEdges:
-    """Nearest neighbours of a block of rows in the anchor space."""
+    """Candidate neighbors of a block of rows in the joint ridge embedding."""
     return candidate_neighbors(joint_embedding(views), n_candidates, start, stop)
 
 
 def own_graph(view: RidgeView, n_neighbors: int) -> Graph:
-    """The adaptive-neighbour graph of one view by itself."""
+    """Adaptive-neighbor graph of a single view."""
     return neighbor_graph(joint_embedding([view]), n_neighbors)
 
 
 def cells(views: list[RidgeView | LinearDiscriminants], n_candidates: int, seed: int) -> IVFIndex:
-    """Cells of the anchor space of large data."""
+    """Cells of the joint ridge embedding of large data."""
     rng = np.random.default_rng(seed)
     return build_ivf(joint_embedding(views), n_candidates=n_candidates, rng=rng)
 
 
 def ivf_neighbors(
     views: list[RidgeView | LinearDiscriminants],
-    found: IVFIndex,
+    index: IVFIndex,
     n_candidates: int,
     part: tuple[int, int],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    """Approximate neighbours of the samples in one part of the cells: (which, of how many)."""
-    which, of = part
-    first, last = which * len(found) // of, (which + 1) * len(found) // of
-    return ivf_search(joint_embedding(views), found, n_candidates, first=first, last=last)
+    """Approximate neighbors of the samples in one part of the cells: (number, count of parts)."""
+    number, n_parts = part
+    first, last = number * len(index) // n_parts, (number + 1) * len(index) // n_parts
+    return ivf_search(joint_embedding(views), index, n_candidates, first=first, last=last)
 
 
 def candidates_of_rows(
@@ -64,7 +64,7 @@ def candidates_of_rows(
     start: int,
     stop: int,
 ) -> CandidateEdges:
-    """Candidates of a block of rows, out of what was found cell by cell."""
+    """Candidate neighbors of a block of rows, collected from the parts of the cells."""
     n_candidates = parts[0][1].shape[1]
     indices = np.empty((stop - start, n_candidates), dtype=np.int32)
     distances = np.empty((stop - start, n_candidates))
@@ -78,7 +78,7 @@ def candidates_of_rows(
 def merged_components(
     views: list[RidgeView], components: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
-    """Components of a graph, merged down to the clusters asked for."""
+    """Connected components of a graph, merged to the requested number of clusters."""
     return merge_components(joint_embedding(views), components, n_clusters)
 
 
@@ -88,5 +88,5 @@ def rebuild_graph(
     n_neighbors: int,
     blocks: list[CandidateEdges],
 ) -> Graph:
-    """The limit step around a partition; large clusters choose among their candidates."""
+    """Partition graph of a partition; rows of large clusters use their candidate neighbors."""
     return partition_graph(joint_embedding(views), labels, n_neighbors, candidates=blocks)

@@ -1,4 +1,4 @@
-"""Tasks that judge partitions without labels, by each view's neutral graphs."""
+"""Tasks that score partitions without labels, by the reference graphs of each view."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from mscam_dask.solvers.spectral_cut import sampled_rows
 
 __all__ = [
     "MAX_EVIDENCE_ENTRIES",
-    "JudgedByViews",
+    "ViewScores",
     "partition_scores",
     "reference_graphs_of_view",
     "score_partitions",
 ]
 
 MAX_EVIDENCE_ENTRIES = 2**20
-"""Entries of what views say of one partition, a row for each sample and a column for each cluster."""
+"""Maximum number of log-likelihoods of one partition, a row per sample and a column per cluster."""
 
 
 def reference_graphs_of_view(source: RowSource, n_neighbors: int) -> ReferenceGraphs:
-    """Read one view and build its neutral graphs."""
+    """Read one view and build its reference graphs."""
     source = cache_chunks(source)
     return reference_graphs(source.read, view_shape(source), n_neighbors, dtype=np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
-class JudgedByViews:
-    """What some views say of some partitions, of which equal ones are looked at once.
+class ViewScores:
+    """Scores and log-likelihoods of some partitions by some views; equal partitions are scored once.
 
     Attributes
     ----------
     scores : list of list of float
-        By view, then by partition.
+        Scores by view, then by partition.
     evidence : list of (m, c) float32
-        Of each distinct partition, the sum over these views.
+        For each distinct partition, the sum of the log-likelihoods of these views.
     """
 
     scores: list[list[float]]
@@ -54,40 +54,43 @@ def score_partitions(
     n_validation_samples: int = 0,
     *,
     most_told: int = MAX_EVIDENCE_ENTRIES,
-) -> JudgedByViews:
-    """Scores and evidence of each partition, on neutral graphs of `n_validation_samples` samples if not all."""
+) -> ViewScores:
+    """Score each partition by the reference graphs of some views.
+
+    With `n_validation_samples` these graphs are of a sample of that size.
+    """
     distinct, which = _distinct(partitions, n_validation_samples)
-    rows = _rows_told(distinct, most_told)
+    rows = _evidence_rows(distinct, most_told)
     scores: list[list[float]] = []
     evidence: list[NDArray[np.float32]] = []
     for view in views:
-        found = view_evidence(view, distinct, rows)
-        scores.append([found[i][0] for i in which])
-        for i, (_, told) in enumerate(found):
+        scored = view_evidence(view, distinct, rows)
+        scores.append([scored[i][0] for i in which])
+        for i, (_, log_likelihood) in enumerate(scored):
             if len(scores) == 1:
-                evidence.append(told)
+                evidence.append(log_likelihood)
             else:
-                evidence[i] += told
-    return JudgedByViews(scores, evidence)
+                evidence[i] += log_likelihood
+    return ViewScores(scores, evidence)
 
 
 def partition_scores(
     partitions: list[NDArray[np.int64]],
-    judged: list[JudgedByViews],
+    groups: list[ViewScores],
     n_validation_samples: int = 0,
     *,
     most_told: int = MAX_EVIDENCE_ENTRIES,
 ) -> list[tuple[tuple[float, ...], float, float]]:
-    """Of each partition: its scores by view, its entropy, and what all views tell of it together."""
+    """For each partition: its scores by view, its entropy, and the joint information of all views."""
     distinct, which = _distinct(partitions, n_validation_samples)
-    rows = _rows_told(distinct, most_told)
+    rows = _evidence_rows(distinct, most_told)
     joint = []
-    for labels, *by_group in zip(distinct, *(one.evidence for one in judged), strict=True):
-        told = by_group[0].copy()
-        for other in by_group[1:]:
-            told += other
-        joint.append(joint_information(labels[rows], told))
-    view_scores = zip(*(scores for one in judged for scores in one.scores), strict=True)
+    for labels, *by_group in zip(distinct, *(group.evidence for group in groups), strict=True):
+        total = by_group[0].copy()
+        for evidence in by_group[1:]:
+            total += evidence
+        joint.append(joint_information(labels[rows], total))
+    view_scores = zip(*(scores for group in groups for scores in group.scores), strict=True)
     return [
         (scores, entropy(labels), joint[i])
         for scores, labels, i in zip(view_scores, partitions, which, strict=True)
@@ -97,17 +100,19 @@ def partition_scores(
 def _distinct(
     partitions: list[NDArray[np.int64]], n_validation_samples: int
 ) -> tuple[list[NDArray[np.int64]], list[int]]:
-    """Different partitions, of the judged samples; and which of them each one is."""
+    """Distinct partitions of the scored samples, and the position of each partition among them."""
     if n_validation_samples:
         rows = sampled_rows(len(partitions[0]), n_validation_samples)
-        partitions = [np.unique(one[rows], return_inverse=True)[1] for one in partitions]
+        partitions = [np.unique(labels[rows], return_inverse=True)[1] for labels in partitions]
     positions: dict[bytes, int] = {}
     which = [positions.setdefault(labels.tobytes(), len(positions)) for labels in partitions]
     return [partitions[which.index(i)] for i in range(len(positions))], which
 
 
-def _rows_told(partitions: list[NDArray[np.int64]], most_told: int) -> slice | NDArray[np.int64]:
-    """Samples of whose clusters it is asked what all views say; not all where clusters are many."""
+def _evidence_rows(
+    partitions: list[NDArray[np.int64]], most_told: int
+) -> slice | NDArray[np.int64]:
+    """Samples for the joint information of all views; not all of them if there are many clusters."""
     n, n_clusters = len(partitions[0]), max(int(labels.max()) for labels in partitions) + 1
     if n * n_clusters <= most_told:
         return slice(None)

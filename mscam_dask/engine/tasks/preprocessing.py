@@ -1,4 +1,4 @@
-"""Tasks that compare the preparations of the views on a sample of the rows."""
+"""Tasks that compare settings of the views on a sample of the rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Coarse", "SampledNeighbors", "choose", "coarse_overlaps", "sampled_n
 
 @dataclasses.dataclass(frozen=True)
 class Coarse:
-    """Which of the sampled rows are searched for how many neighbours among them."""
+    """Rows among the sampled ones, and the number of neighbors among them, for coarse overlaps."""
 
     rows: NDArray[np.int64]
     n_neighbors: int
@@ -35,17 +35,17 @@ class Coarse:
 
 @dataclasses.dataclass(frozen=True)
 class SampledNeighbors:
-    """Neighbours of sampled rows in one view.
+    """Neighbors of sampled rows in one view.
 
     Attributes
     ----------
-    by_preparation : dict of int to (m, k) int64
-        By position of the preparation.
+    by_settings : dict of int to (m, k) int64
+        Neighbors by the position of the view settings.
     coarse : (m', k') int32
-        Many neighbours of fewer rows, for the usual preparation; of shape (0, 0) where not asked for.
+        Many neighbors of fewer rows with the default settings; of shape (0, 0) if not needed.
     """
 
-    by_preparation: dict[int, NDArray[np.int64]]
+    by_settings: dict[int, NDArray[np.int64]]
     coarse: NDArray[np.int32]
 
 
@@ -56,10 +56,10 @@ def sampled_neighbors(
     n_neighbors: int,
     coarse: Coarse | None,
 ) -> SampledNeighbors:
-    """Nearest neighbours within a sample of the rows, for each preparation of one view.
+    """Nearest neighbors within a sample of the rows, for each candidate setting of one view.
 
-    A preparation that makes all rows equal is left out, unless they all do; the scaling makes
-    no difference to distance and kernel views, so that it is tried once.
+    Settings that make all rows equal are skipped, unless all of them do. Distance and kernel views
+    ignore the scaling, so that only one is tried.
     """
     rows = SampledRows(source, sample).in_memory().read(0, len(sample))
     shape = ViewShape(len(rows), rows.shape[1], source.view_type)
@@ -67,23 +67,23 @@ def sampled_neighbors(
     for position, option in enumerate(options):
         scale = option.scale if source.view_type == "features" else options[0].scale
         positions.setdefault(scale, {}).setdefault(option.alpha, position)
-    found: dict[int, NDArray[np.int64]] = {}
-    coarsely: dict[Scale, NDArray[np.int32]] = {}
+    neighbors: dict[int, NDArray[np.int64]] = {}
+    coarse_neighbors: dict[Scale, NDArray[np.int32]] = {}
     refusal: DataError | None = None
     for scale, by_alpha in positions.items():
         try:
-            lists, coarsely[scale] = _neighbors_by_alpha(
+            lists, coarse_neighbors[scale] = _neighbors_by_alpha(
                 rows, shape, scale, source.name, list(by_alpha), n_neighbors, coarse
             )
         except DataError as error:
             refusal = error
             continue
-        found.update(zip(by_alpha.values(), lists, strict=True))
-    if not found and refusal is not None:
+        neighbors.update(zip(by_alpha.values(), lists, strict=True))
+    if not neighbors and refusal is not None:
         raise refusal
-    tried = [options[position] for position in found]
-    usual = tried[default_settings(shape, tried)]
-    return SampledNeighbors(found, coarsely[usual.scale])
+    tried = [options[position] for position in neighbors]
+    default = tried[default_settings(shape, tried)]
+    return SampledNeighbors(neighbors, coarse_neighbors[default.scale])
 
 
 def _neighbors_by_alpha(
@@ -95,7 +95,7 @@ def _neighbors_by_alpha(
     n_neighbors: int,
     coarse: Coarse | None,
 ) -> tuple[list[NDArray[np.int64]], NDArray[np.int32]]:
-    """Those of one scaling, whose basis is as large as the rows and given up at the end."""
+    """Neighbors with one scaling, whose basis is as large as the rows and released at the end."""
     view = view_svd(lambda start, stop: rows[start:stop], shape, scale=scale, name=name)
     lists = [embedding_neighbors(view, alpha, n_neighbors) for alpha in alphas]
     if coarse is None:
@@ -105,13 +105,13 @@ def _neighbors_by_alpha(
 
 
 def choose(
-    found: list[SampledNeighbors],
+    neighbors: list[SampledNeighbors],
     shapes: list[ViewShape],
     options: tuple[ViewSettings, ...],
     least_alpha: float,
     keeps_lengths: bool,  # noqa: FBT001 - tasks take positions
 ) -> tuple[Choice, ...]:
-    """The preparation of each view among those with no smaller α; see `choose_view_settings`.
+    """Select the settings of each view among those with α ≥ `least_alpha`; see `choose_view_settings`.
 
     With `keeps_lengths`, rows of few columns are not scaled to unit length.
     """
@@ -121,24 +121,24 @@ def choose(
         return option.alpha >= least_alpha and not shortened
 
     positions = [
-        [one for one in sorted(view.by_preparation) if is_tried(options[one], shape)]
-        or sorted(view.by_preparation)
-        for view, shape in zip(found, shapes, strict=True)
+        [position for position in sorted(view.by_settings) if is_tried(options[position], shape)]
+        or sorted(view.by_settings)
+        for view, shape in zip(neighbors, shapes, strict=True)
     ]
-    usual = [
+    defaults = [
         default_settings(shape, [options[position] for position in tried])
         for shape, tried in zip(shapes, positions, strict=True)
     ]
     lists = [
-        [view.by_preparation[position] for position in tried]
-        for view, tried in zip(found, positions, strict=True)
+        [view.by_settings[position] for position in tried]
+        for view, tried in zip(neighbors, positions, strict=True)
     ]
     return tuple(
         dataclasses.replace(choice, index=tried[choice.index])
-        for choice, tried in zip(choose_view_settings(lists, usual), positions, strict=True)
+        for choice, tried in zip(choose_view_settings(lists, defaults), positions, strict=True)
     )
 
 
-def coarse_overlaps(found: list[SampledNeighbors]) -> tuple[Choice, ...]:
-    """How far many neighbours in each view are those of the other views; nothing is chosen."""
-    return choose_view_settings([[view.coarse] for view in found], [0] * len(found))
+def coarse_overlaps(neighbors: list[SampledNeighbors]) -> tuple[Choice, ...]:
+    """Overlap of many neighbors in each view with those in the other views, without a selection."""
+    return choose_view_settings([[view.coarse] for view in neighbors], [0] * len(neighbors))

@@ -1,4 +1,4 @@
-"""Tasks that propose partitions: cuts of a graph's bottom spectrum, and what earlier fits hand down."""
+"""Tasks that return candidate partitions: spectral cuts of a graph, and initial labels."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = [
     "cut_spectrum",
     "extended",
     "first_cuts",
-    "handed_down_or_cut",
+    "initial_labels_or_cuts",
     "minima",
     "next_cuts",
     "pick",
     "single",
 ]
 
-# Samples that are cut for each cluster, at the least.
+# Minimum number of samples per cluster for k-means.
 _PER_CLUSTER = 4
 
 
@@ -35,40 +35,40 @@ def cut_spectrum(
     n_samples_cut: int,
     cut: Callable[[SpectralEmbedding, slice | NDArray[np.int64]], list[NDArray[np.int64]]],
 ) -> list[NDArray[np.int64]]:
-    """Return the partitions that `cut` makes of the embedding of a spectrum.
+    """Return the partitions that `cut` makes of the spectral embedding.
 
-    With `n_samples_cut` it gets that many evenly spaced samples or more (four for each cluster), and its
-    partitions are extended to all.
+    With `n_samples_cut` it receives that many evenly spaced samples or more (four for each cluster),
+    and its partitions are extended to all samples.
     """
     embedding = walk_embedding(spectrum.spectrum.values, spectrum.vectors, n_clusters)
     n, enough = len(embedding.rows), max(n_samples_cut, _PER_CLUSTER * n_clusters)
     if not n_samples_cut or enough >= n:
         return cut(embedding, slice(None))
     samples = spread_rows(n, enough)
-    of_some = cut(embedding.of(samples), samples)
-    return [extend_cut(embedding, samples, labels) for labels in of_some]
+    partitions = cut(embedding.of(samples), samples)
+    return [extend_cut(embedding, samples, labels) for labels in partitions]
 
 
 def first_cuts(
     spectrum: GraphSpectrum, n_clusters: int, seed: int, n_samples_cut: int = 0
 ) -> list[NDArray[np.int64]]:
-    """Partitions cut from the bottom spectrum of a graph that nothing is known of yet.
+    """Spectral cuts of a graph without a known partition.
 
-    With `n_samples_cut` the cut is made on so many evenly spaced samples, and extended to all.
+    With `n_samples_cut` k-means uses that many evenly spaced samples, and the partitions are extended.
     """
     rng = np.random.default_rng(seed)
     return cut_spectrum(
-        spectrum, n_clusters, n_samples_cut, lambda some, _: spectral_cut(some, rng=rng)
+        spectrum, n_clusters, n_samples_cut, lambda rows, _: spectral_cut(rows, rng=rng)
     )
 
 
 def minima(
     spectrum: GraphSpectrum, n_clusters: int, seed: int, n_samples_cut: int = 0
 ) -> list[NDArray[np.int64]]:
-    """Partitions into which the bottom spectrum of a graph may well be cut."""
+    """Spectral cuts at all good local minima of k-means."""
     rng = np.random.default_rng(seed)
     return cut_spectrum(
-        spectrum, n_clusters, n_samples_cut, lambda some, _: good_minima(some, rng=rng)
+        spectrum, n_clusters, n_samples_cut, lambda rows, _: good_minima(rows, rng=rng)
     )
 
 
@@ -79,7 +79,7 @@ def all_cuts(
     n_samples_cut: int,
     known: NDArray[np.int64],
 ) -> list[NDArray[np.int64]]:
-    """The minima, and partitions that start from a known one and from the vectors themselves."""
+    """Spectral cuts at the good minima, from a known partition and from the eigenvectors."""
     return [
         *minima(spectrum, n_clusters, seed, n_samples_cut),
         *next_cuts(spectrum, n_clusters, known, n_samples_cut),
@@ -89,37 +89,37 @@ def all_cuts(
 def next_cuts(
     spectrum: GraphSpectrum, n_clusters: int, best: NDArray[np.int64], n_samples_cut: int = 0
 ) -> list[NDArray[np.int64]]:
-    """Partitions cut from a graph's bottom spectrum, also starting from the best so far."""
+    """Spectral cuts of a graph, also with k-means started from the best partition so far."""
     return cut_spectrum(
         spectrum,
         n_clusters,
         n_samples_cut,
-        lambda some, samples: spectral_cut(some, known=best[samples]),
+        lambda rows, samples: spectral_cut(rows, known=best[samples]),
     )
 
 
 def extended(graph: Graph, known: NDArray[np.int64], n_clusters: int) -> NDArray[np.int64]:
-    """An earlier partition, with a cluster for each sample that is new (−1)."""
+    """Earlier labels, extended to new samples (−1)."""
     return extend_labels(graph.affinity, known, n_clusters)
 
 
-def handed_down_or_cut(
+def initial_labels_or_cuts(
     spectrum: GraphSpectrum,
     n_clusters: int,
     known: NDArray[np.int64],
     is_whole: bool,  # noqa: FBT001 - tasks take positions
     n_samples_cut: int = 0,
 ) -> list[NDArray[np.int64]]:
-    """An earlier partition, where it has all its clusters, and cuts of the graph at hand."""
+    """Initial labels, if none of their clusters is empty, and spectral cuts of the graph."""
     cuts = next_cuts(spectrum, n_clusters, known, n_samples_cut)
     return [known, *cuts] if is_whole else cuts
 
 
 def pick(partitions: list[NDArray[np.int64]], index: int) -> NDArray[np.int64]:
-    """One of several partitions."""
+    """Item of a list of partitions."""
     return partitions[index]
 
 
 def single(labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """A list of one partition."""
+    """List of one partition."""
     return [labels]

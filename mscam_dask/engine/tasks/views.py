@@ -1,4 +1,4 @@
-"""Tasks that work on one view, and on the sub-solves of several."""
+"""Tasks on one view, and on the ADMM results of several views."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ __all__ = [
     "view_shape",
 ]
 
-# Embeddings of several views that are copied side by side.
+# Maximum size of embeddings of several views that are copied side by side.
 _TOGETHER_BYTES = 16 * 2**20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TimedView:
-    """A factored view and the seconds it took."""
+    """SVD of a view and the seconds it took."""
 
     view: ViewSVD
     seconds: float
@@ -53,19 +53,19 @@ class TimedView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewResult:
-    """One view's embedding and what is to be told about the sub-solve."""
+    """Embedding of one view and the record of its ADMM."""
 
     embedding: NDArray[Any]
     record: ViewIteration
 
 
 def view_shape(source: RowSource) -> ViewShape:
-    """What the solvers need to know of a view before reading it."""
+    """Shape and type of a view, which solvers need before they read it."""
     return ViewShape(source.shape[0], source.shape[1], source.view_type)
 
 
 def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> TimedView:
-    """Read one view, scale and factor it."""
+    """Read one view, scale it and compute its SVD."""
     started = time.perf_counter()
     source = cache_chunks(source)
     view = view_svd(
@@ -80,7 +80,7 @@ def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> Ti
 
 
 def view_prepared(timed: TimedView, name: str, n_features: int) -> ViewPrepared:
-    """Scalars of a factored view."""
+    """Record of the SVD of a view."""
     basis = timed.view.basis
     return ViewPrepared(
         view=name,
@@ -93,7 +93,7 @@ def view_prepared(timed: TimedView, name: str, n_features: int) -> ViewPrepared:
 
 
 def ridge_view_of(timed: TimedView, alpha: float) -> RidgeView:
-    """The directions of a view that its self-representation uses."""
+    """Ridge view: the directions of a view with their ridge shrinkage."""
     return ridge_view(timed.view, alpha=alpha)
 
 
@@ -122,7 +122,7 @@ def admm_view(
     parameters: Parameters,
     graph_weight: float,
 ) -> ViewResult:
-    """One view's sub-problem given the graph: ADMM for MSCAM, linear solves for MSCAN."""
+    """Solve the problem of one view given the graph: ADMM for MSCAM, linear solves for MSCAN."""
     started = time.perf_counter()
     vectors = spectrum.vectors[:, : 2 * parameters.n_clusters]
     weight = graph_weight * projected_weight(len(vectors), parameters.n_clusters)
@@ -167,12 +167,12 @@ def admm_view(
 
 
 def embedding_of(result: ViewResult) -> NDArray[np.float64]:
-    """F_v (n, c), or C_v (n, r) for MSCAN."""
+    """Embedding F_v (n, c), or C_v (n, r) for MSCAN, in double precision."""
     return np.asarray(result.embedding, dtype=np.float64)
 
 
 def view_records(results: list[ViewResult]) -> list[ViewIteration]:
-    """Scalars of several sub-solves."""
+    """Records of the ADMM of several views."""
     return [result.record for result in results]
 
 
@@ -183,13 +183,13 @@ def projected(
     *,
     together_bytes: int = _TOGETHER_BYTES,
 ) -> NDArray[np.float64]:
-    """Sum of some views' projected squared distances on the candidate edges of a block of rows.
+    """Sum over some views of projected squared distances on the candidate edges of a block of rows.
 
-    For MSCAN each is divided by its mean over all pairs, so that views count the same.
+    For MSCAN the distances of each view are divided by their mean over all pairs.
     """
     embeddings = [result.embedding for result in results]
     if model == "mscan":
-        return added(_divided_by_mean(one, candidates) for one in embeddings)
+        return added(_divided_by_mean(embedding, candidates) for embedding in embeddings)
     parts = _side_by_side(embeddings, together_bytes)
     return added(projected_distances(part, candidates) for part in parts)
 
@@ -197,10 +197,10 @@ def projected(
 def _side_by_side(
     embeddings: Sequence[NDArray[Any]], together_bytes: int
 ) -> Iterator[NDArray[Any]]:
-    """Embeddings of consecutive views as one, whose distances are the sums of theirs.
+    """Embeddings of consecutive views side by side, with summed squared distances.
 
-    Some columns at a time are several times as slow as all together. As many are copied as
-    take `together_bytes`.
+    A few columns at a time are several times slower than all together. Embeddings of up to
+    `together_bytes` are copied.
     """
     n_bytes = max(embedding.nbytes for embedding in embeddings)
     together = max(1, together_bytes // n_bytes)
@@ -216,5 +216,5 @@ def _divided_by_mean(embedding: NDArray[Any], candidates: CandidateEdges) -> NDA
 
 
 def encoder_of(view: RidgeView) -> Encoder:
-    """The map from rows of a view to anchor coordinates."""
+    """Map from rows of a view to its ridge embedding."""
     return view.encoder
