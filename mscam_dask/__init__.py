@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mscam_dask.estimators import MSCAM, MSCAN
-    from mscam_dask.types.status import Status
+    from mscam_dask.types.result import Status
 
 __all__ = ["MSCAM", "MSCAN", "Status", "__version__"]
 
@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "MSCAM": "mscam_dask.estimators",
     "MSCAN": "mscam_dask.estimators",
-    "Status": "mscam_dask.types.status",
+    "Status": "mscam_dask.types.result",
 }
 
 

@@ -82,7 +82,7 @@ class StoredResult:
         Rows on the simplex.
     n_connected_components : int
     status : str
-        Name of a `mscam_dask.types.status.Status`.
+        Name of a `mscam_dask.types.result.Status`.
     score : float
         Label-free score of the labels.
     n_neighbors : int

@@ -19,9 +19,7 @@ from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.result import Solution
-from mscam_dask.types.shares import shares_of_views
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Solution, Status, shares_of_views
 
 __all__ = ["FinalGraph", "build_solution", "finalize", "graph_from_partition"]
 

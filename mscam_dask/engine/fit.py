@@ -47,9 +47,8 @@ from mscam_dask.types.events import (
     RefinementFinished,
 )
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.result import Solution
+from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.search_space import Choices
-from mscam_dask.types.status import Status
 
 __all__ = ["Observer", "run_fit"]
 

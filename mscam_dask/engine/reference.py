@@ -25,9 +25,7 @@ from mscam_dask.solvers.reference_graphs import view_score
 from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.events import IterationFinished
 from mscam_dask.types.parameters import Parameters, Scale
-from mscam_dask.types.result import Solution
-from mscam_dask.types.shares import shares_of_views
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Solution, Status, shares_of_views
 
 __all__ = ["run_reference"]
 

@@ -1,4 +1,4 @@
-"""The scikit-learn face: `MSCAM` and `MSCAN`."""
+"""Estimators with the scikit-learn API: `MSCAM` and `MSCAN`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What MSCAM and MSCAN share: asking for a fit and showing its result."""
+"""Base class of MSCAM and MSCAN: runs a fit and exposes its result."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ from mscam_dask.estimators._warnings import (
     warn_unconverged_spectra,
 )
 from mscam_dask.types.parameters import Parameters, ViewSettings
-from mscam_dask.types.result import Solution
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Solution, Status
 
 if TYPE_CHECKING:
     import xarray
@@ -63,7 +62,7 @@ class BaseMultiViewClustering(
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Base of MSCAM and MSCAN, which give their parameters."""
+    """Base class of MSCAM and MSCAN, which define the parameters."""
 
     labels_: NDArray[np.int64]
     consensus_graph_: csr_array[np.float64]
@@ -92,7 +91,7 @@ class BaseMultiViewClustering(
             made by ``mscam-dask ingest``; or one (n_samples, n_features) array, cut into views
             by `n_features_per_view`. Row i is sample i in every view.
         y : ignored
-            Present for scikit-learn; labels never enter a fit.
+            For API consistency; labels never enter a fit.
 
         Returns
         -------
@@ -105,7 +104,7 @@ class BaseMultiViewClustering(
         DataError
             The views cannot be clustered as given; the message names view and rows.
         ClusterError
-            The Dask cluster cannot carry the work.
+            The Dask cluster is unusable or has too little memory.
 
         Warns
         -----
@@ -114,7 +113,7 @@ class BaseMultiViewClustering(
             distinct samples than clusters.
         DataWarning
             Views were excluded; neighbors in one view are neighbors in the others no more often than
-            by chance, or a number of clusters was chosen whose cut is as unstable as that of noise;
+            by chance, or the spectral cut for the selected number of clusters is as unstable as noise;
             equal samples are in different clusters.
         """
         if self.solver not in _SOLVERS:
@@ -174,7 +173,7 @@ class BaseMultiViewClustering(
         )
 
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:
-        """The settings that a fit of `X` would choose from; nothing is fitted.
+        """Candidate settings of a fit of `X`; nothing is fitted.
 
         Parameters
         ----------
@@ -218,7 +217,7 @@ class BaseMultiViewClustering(
 
     @property
     def n_clusters_curves_(self) -> xarray.Dataset | None:
-        """Curves over the numbers of clusters looked at; None when the number was given."""
+        """Criteria over the candidate numbers of clusters; None if the number was given."""
         check_is_fitted(self)
         counted = self.solution_.counted
         return None if counted is None else count_dataset(counted)
@@ -236,32 +235,32 @@ class BaseMultiViewClustering(
 
     @property
     def history_(self) -> xarray.Dataset:
-        """The outer iterations, over (outer_iteration, view)."""
+        """Quantities of the fit over (outer_iteration, view)."""
         check_is_fitted(self)
         return history_dataset(self.solution_.history, self.view_names_)
 
     def _known(
         self, data: MultiViewData, candidates: tuple[Parameters, ...]
     ) -> NDArray[np.int64] | None:
-        """The clusters handed down by an earlier fit, checked."""
+        """Validated initial labels, or None."""
         if self.init_labels is None:
             return None
         if self.solver == "reference":
             raise ConfigurationError(
-                "solver='reference' starts as the paper does; leave init_labels out."
+                "init_labels is not supported with solver='reference'. Remove init_labels, or use solver='reduced'."
             )
         labels = validate_labels(self.init_labels, data.n_samples, candidates[0].n_clusters)
         if len(candidates) > 1 or self._options(data):
             raise ConfigurationError(
-                "init_labels start from one setting, and scale, alpha or n_neighbors is left to "
-                "be chosen. Give the three of the earlier fit (solution_.parameters)."
+                "init_labels requires fixed settings, but scale, alpha or n_neighbors is None. Set "
+                "all three to those of the earlier fit (solution_.parameters)."
             )
         return labels
 
     def _observers(
         self, data: MultiViewData, n_clusters: int
     ) -> tuple[tuple[Observer, ...], str | None]:
-        """The callbacks; with a client, the one for its dashboard too, and the id of the run."""
+        """Callbacks, including that of the dashboard of a client, and the id of the run."""
         observers = () if self.callbacks is None else tuple(self.callbacks)
         if FitCallbacks.are_set(self):
             observers = (*observers, FitCallbacks(self))

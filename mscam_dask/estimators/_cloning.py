@@ -1,4 +1,4 @@
-"""Clones and pickles of estimators that have a cluster, callbacks or a checkpointer."""
+"""Clones and pickles of estimators with a client, callbacks or a checkpoint store."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SHARED = ("client", "callbacks", "checkpoint_store")
 
 
 class SharedResourcesMixin:
-    """Part of an estimator: clones share its cluster, callbacks and checkpointer; pickles do not.
+    """Mixin for estimators: clones share client, callbacks and checkpoint store; pickles do not.
 
     Notes
     -----
-    A client is a connection of this process and is never pickled. Callbacks and a checkpointer
-    are, unless they cannot be. What was left behind is None after loading, or missing among the
-    callbacks; the model fits in its process then, with the same result.
+    A client is a connection of this process and is never pickled. Callbacks and checkpoint store
+    are pickled if they can be. After loading, an omitted client or checkpoint store is None and
+    omitted callbacks are missing; the model then fits in its own process, with the same result.
     """
 
     client: Client | None
@@ -32,7 +32,7 @@ class SharedResourcesMixin:
     checkpoint_store: CheckpointStore | None
 
     def __sklearn_clone__(self) -> Self:
-        """An estimator of the same parameters, not fitted; see `sklearn.base.clone`."""
+        """Unfitted estimator with the same parameters; see `sklearn.base.clone`."""
         bare = self.__copy__()
         for name in _SHARED:
             setattr(bare, name, None)
@@ -42,13 +42,13 @@ class SharedResourcesMixin:
         return cloned
 
     def __copy__(self) -> Self:
-        """The same estimator once more, with all that it has: this process has it still."""
+        """Shallow copy with client, callbacks and checkpoint store, which are valid in this process."""
         copied = type(self).__new__(type(self))
         copied.__dict__.update(self.__dict__)
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled, and copied deeply."""
+        """State for pickles and deep copies."""
         state: dict[str, Any] = {**super().__getstate__(), "client": None}  # type: ignore[dict-item]
         if self.callbacks is not None:
             state["callbacks"] = tuple(filter(_can_be_pickled, self.callbacks))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterDescriptionMixin", "ClusterFeature"]
 
-# Samples whose graphs are perturbed and cut.
+# Largest sample for `stability_`, and its smallest size per cluster.
 _STABILITY_SAMPLES = 1500
 _PER_CLUSTER = 20
 
@@ -62,7 +62,7 @@ class ClusterFeature:
 
 
 class ClusterDescriptionMixin(NeighborPredictMixin):
-    """Part of an estimator: describes the clusters of a fit."""
+    """Mixin for estimators that describes the clusters of a fit."""
 
     client: Client | None
     n_jobs: int | None

@@ -1,4 +1,4 @@
-"""Where a fit runs, and who is told of it."""
+"""Executors and observers of a fit, from the parameters of an estimator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_THREADS = 8
 
 
 def executor_for(client: Client | None, n_jobs: object, run_id: str | None = None) -> Executor:
-    """The client's workers or, without one, `n_jobs` threads of this process.
+    """Executor of a fit: the workers of the client, or `n_jobs` threads of this process.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def executor_for(client: Client | None, n_jobs: object, run_id: str | None = Non
 
 
 def validate_client(client: object) -> None:
-    """Refuse a client that fits cannot use, before anything is sent to it.
+    """Raise for a client that a fit cannot use, before anything is sent to it.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def validate_client(client: object) -> None:
 
 
 def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
-    """Refuse what cannot be told of a fit, before it begins.
+    """Raise for unusable callbacks or an unusable checkpoint store, before a fit starts.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
         and callable(getattr(checkpoint_store, "save", None))
     ):
         raise ConfigurationError(
-            f"checkpoint_store={checkpoint_store!r} is not usable: allowed is what has load and save, such as "
+            f"checkpoint_store={checkpoint_store!r} is not usable: allowed is an object with load and save, such as "
             "mscam_dask.data.checkpoints.FileCheckpointStore(directory), or None."
         )
 
@@ -100,7 +100,7 @@ def with_dashboard(
     data: MultiViewData,
     n_clusters: int,
 ) -> tuple[tuple[Observer, ...], str]:
-    """Observers with one for the cluster's dashboard among them, and the id of the run there."""
+    """Observers including one for the dashboard of the cluster, and the id of the run there."""
     from mscam_dask.monitor.dashboard.client import ClusterEvents
 
     given = [one for one in observers if isinstance(one, ClusterEvents)]

@@ -1,4 +1,4 @@
-"""Columns of new samples' views by the names that they had in the fit, as scikit-learn does."""
+"""Comparison of the feature names of new samples with those of the fit, as in scikit-learn."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ _Names = tuple[str, ...]
 def check_feature_names(
     pairs: Iterable[tuple[RowSource, RowSource]], *, estimator: str, stacklevel: int
 ) -> None:
-    """Refuse views whose columns have other names than in the fit, or another order.
+    """Raise if the columns of a view have other names than in the fit, or another order.
 
     Parameters
     ----------
     pairs : iterable of (RowSource, RowSource)
         A view of the fit and the same view of new samples, with as many columns.
     estimator : str
-        Its class, for warnings.
+        Name of its class, for warnings.
     stacklevel : int
-        Of warnings, for the caller of this function.
+        Stack level of warnings, relative to the caller of this function.
 
     Raises
     ------
     DataError
-        Naming the view and the columns.
+        The names or their order differ; the message names view and columns.
 
     Warns
     -----
     UserWarning
-        When one of the two has names and the other has none: columns then go by their order.
+        Only one of the two has names: columns are then matched by their order.
 
     Notes
     -----
-    The numbering 0, 1, ... that a frame has by default is a name only beside the same numbers in
-    another order.
+    The default numbering 0, 1, ... of a frame counts as names only if the other view has the same
+    numbers in another order.
     """
     nameless: list[str] = []
     named_anew: list[str] = []
@@ -80,7 +80,7 @@ def check_feature_names(
 
 
 def _given(names: _Names | None) -> _Names | None:
-    """Names that somebody gave, None for a frame's own numbering."""
+    """Feature names, or None for the default numbering of a frame."""
     return None if names is None or is_numbering(names) else names
 
 

@@ -1,4 +1,4 @@
-"""What `fit` and `predict` are given: one table, several arrays, a store, as views."""
+"""Input of `fit` and `predict` as views: one table, several arrays, or a store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_TABLE = ("n_features_in_", "feature_names_in_")
 
 
 class MultiViewInputMixin:
-    """Part of an estimator: its input as views, new samples as those of the fit."""
+    """Mixin for estimators that converts input to views, and matches new samples to the fit."""
 
     view_type: str | Mapping[str, str] | Sequence[str]
     n_features_per_view: Sequence[int] | None
@@ -36,20 +36,20 @@ class MultiViewInputMixin:
     _training: MultiViewData
 
     def _views_to_fit(self, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
-        """Views of `X`, and what scikit-learn keeps of one table, for `_keep` when the fit has ended."""
+        """Views of `X`, and the attributes scikit-learn sets for a table, for `_keep` after the fit."""
         asked = copy.copy(self)
         asked._keep({})
         data = asked._views(X, reset=True)
         return data, {name: found for name, found in vars(asked).items() if name in _OF_TABLE}
 
     def _keep(self, of_table: Mapping[str, Any]) -> None:
-        """Set what scikit-learn keeps of one table, and forget that of another."""
+        """Replace the attributes that scikit-learn sets for a table."""
         for name in _OF_TABLE:
             vars(self).pop(name, None)
         vars(self).update(of_table)
 
     def _views(self, X: Any, *, reset: bool) -> MultiViewData:
-        """Views of `X`; one plain table goes through scikit-learn's own validation first."""
+        """Views of `X`; a plain table is first validated by scikit-learn."""
         if _is_plain_table(X):
             table = self._table(X, reset=reset)
             n_columns = table.shape[1]
@@ -57,15 +57,15 @@ class MultiViewInputMixin:
             data = as_multi_view(table, n_features_per_view=sizes, view_type=self.view_type)
         elif self.n_features_per_view is not None:
             raise ConfigurationError(
-                f"n_features_per_view={self.n_features_per_view!r} goes with one 2-D array; the views given "
-                "are separate already. Leave n_features_per_view out."
+                f"n_features_per_view={self.n_features_per_view!r} requires one 2-D array, but the views are "
+                "already separate. Remove n_features_per_view."
             )
         else:
             data = as_multi_view(X, view_type=self.view_type if reset else self._view_types_of(X))
         return data if reset else self._as_fitted(data)
 
     def _table(self, X: Any, *, reset: bool) -> Any:
-        """Scikit-learn's words, in an error of this package."""
+        """Table validated by scikit-learn, whose errors are raised as errors of this package."""
         if is_sparse(X):
             checked_sparse(X, "The table")
         try:
@@ -74,7 +74,7 @@ class MultiViewInputMixin:
                 X,
                 reset=reset,
                 accept_sparse="csr",
-                ensure_all_finite=False,  # told with its place, as of every view
+                ensure_all_finite=False,  # `validate` reports the rows, as for every view
                 ensure_min_samples=2 if reset else 1,
             )
         except MscamError:
@@ -85,7 +85,7 @@ class MultiViewInputMixin:
             raise DataError(str(error)) from error
 
     def _view_types_of(self, X: Any) -> str | Mapping[str, str]:
-        """The metrics of the fit; not of views left out that new samples may come without."""
+        """View types of the fit, without excluded views that are missing from the new samples."""
         if isinstance(self.view_type, str):
             return self.view_type
         metrics = (
@@ -101,7 +101,7 @@ class MultiViewInputMixin:
         }
 
     def _as_fitted(self, data: MultiViewData) -> MultiViewData:
-        """New samples' views, checked, in the order of the fit; those left out need not be there."""
+        """Validated views of new samples in the order of the fit, without excluded views."""
         by_name = {source.name: source for source in data.views}
         asked = [
             source
@@ -132,12 +132,12 @@ class MultiViewInputMixin:
 
 
 def validate_labels(init_labels: Any, n_samples: int, n_clusters: int) -> NDArray[np.int64]:
-    """Clusters handed down by an earlier fit, one for each sample, or `UNKNOWN`.
+    """Validated initial labels: a cluster for each sample, or `UNKNOWN`.
 
     Raises
     ------
     DataError
-        With the shape, dtype or range that was got and that is allowed.
+        Shape, dtype or range is not allowed.
     """
     labels = np.asarray(init_labels)
     if labels.shape != (n_samples,) or labels.dtype.kind not in "iu":
@@ -147,15 +147,15 @@ def validate_labels(init_labels: Any, n_samples: int, n_clusters: int) -> NDArra
         )
     if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
         raise DataError(
-            f"init_labels go from {labels.min()} to {labels.max()}; allowed are 0 to "
-            f"{n_clusters - 1}, and {UNKNOWN} for samples without one, not for all."
+            f"init_labels range from {labels.min()} to {labels.max()}; allowed are 0 to "
+            f"{n_clusters - 1}, and {UNKNOWN} for some, but not all, samples."
         )
     return labels.astype(np.int64)
 
 
 def _is_plain_table(X: Any) -> bool:
-    """Whether X is one table, as scikit-learn knows it, and not a collection of views."""
-    if is_sparse(X):  # a dictionary of keys is a mapping as well
+    """Whether X is one table in the sense of scikit-learn, and not a collection of views."""
+    if is_sparse(X):  # a dok_array is also a mapping
         return True
     if isinstance(X, MultiViewData | str | os.PathLike | Mapping):
         return False

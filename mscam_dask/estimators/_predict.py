@@ -1,4 +1,4 @@
-"""Clusters and memberships by neighbors: of new samples, of the samples of the fit."""
+"""Prediction of clusters and memberships by neighbors, for new and for training samples."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from mscam_dask.types.result import Solution
 
 __all__ = ["CHANGED", "NeighborPredictMixin"]
 
-# Coordinates of new samples, in units of the training samples' spread, whose squares are finite.
+# Largest coordinate of a new sample, in units of the spread of the training samples: squares are finite.
 _FARTHEST = 1e150
 
 CHANGED = (
-    "View {!r}: the array that was given to fit was changed since, and it is read again. Fit again, "
+    "View {!r}: the array given to fit has changed since, but predictions read it again. Fit again "
     "with a copy of the array or the path of a store."
 )
 
 
 class NeighborPredictMixin(MultiViewInputMixin):
-    """Part of an estimator: assigns samples by their neighbors in the ridge embedding."""
+    """Mixin for estimators that assigns samples by their neighbors in the ridge embedding."""
 
     solver: str
     labels_: NDArray[np.int64]
@@ -189,7 +189,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
             )
 
     def _training_blocks(self) -> Iterator[tuple[int, list[NDArray[np.float64]]]]:
-        """Yield start and coordinates by view of each row block of the training samples.
+        """Start and coordinates by view of each row block of the training samples.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         train = MultiViewData(
             tuple(view for view in self._training.views if view.name in self.solution_.encoders)
         )
-        # a store compares what it reads with its own checksums
+        # a store verifies its own checksums
         digests = {
             source.name: ViewDigest(source.shape)
             for source in train.views

@@ -1,4 +1,4 @@
-"""The seed of a fit, from what scikit-learn takes as `random_state`."""
+"""Seed of a fit from a scikit-learn `random_state`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _ALLOWED = "allowed is a whole number >= 0, a RandomState or None"
 
 
 def seed_of(random_state: object, *, is_continued: bool = False) -> int:
-    """Whole number that all randomness of a fit follows from.
+    """Seed that determines all random numbers of a fit.
 
     Parameters
     ----------
     random_state : int, RandomState or None
-        A number is taken as it is; the others are drawn from.
+        A whole number is the seed; from the others a seed is drawn.
     is_continued : bool
-        Whether another fit may go on from this one's checkpoints, and has to find the same.
+        Whether another fit may resume from the checkpoints, and so needs the same seed.
 
     Raises
     ------
     ConfigurationError
-        It is none of these; or it is another one each time, and `is_continued`.
+        `random_state` is none of these, or differs for each fit although `is_continued`.
     """
     if isinstance(random_state, int | np.integer):
         if random_state < 0:
@@ -34,8 +34,8 @@ def seed_of(random_state: object, *, is_continued: bool = False) -> int:
         return int(random_state)
     if is_continued and (random_state is None or random_state is np.random):
         raise ConfigurationError(
-            f"random_state={random_state!r} draws another seed for each fit, and a checkpoint_store is "
-            "set: no other fit could go on from its checkpoints. Set random_state to a whole number."
+            f"random_state={random_state!r} draws another seed for each fit, so no fit can resume from "
+            "the checkpoints of checkpoint_store. Set random_state to a whole number."
         )
     try:
         generator = check_random_state(random_state)

@@ -1,4 +1,4 @@
-"""Which settings a fit tries: what the user fixed is fixed, what is None is chosen."""
+"""Candidate settings of a fit: given values are fixed, values of None are selected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["SearchSpaceMixin"]
 
 
 class SearchSpaceMixin(ABC):
-    """Part of an estimator: the settings among which a fit chooses, from its parameters."""
+    """Mixin for estimators: candidate settings of a fit, from the parameters."""
 
     n_clusters: Any
     max_clusters: Any
@@ -43,10 +43,10 @@ class SearchSpaceMixin(ABC):
 
     @abstractmethod
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
-        """Parameters of a fit: those of the estimator, with `setting` before them."""
+        """Parameters of a fit: those of the estimator, overridden by `setting`."""
 
     def _candidates(self, data: MultiViewData) -> tuple[Parameters, ...]:
-        """The settings to try: what the user fixed is fixed, what is None is chosen."""
+        """Candidate settings: given values are fixed, values of None are selected."""
         if not isinstance(self.auto_settings, bool | np.bool_):
             raise ConfigurationError(
                 f"auto_settings={self.auto_settings!r} is not usable: allowed is True or False."
@@ -63,13 +63,13 @@ class SearchSpaceMixin(ABC):
         common["exclude_views"] = fixed.excluded_positions(data.view_names)
         if common["exclude_views"] and self.solver == "reference":
             raise ConfigurationError(
-                f"exclude_views={list(self.exclude_views)!r} goes with solver='reduced': the paper's algorithm takes "
-                "all views. Fit without these."
+                f"exclude_views={list(self.exclude_views)!r} requires solver='reduced': the reference algorithm "
+                "uses all views. Fit without these views."
             )
         if fixed.by_view:
             common["view_settings"] = fixed.view_settings(data.view_names)
         tried = [self._parameters({**one, **common}) for one in settings]
-        if self.n_neighbors is None:  # what was chosen fits the data; what was asked for is checked
+        if self.n_neighbors is None:  # a default is adapted to the data; a given value is validated
             known = tried[0].n_clusters if choose and not self._chooses_count else None
             most = most_neighbors(data.n_samples, known)
             tried = [
@@ -78,7 +78,7 @@ class SearchSpaceMixin(ABC):
         return tuple(dict.fromkeys(tried))
 
     def _choices(self, data: MultiViewData) -> Choices:
-        """What the fit chooses beside them."""
+        """Choices that the fit makes in addition to the candidate settings."""
         return Choices(
             self._options(data),
             self._chooses_count,
@@ -87,30 +87,30 @@ class SearchSpaceMixin(ABC):
         )
 
     def _most_clusters(self, data: MultiViewData) -> int:
-        """The number of clusters or, where it is chosen, the most there may be."""
+        """Number of clusters, or the largest allowed number if it is selected."""
         if not self._chooses_count:
             if self.max_clusters is not None:
                 raise ConfigurationError(
-                    f"max_clusters={self.max_clusters!r} goes with n_clusters='auto', and n_clusters is "
-                    f"{self.n_clusters!r}. Leave max_clusters out."
+                    f"max_clusters={self.max_clusters!r} requires n_clusters='auto', but n_clusters is "
+                    f"{self.n_clusters!r}. Remove max_clusters."
                 )
             given: int = self.n_clusters  # checked by Parameters
             return given
         if self.solver == "reference":
             raise ConfigurationError(
-                "solver='reference' takes the number of clusters as the paper does: n_clusters='auto' "
-                "goes with solver='reduced'."
+                "n_clusters='auto' requires solver='reduced', but solver is 'reference'. Give a "
+                "number of clusters, or set solver='reduced'."
             )
         if self.init_labels is not None:
             raise ConfigurationError(
-                "init_labels go with the number of clusters of the earlier fit, and n_clusters "
-                "is 'auto'. Give that number (n_clusters_)."
+                "init_labels requires the number of clusters of the earlier fit, but n_clusters "
+                "is 'auto'. Set n_clusters to that number (n_clusters_)."
             )
         return most_clusters(self.max_clusters, data.n_samples)
 
     @property
     def chooses_graph(self) -> bool:
-        """Whether a fit may try graphs with the views' own in them."""
+        """Whether a fit may try the mixed initial graph."""
         return bool(self.auto_settings)
 
     @property
@@ -120,7 +120,7 @@ class SearchSpaceMixin(ABC):
         if self.n_clusters != "auto":
             raise ConfigurationError(
                 f"n_clusters={self.n_clusters!r} is not usable: allowed is a whole number >= 1, or "
-                "'auto' to have it chosen without labels."
+                "'auto' to select it without labels."
             )
         return True
 
@@ -128,7 +128,7 @@ class SearchSpaceMixin(ABC):
         return Fixed(self.scale, self.alpha, self.n_neighbors, self.exclude_views)
 
     def _options(self, data: MultiViewData) -> tuple[ViewSettings, ...]:
-        """Preparations among which one is chosen for each view; none where there is no choice."""
+        """Candidate settings of a view; empty if there is nothing to select."""
         if not self.auto_settings or self.solver != "reduced" or len(data.views) < 2:
             return ()
         return view_settings_grid(self._fixed(), any_features=_any_features(data))

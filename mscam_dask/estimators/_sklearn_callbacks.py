@@ -1,4 +1,4 @@
-"""Callbacks of scikit-learn, from version 1.9, on the outer iterations of a fit."""
+"""Adapter of scikit-learn callbacks (1.9 and later) to the events of a fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ except ImportError:  # scikit-learn before 1.9: estimators have no set_callbacks
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-# A base class of the estimators, with `set_callbacks` where there are callbacks.
+# Base class of the estimators; it has `set_callbacks` if scikit-learn has callbacks.
 CallbackSupportMixin: Any = (
     type("NoCallbacks", (), {}) if _callback is None else _callback.CallbackSupportMixin
 )
@@ -25,23 +25,23 @@ __all__ = ["CallbackSupportMixin", "FitCallbacks", "with_callbacks"]
 
 
 def with_callbacks(method: _Method) -> _Method:
-    """Tear the callbacks of an estimator down after its `fit`, whether it ends or fails."""
+    """Decorator of `fit` that tears down the callbacks of an estimator at the end, also on failure."""
     return method if _callback is None else cast("_Method", _callback.with_callbacks(method))
 
 
 class FitCallbacks:
-    """An observer that calls what ``estimator.set_callbacks`` was given.
+    """Observer that forwards the events of a fit to the callbacks set by ``set_callbacks``.
 
     Parameters
     ----------
     estimator
-        Being fitted, inside of `with_callbacks`.
+        Estimator that is being fitted, inside `with_callbacks`.
 
     Notes
     -----
-    The fit is the root task, of at most `max_iter` tasks "outer iteration"; how many there
-    will be is not known before. A task begins and ends when its iteration is over. A callback
-    that asks for an early stop is not heard: the path has a stopping rule of its own.
+    The fit is the root task, with at most `max_iter` subtasks "outer iteration"; their number is not
+    known in advance. A subtask begins and ends when its iteration is over. Early stopping by a
+    callback is ignored, because the outer loop has its own stopping rule.
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -51,11 +51,11 @@ class FitCallbacks:
 
     @staticmethod
     def are_set(estimator: Any) -> bool:
-        """Whether there is anything to call: given to the estimator, or to one around it."""
+        """Whether callbacks are set on the estimator or on a meta-estimator around it."""
         return hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")
 
     def __call__(self, event: Event) -> None:
-        """Hand an event on."""
+        """Forward an event to the callbacks."""
         match event:
             case FitStarted():
                 self._begun = True

@@ -109,11 +109,11 @@ def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
 
 
 def neighbor_overlap(solution: Solution, n_samples: int) -> dict[str, float]:
-    """Return the chance-corrected neighbor overlap of each view in standard errors of independent views.
+    """Neighbor overlap of each view, in standard errors for independent views.
 
-    Of m compared samples with k neighbors each in V views, k² / m of a pair of lists are expected to
-    be equal by chance, nearly as of a Poisson variable; the mean share over samples and other views,
-    which are independent as well, has a standard error of 1 / (m √(V − 1)).
+    For m compared samples with k neighbors each in V views, a pair of lists shares k² / m neighbors by
+    chance, approximately Poisson distributed. The mean share over samples and other views, which are
+    also independent, has a standard error of 1 / (m √(V − 1)).
     """
     n_others = len(solution.agreed) - 1
     unit = min(n_samples, COMPARED) * np.sqrt(n_others) if n_others > 0 else 0.0
@@ -129,7 +129,7 @@ def warn_split_duplicates(
 ) -> None:
     """Warn when samples that are equal in all views are in different clusters.
 
-    Views are read from the narrowest on, and only as long as there are such samples.
+    Views are read from the narrowest to the widest, until no such samples are left.
     """
     groups = np.zeros(len(labels), dtype=np.int64)
     split = np.arange(len(labels))
@@ -145,17 +145,17 @@ def warn_split_duplicates(
             return
     warnings.warn(
         f"{split.size} samples are in another cluster than a sample that equals them in every view "
-        f"(first rows: {split[:_SHOWN].tolist()}). Drop the duplicates, or lower n_clusters: nothing in "
-        "the data tells equal samples apart.",
+        f"(first rows: {split[:_SHOWN].tolist()}). Drop the duplicates, or lower n_clusters: no "
+        "feature separates equal samples.",
         DataWarning,
         stacklevel=stacklevel + 1,
     )
 
 
 def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:
-    """Return a number (n,) of each row, the same for equal rows and, but for 2⁻⁵⁰, for no others.
+    """Fingerprint (n,) of each row: equal for equal rows, and for others only by rare collisions.
 
-    Works on the bits of the values, so that values of any magnitude are told apart.
+    It is computed from the bits of the values, so values of any magnitude are distinguished.
     """
     rng = np.random.default_rng(0)
     weights = rng.integers(2**63, size=view.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)

@@ -1,4 +1,4 @@
-"""MSCAM: a metric of every view is learned with the graph."""
+"""MSCAM estimator: a metric of every view is learned together with the consensus graph."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ __all__ = ["MSCAM"]
 class MSCAM(BaseMultiViewClustering):
     """Multi-view clustering with a learned metric per view and one consensus graph.
 
-    Every view's self-representation and Mahalanobis metric are fitted to a shared sparse graph,
-    the graph to the views' distances, until its connected components are the clusters. Where another
-    partition met on the way, a cut of a graph before, is better by the views themselves, the graph
-    is closed around that one. No label enters the fit.
+    The self-representation and the Mahalanobis metric of every view are fitted to a shared sparse
+    graph, and the graph to the distances of the views, until its connected components are the
+    clusters. If a spectral cut of an earlier graph has a higher partition score, the partition graph
+    of that cut is returned instead. Labels never enter a fit.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=8
-        Number of clusters c. "auto": chosen without labels, from 2 to `max_clusters`; the
-        curves it follows from are in `n_clusters_curves_` and told to the callbacks.
+        Number of clusters c. "auto" selects it without labels from 2 to `max_clusters`; the
+        criteria are in `n_clusters_curves_` and in an event for the callbacks.
     alpha : float or mapping, optional
-        Ridge of the self-representation, in units of a view's mean squared singular value; of
-        all views, or by view name (`scale` then too); from 1e-6 to 1e6. None: chosen.
+        Ridge penalty of the self-representation, in units of the mean squared singular value of a
+        view, from 1e-6 to 1e6: one value, or a mapping by view name (then `scale` must be one
+        too). None: selected without labels.
     graph_weight : float, default=0.1
-        First weight λ of the graph, from 1e-30 to 1e30; it grows along the path.
+        Initial graph weight λ, from 1e-30 to 1e30. It is raised or lowered during the fit.
     n_neighbors : int, optional
-        Neighbours of a sample in the consensus graph. None: chosen; to begin with 20, or fewer where
+        Neighbors of a sample in the consensus graph. None: selected, starting from 20, or fewer if
         the average cluster has fewer samples.
     identity_weight : float, default=1.0
-        Weight of the data distances beside the learned metric (M = floor·I + PPᵀ), from 1e-6 to 1e6.
+        Weight w of the identity in the learned metric M = wI + PPᵀ, from 1e-6 to 1e6.
     metric_ridge : float, default=1.0
         Ridge on the metric factor P: 0, or from 1e-6 to 1e6.
     scale : {"standard", "unit", "minmax", "none"} or mapping, optional
-        Scaling of feature views before they are centred: columns to variance 1, rows to length
-        1, columns to [0, 1], or as they are. None: chosen.
+        Scaling of feature views before they are centered: columns to variance 1, rows to length
+        1, columns to [0, 1], or none. None: selected without labels.
     auto_settings : bool, default=True
         Whether `scale`, `alpha` and `n_neighbors` that are None are selected without labels.
         True: for each view the scaling and α whose nearest neighbors overlap most with those of
@@ -57,62 +58,61 @@ class MSCAM(BaseMultiViewClustering):
         learned from the best partition. False: "standard", 1 and 9, and the graph of the mean
         distance, as in the paper.
     view_type : {"features", "distance", "kernel"} or mapping or sequence, default="features"
-        What the numbers of a view are; one for all, by view name, or in order.
+        Type of the values of each view: one for all views, by view name, or in order.
     max_clusters : int, optional
-        Most clusters that "auto" may choose; at least 2, fewer than samples. None: a tenth of the
-        samples, 30 at most.
+        Largest number of clusters for "auto"; at least 2 and below the number of samples. None: a
+        tenth of the samples, at most 30.
     n_features_per_view : sequence of int, optional
-        Columns of each view when `fit` gets one 2-D array.
+        Number of columns of each view if `fit` gets one 2-D array.
     max_iter : int, default=30
-        Most outer iterations.
+        Largest number of outer iterations.
     tol : float, default=1e-3
-        Partition scores closer than this (relative) are a tie, which the simpler one wins.
+        Relative difference up to which two partition scores are a tie, which the earlier partition wins.
     solver : {"reduced", "reference"}, default="reduced"
-        "reference" runs the corrected Algorithm 2 literally, with dense n×n matrices: slow, for
-        comparison on small data. It chooses nothing (as ``auto_settings=False``), has no use for `tol`
-        and refuses another than the default, and runs in this process, with nothing random and
-        nothing told to `callbacks`.
+        "reference" runs the corrected Algorithm 2 with dense n×n matrices, which is slow: for
+        comparison on small data. It selects no settings (as ``auto_settings=False``), accepts only
+        the default `tol`, runs in this process, is deterministic and calls no `callbacks`.
     random_state : int, RandomState or None, default=0
-        Seed of all that is random in a fit: the start of the eigensolver, which shows within its
-        tolerance alone, and the k-means starts of the cuts, by which clusters that overlap may
-        come out otherwise; the halves of the edges where the number of clusters is chosen; above
-        3000 samples those on which scalings and α are compared; above 12 000 the cells in which
-        neighbours are sought.
+        Seed of all random numbers of a fit: the start of the eigensolver, which matters only within
+        its tolerance; the k-means starts of the spectral cuts, which may change clusters that
+        overlap; the random edge halves if the number of clusters is selected; above 3000 samples,
+        the sample on which scale and α are compared; above 12 000 samples, the cells of the
+        approximate neighbor search.
     n_jobs : int or None, default=None
-        Threads of a fit in this process; None or -1 for all cores, 8 at most. The result does
-        not depend on it.
+        Threads of a fit in this process; None or -1 uses all cores, at most 8. The result does not
+        depend on it.
     client : distributed.Client, optional
-        Run on this Dask cluster, with the same result. Clones share it, the callbacks and the
-        checkpointer. A pickle of the model holds no client, and callbacks and a checkpointer only
-        where these can be pickled: once loaded it fits in its own process.
+        Dask cluster that runs the fit, with the same result. Clones share the client, the callbacks
+        and the checkpoint store. A pickle of the model omits the client, and callbacks and checkpoint
+        store if they cannot be pickled; a loaded model fits in its own process.
     callbacks : sequence of callable, optional
         Called with each event of `mscam_dask.types.events` as it happens: `FitStarted`,
-        `NClustersSelected` (where the number of clusters was chosen), `SettingsSelected`, an
-        `IterationFinished` for each outer iteration, `RefinementFinished` (where distances were
-        learned from the best partition), `FitFinished` or `FitFailed`.
+        `NClustersSelected` (if the number of clusters was selected), `SettingsSelected`, an
+        `IterationFinished` for each outer iteration, `RefinementFinished` (if there was a
+        refinement), `FitFinished` or `FitFailed`.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
         `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
-        page of the fit without any. What a callback raises ends the fit. Callbacks of
+        page of the fit even without callbacks. An exception in a callback ends the fit. Callbacks of
         scikit-learn (1.9 and later) go to `set_callbacks` instead.
     checkpoint_store : CheckpointStore, optional
-        Keeps the state after each outer iteration, and may have one to go on from, such as
-        ``mscam_dask.data.checkpoints.FileCheckpointStore(directory)``. It needs a fixed
-        `random_state`; ``solver="reference"`` has no use for it.
+        Stores a checkpoint after each outer iteration, from which a later fit resumes, such as
+        ``mscam_dask.data.checkpoints.FileCheckpointStore(directory)``. It requires a fixed
+        `random_state`; ``solver="reference"`` ignores it.
     init_labels : (n_samples,) array of int, optional
-        Clusters of an earlier fit to start from, −1 for samples that it did not see; with its
-        `scale`, `alpha`, `n_neighbors` and `excluded_views_`. A matter of time only as far as the path allows: the
-        result is judged as ever, and may differ from that of a fit without.
+        Initial labels from an earlier fit, −1 for new samples. They require the `scale`, `alpha`,
+        `n_neighbors` and excluded views of that fit. Mainly saves time; the result may differ from
+        that of a cold fit, because the initial partition competes with new ones by its score.
     exclude_views : sequence of str, optional
-        Names of views that do not count, as if they were not there. By default, where `scale` or `alpha` is chosen
-        view by view, those whose neighbours no other view confirms, if the partition is better
-        without; an empty list keeps all.
+        Names of views to exclude, as if they were not given. By default, if `scale` or `alpha` is
+        selected for each view, uninformative views are excluded if the partition scores higher
+        without them; an empty list keeps all views.
 
     Attributes
     ----------
     labels_ : (n_samples,) int64
         Clusters, numbered by first appearance.
     consensus_graph_ : (n_samples, n_samples) CSR
-        A. Rows are on the simplex; that of a sample alone in its component is empty.
+        A. Rows are on the simplex; the row of a sample alone in its component is empty.
     membership_ : (n_samples, n_clusters) float64
         Memberships of each sample in the clusters, rows summing to one: shares of the votes of its
         neighbors in the joint embedding and in each view's discriminants, by cross-fitting. Computed
@@ -120,37 +120,37 @@ class MSCAM(BaseMultiViewClustering):
     confidence_ : (n_samples,) float64
         Membership of each sample in its own cluster.
     n_connected_components_ : int
-        Of `consensus_graph_`.
+        Connected components of `consensus_graph_`.
     n_clusters_ : int
-        Clusters asked for, or chosen.
+        Number of clusters, given or selected.
     n_clusters_curves_ : xarray.Dataset or None
-        With ``n_clusters="auto"``: relative eigengap, modularity, reliable modularity, information (nats) and
-        stability over n_clusters, and the number taken as an attribute.
+        With ``n_clusters="auto"``: relative eigengap, modularity, adjusted modularity, information (nats)
+        and stability over n_clusters, with the selected number as an attribute.
     status_ : Status
-        How the clusters were reached; ``status_.message`` is a sentence.
+        How the labels came about; ``status_.message`` is a sentence.
     cross_view_information_ : float
-        Cross-view information of the partition in nats, the label-free mark used throughout; where
-        neighbours tell one partition clearly more reliably than another, that decides instead.
+        Cross-view information of the partition, in nats. Partitions are compared by it, or by
+        adjusted information if that differs clearly.
     n_iter_ : int
         Outer iterations.
     n_neighbors_ : int
-        Neighbours used; more than asked for when the data alone fall into too many pieces.
+        Number of neighbors used; larger than requested if the graph has too many components.
     view_names_ : tuple of str
     view_embeddings_ : dict of str to (n_samples, n_clusters)
-        F_v given the final graph; empty where one cluster was asked for, or as many as samples.
+        F_v given the final graph; empty if n_clusters is 1 or the number of samples.
     view_contributions_ : dict of str to float
-        Each view's share in the score, summing to 1.
-    view_settings_ : dict of str to Preparation
-        Scaling and α of each view.
+        Share of each view in the score; they sum to 1.
+    view_settings_ : dict of str to ViewSettings
+        Scale and α of each view.
     excluded_views_ : tuple of str
-        Views that did not count: they have no embedding, no history and no part in the score.
+        Excluded views. They have no embedding, no history and no share in the score.
     history_ : xarray.Dataset
-        Over (outer_iteration, view).
+        Quantities of the fit over (outer_iteration, view).
     data_warnings_ : tuple
-        What was found odd in the data but accepted (all-zero rows, constant columns, fewer samples
-        that differ than clusters).
+        Unusual but accepted properties of the data (rows of zeros, constant columns, fewer distinct
+        samples than clusters).
     solution_ : Solution
-        All of the above and more, as the engine returns it: the settings tried, the parameters taken.
+        Result of the engine with all of the above, the candidate settings and the parameters used.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""MSCAN: adaptive neighbours of self-representations, no metric learned."""
+"""MSCAN estimator: adaptive neighbors of self-representations, without metric learning."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["MSCAN"]
 
 
 class MSCAN(BaseMultiViewClustering):
-    """Multi-view clustering with adaptive neighbours of self-representations, no metric learned.
+    """Multi-view clustering with adaptive neighbors of self-representations.
 
-    The simpler model of the paper: the graph follows plain distances between the columns of
-    self-representations that the graph itself smooths.
+    The simpler model of the paper, without metric learning: the consensus graph follows the distances
+    between the columns of the self-representations, which the graph smooths in turn.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ n_iter_, n_neighbors_, view_names_, view_contributions_, view_settings_, exclude
 data_warnings_, solution_
         As for `MSCAM`.
     view_embeddings_ : dict of str to (n_samples, r_v)
-        The smoothed self-representation of each view in its own basis.
+        Smoothed self-representation of each view, in the basis of the view.
 
     References
     ----------

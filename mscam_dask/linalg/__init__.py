@@ -1,6 +1,5 @@
-"""The mathematics, one concept per file: pure NumPy and SciPy.
+"""Numerical routines in NumPy and SciPy, one concept per file.
 
-Rows are samples. Arrays are float64, in single precision where a docstring says so. Nothing here
-knows of Dask, of stores, of files, of clocks or of global random state; whatever is random takes a
-`numpy.random.Generator`.
+Rows are samples. Arrays are float64 unless a docstring says otherwise. Nothing here depends on Dask,
+stores, files, clocks or global random state; random functions take a `numpy.random.Generator`.
 """

@@ -1,4 +1,4 @@
-"""Adaptive neighbours, Eq. (29)-(31): the rows of a graph from the distances to its candidates."""
+"""Adaptive neighbors, Eq. (29)-(31): rows of a graph from the distances to candidate neighbors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = [
     "tied_neighbor_weights",
 ]
 
-# A row whose k + 1 distances agree to this relative precision is a tie: what is left
-# of the differences is rounding, and Eq. (30) would divide noise by noise.
+# If the k + 1 distances of a row agree to this relative precision, the row is a tie: the differences
+# are rounding, and Eq. (30) would divide rounding by rounding.
 _TIE_TOLERANCE = 16 * np.finfo(np.float64).eps
 
-# The same of distances that come from coordinates in single precision.
+# Relative precision of ties for distances from coordinates in single precision.
 _SEARCH_TOLERANCE = 1e-5
 
 
 def select_neighbors(
     indices: NDArray[np.int64], squared_distances: NDArray[np.float64], n_neighbors: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The k nearest candidates of each row and their adaptive-neighbour weights, Eq. (29)-(30).
+    """Select the k nearest candidates of each row, with their adaptive-neighbor weights, Eq. (29)-(30).
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def adaptive_neighbor_weights(
     Raises
     ------
     DataError
-        Fewer than two columns, or a row not finite, non-negative and ascending.
+        Fewer than two columns, or a row not finite, nonnegative and ascending.
 
     Notes
     -----
@@ -136,12 +136,12 @@ def adaptive_neighbor_weights(
 def tied_neighbor_weights(
     sorted_squared_distances: NDArray[np.float64], n_neighbors: int
 ) -> NDArray[np.float64]:
-    """`adaptive_neighbor_weights` with ties kept or left together: k_i neighbours of row i.
+    """Adaptive-neighbor weights that keep or drop all tied candidates: k_i neighbors of row i.
 
-    k_i is the least number, k or more, of neighbours that the next candidate is farther than
-    (by 1e-5). Where there are more ties than candidates, it is the number of neighbours nearer
-    than these. So neither rounding nor the order of the samples decides which of many samples at one distance
-    is the k-th (counts of words, links between papers).
+    k_i is the smallest number of neighbors, at least k, such that the next candidate is farther (by a
+    share of 1e-5). If the ties extend beyond the candidates, k_i is the number of neighbors nearer than
+    the ties. So neither rounding nor the order of the samples determines which of many samples at one
+    distance is the k-th, as in word counts or citation links.
 
     Parameters
     ----------
@@ -153,8 +153,8 @@ def tied_neighbor_weights(
     Returns
     -------
     array of shape (n, K)
-        Weights, rows on the simplex; 0 beyond k_i. A row with all its candidates at one distance gets
-        1/K everywhere.
+        Weights, rows on the simplex; 0 beyond k_i. If all candidates of a row are at one distance,
+        its weights are 1/K.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def neighbor_widths(sorted_squared_distances: NDArray[np.float64]) -> NDArray[np
     Returns
     -------
     array of shape (n,)
-        gamma_i = (k d_{i,k+1} - sum_{h<=k} d_ih) / 2, non-negative; 0 for tied rows.
+        gamma_i = (k d_{i,k+1} - sum_{h<=k} d_ih) / 2, nonnegative; 0 for tied rows.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def adaptive_neighbor_weights_global(
     """
     if not (np.isfinite(width) and width > 0):
         raise ConfigurationError(
-            f"the global neighbour width is {width!r}; allowed is a positive finite number. "
+            f"the global neighbor width is {width!r}; allowed is a positive finite number. "
             "Use the row-wise widths (n_neighbors) when all candidates are tied."
         )
     d = sorted_squared_distances
@@ -257,7 +257,7 @@ def _relative_gaps(
     if bad.size:
         raise DataError(
             f"{bad.size} of {len(d)} rows of squared distances are not finite, "
-            f"non-negative and ascending (first rows: {bad[:5].tolist()}). Sort each row "
+            f"nonnegative and ascending (first rows: {bad[:5].tolist()}). Sort each row "
             "and drop absent candidates first."
         )
     farthest = d[:, -1:]

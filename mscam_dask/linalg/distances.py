@@ -27,7 +27,7 @@ _BLOCK_BYTES = 1 << 20
 def squared_distances(
     rows: NDArray[np.float64], others: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """d_ij = ||rows_i - others_j||^2, by one matrix product.
+    """Squared distances d_ij = ||rows_i - others_j||^2 by one matrix product.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def squared_distances(
 
     Notes
     -----
-    Both sides are first centred at the mean of `others`, so that a common offset costs
+    Both sides are first centered at the mean of `others`, so that a common offset costs
     no digits; near coincident points still lose about eps * ||x||^2 to cancellation
     (`squared_distances_on_edges` does not). 2 m n r flops, one (m, n) result and one
     copy of each argument.
@@ -63,15 +63,15 @@ def squared_distances(
 def distances_by_products(
     rows: NDArray[np.float64], others: NDArray[np.float64], squared_norms: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The same of points that are centred already, for blocks of rows: nothing of n rows is copied.
+    """Squared distances of points that are already centered; `others` is not copied.
 
     Parameters
     ----------
     rows : array of shape (m, r)
     others : array of shape (n, r)
-        Whose mean is near 0.
+        Points with mean near 0.
     squared_norms : array of shape (n,)
-        Of `others`.
+        Squared norms of `others`.
 
     Returns
     -------
@@ -93,11 +93,11 @@ def squared_distances_on_edges(
     row_start: int = 0,
     block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.float64]:
-    """d_il = ||embedding[row_start + i] - embedding[indices[i, l]]||^2, by exact differences.
+    """Squared distances on edges, ||x_{row_start + i} - x_{indices[i, l]}||^2, by exact differences.
 
     Parameters
     ----------
-    embedding : array of shape (n, r) or Coordinates
+    embedding : array of shape (n, r) or WeightedBlocks
         Coordinates of all samples.
     indices : array of shape (m, K)
         Candidates of rows ``row_start .. row_start + m``; -1 marks an absent one.
@@ -126,7 +126,7 @@ def squared_distances_on_edges(
     n, m = len(embedding), len(indices)
     if not 0 <= row_start <= n - m:
         raise DataError(
-            f"edges of rows {row_start} to {row_start + m} were asked for, but the embedding "
+            f"edges of rows {row_start} to {row_start + m} were requested, but the embedding "
             f"has {n} rows. Pass the edges of rows inside it."
         )
     if indices.size and (indices.min() < -1 or indices.max() >= n):
@@ -147,40 +147,40 @@ def distances_to(
     *,
     block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.float64]:
-    """||x_samples[i] - x_indices[i, l]||^2 by exact differences, (m, K); any value for index -1."""
+    """Squared distances ||x_samples[i] - x_indices[i, l]||^2 (m, K); arbitrary for index -1."""
     m, n_candidates = indices.shape
     result = np.zeros((m, n_candidates))
     pairs = (
         tuple(embedding.pairs()) if isinstance(embedding, WeightedBlocks) else ((embedding, None),)
     )
-    for slab, weights in pairs:
-        factors = None if weights is None else weights.astype(slab.dtype)
-        r = slab.shape[1]
-        step = max(1, block_bytes // max(1, slab.itemsize * r * n_candidates))
+    for columns, weights in pairs:
+        factors = None if weights is None else weights.astype(columns.dtype)
+        r = columns.shape[1]
+        step = max(1, block_bytes // max(1, columns.itemsize * r * n_candidates))
         for start in range(0, m, step):
             rows = slice(start, min(start + step, m))
-            ends = _gathered(slab, indices[rows])
-            ends -= slab[samples[rows], None, :]
+            ends = _gathered(columns, indices[rows])
+            ends -= columns[samples[rows], None, :]
             weighted = ends if factors is None else ends * factors
             result[rows] += np.einsum("ijk,ijk->ij", ends, weighted)
     return result
 
 
-def _gathered(slab: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
-    """Rows of a slab; for index −1, which the caller throws away, any.
+def _gathered(columns: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
+    """Rows of some columns by index; index −1 gives an arbitrary row, which the caller discards.
 
-    `take` is the faster of the two, but copies all of a slab that is not contiguous first: leading
-    columns of a basis are not.
+    `take` is the faster of the two, but first copies columns that are not contiguous, as leading
+    columns of a basis are.
     """
-    if slab.flags.c_contiguous:
-        return np.take(slab, indices, axis=0, mode="clip")
-    return np.asarray(slab[indices])
+    if columns.flags.c_contiguous:
+        return np.take(columns, indices, axis=0, mode="clip")
+    return np.asarray(columns[indices])
 
 
 def subtract_twice_products(
     result: NDArray[np.float32], rows: NDArray[np.float32], others: NDArray[np.float32]
 ) -> None:
-    """result -= 2 rows othersᵀ, in place, by one call of BLAS and no other pass over it.
+    """Subtract 2 rows othersᵀ from `result` in place, by one BLAS call.
 
     Parameters
     ----------
@@ -196,11 +196,11 @@ def subtract_twice_products(
 
 
 def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
-    """Mean of ||x_i - x_j||^2 over the ordered pairs i != j, from the moments.
+    """Mean squared distance ||x_i - x_j||^2 over the pairs i != j, from the moments.
 
     Parameters
     ----------
-    embedding : array of shape (n, r) or Coordinates, n >= 2
+    embedding : array of shape (n, r) or WeightedBlocks, n >= 2
 
     Returns
     -------
@@ -215,15 +215,15 @@ def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
     n = len(embedding)
     if n < 2:
         raise DataError(
-            f"the mean distance between samples was asked for {n} sample(s); at least 2 are "
-            "needed. Check the number of rows of the view."
+            f"the mean distance between samples is undefined for {n} sample(s); allowed are at least "
+            "2. Check the number of rows of the view."
         )
     total = 0.0
-    for slab, weights in as_weighted_blocks(embedding).pairs():
-        mean = slab.mean(axis=0, dtype=np.float64)
-        step = max(1, _BLOCK_BYTES // (8 * max(1, slab.shape[1])))
+    for columns, weights in as_weighted_blocks(embedding).pairs():
+        mean = columns.mean(axis=0, dtype=np.float64)
+        step = max(1, _BLOCK_BYTES // (8 * max(1, columns.shape[1])))
         for start in range(0, n, step):
-            centered = slab[start : start + step] - mean
+            centered = columns[start : start + step] - mean
             total += float(np.einsum("ij,ij->j", centered, centered) @ weights)
     return 2.0 * total / (n - 1)
 
@@ -231,6 +231,6 @@ def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
 def _check_columns(rows: NDArray[np.float64], others: NDArray[np.float64]) -> None:
     if rows.shape[1] != others.shape[1]:
         raise DataError(
-            f"distances between points with {rows.shape[1]} and {others.shape[1]} columns do "
-            "not exist; both sides must live in one space. Pass rows of the same view."
+            f"distances between points with {rows.shape[1]} and {others.shape[1]} columns are "
+            "undefined; both must have the same number. Pass rows of the same view."
         )

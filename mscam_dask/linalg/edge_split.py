@@ -1,4 +1,4 @@
-"""Two graphs made of one, each with a random half of its edges."""
+"""Random split of the edges of a graph into two halves."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["edge_split"]
 def edge_split(
     graph: csr_array[np.float64], rng: np.random.Generator
 ) -> tuple[csr_array[np.float64], csr_array[np.float64]]:
-    """Give each undirected edge of a graph to one of two graphs.
+    """Assign each undirected edge of a graph to one of two graphs at random.
 
     Parameters
     ----------
     graph : (n, n) sparse
-        Non-negative, directed or not.
+        nonnegative, directed or not.
     rng : numpy.random.Generator
-        Tosses one coin per edge.
+        Generator of one random bit per edge.
 
     Returns
     -------

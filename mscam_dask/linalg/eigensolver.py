@@ -1,4 +1,4 @@
-"""The bottom of a graph Laplacian's spectrum."""
+"""Smallest eigenpairs of a graph Laplacian, by Chebyshev-filtered subspace iteration."""
 
 from __future__ import annotations
 
@@ -8,28 +8,41 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.chebyshev import (
-    RitzBlock,
-    apply_sparse,
-    filtered_subspace_iteration,
-    start_block,
-)
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.orthonormal import orient_columns
 
-__all__ = ["Spectrum", "bottom_eigenpairs"]
+__all__ = [
+    "Spectrum",
+    "apply_sparse",
+    "bottom_eigenpairs",
+]
 
-# Up to this many rows a dense eigensolver is the faster one, and exact.
+# Up to this many rows a dense eigensolver is faster.
 _DENSE_ROWS = 800
 
-# By the type of L: what it may leave of its null vectors, and the finest tolerance; both are in
-# units of the largest eigenvalue.
+# By the dtype of L: largest residual of null vectors, and finest tolerance, both in units of the
+# largest eigenvalue.
 _NULL_RESIDUAL = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-5}
 _FINEST = {np.dtype(np.float64): 0.0, np.dtype(np.float32): 1e-5}
+
+# By the dtype of L: largest amplification of a direction by one filter. The upper directions lose
+# digits to rounding, which the next round restores.
+_LARGEST_GAIN = {np.dtype(np.float64): 1e10, np.dtype(np.float32): 1e5}
+# Null vectors and locked pairs are orthogonal to the filtered block only to rounding, and are
+# amplified most. The limit is what one more orthogonalization removes.
+_LARGEST_GAIN_AT_ZERO = {np.dtype(np.float64): 1e20, np.dtype(np.float32): 1e9}
+# By the dtype of L: directions of a warm start shorter than this are dropped.
+_VANISHED = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}
+_LARGEST_DEGREE = 300
+# Random guard vectors must have settled (to this relative change of the cut) before convergence is
+# accepted, because they find eigenvectors that a warm start lacks.
+_SETTLED = 0.1
+# Wanted pairs with residuals below this share of the tolerance are locked: no longer filtered.
+_LOCK_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +54,13 @@ class Spectrum:
     values : array of shape (m,)
         Eigenvalues, ascending, >= 0; exactly 0 once per connected component.
     vectors : array of shape (n, m)
-        Orthonormal eigenvectors, of the type of L; the entry of largest magnitude is positive.
+        Orthonormal eigenvectors in the dtype of L; the entry of largest magnitude is positive.
     residual : float
         max_i ||L v_i - theta_i v_i||, absolute.
     n_matvecs : int
         Products of L with one vector; 0 from the dense solver.
     converged : bool
-        Whether `residual`, of the pairs that had to, is within what was asked for.
+        Whether `residual`, over the pairs that must be accurate, is within the tolerance.
     """
 
     values: NDArray[np.float64]
@@ -75,33 +88,33 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     ----------
     laplacian : csr_array of shape (n, n)
         L, symmetric positive semi-definite, null space spanned by the indicators of its
-        connected components. With float32 entries all is done in single precision: half
-        the memory and nearly twice as fast, for tolerances from 1e-5.
+        connected components. With float32 entries all computations are in single precision:
+        half the memory and nearly twice as fast, for tolerances from 1e-5.
     n_pairs : int
         m, between 1 and n.
     warm_start : array of shape (n, p), p >= 1, optional
-        Vectors whose span is near the wanted one, as the `vectors` of a similar graph.
+        Vectors with a span near the wanted one, such as the `vectors` of a similar graph.
         Any columns: they need be neither orthonormal nor independent.
     components : (int, array of shape (n,)), optional
-        Connected components of the graph of L, as `connected_components` gives them; found when
-        not given.
+        Connected components of the graph of L, as from `connected_components`; computed by
+        default.
     n_accurate : int, optional
-        So many pairs must meet the tolerance, by default all; the others are the best found
-        beside them. A warm start that meets it is then taken as it is.
+        Number of pairs that must meet the tolerance, by default all. A warm start that meets it
+        is returned as it is.
     relative_tolerance : float
-        Asked for: residual <= relative_tolerance * (upper bound of the largest eigenvalue).
+        Tolerance: residual <= relative_tolerance * (upper bound of the largest eigenvalue).
     max_iterations : int
         At most this many filter rounds of at most 300 products each.
     dense_rows : int
-        Up to so many rows the eigensolver is dense.
+        Up to this many rows the eigensolver is dense.
     rng : numpy.random.Generator
-        For the guard vectors and what of the start is not given. The eigenvalues do not
-        depend on it beyond the tolerance.
+        Generator of guard vectors and of start vectors beyond the warm start. The eigenvalues
+        depend on it only within the tolerance.
 
     Returns
     -------
     Spectrum
-        With ``converged=False``, and the best found, when the rounds did not suffice.
+        If `max_iterations` did not suffice, the best pairs found, with ``converged=False``.
 
     Raises
     ------
@@ -151,11 +164,11 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     n_rest = n_pairs - n_null
     null_vectors = null[:, :n_null].toarray()
     null_residual = _residuals(scaled, null_vectors)
-    block = RitzBlock(np.zeros((n, 0), dtype=scaled.dtype), np.zeros(0), np.zeros(0), 0)
+    block = _RitzBlock(np.zeros((n, 0), dtype=scaled.dtype), np.zeros(0), np.zeros(0), 0)
     if n_rest > 0 and n <= max(dense_rows, 3 * n_pairs):
         block = _dense_block(scaled, null, n_rest, bound)
     elif n_rest > 0:
-        # neighbouring vertices next to each other in memory: products are bound by its speed
+        # neighboring vertices next to each other in memory, because memory bandwidth limits products
         order = reverse_cuthill_mckee(scaled, symmetric_mode=True)
         scaled = _reordered(scaled, order)
         block = _filtered_block(
@@ -168,7 +181,7 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
             rng=rng,
         )
     vectors = orient_columns(np.hstack((null_vectors, block.vectors[:, :n_rest])))
-    # beyond the null space an eigenvalue is positive, whatever rounding says
+    # beyond the null space eigenvalues are positive, even if rounding makes them negative
     positive = np.maximum(block.values[:n_rest], np.finfo(np.float64).tiny)
     values = np.concatenate((np.zeros(n_null), positive))
     counted = _accurate(n_accurate, n_null, n_rest)
@@ -243,18 +256,18 @@ def _filtered_block(
     n_rest: int,
     goal: _Goal,
     rng: np.random.Generator,
-) -> RitzBlock:
-    """The n_rest smallest eigenpairs beyond the null space, by filtered iteration.
+) -> _RitzBlock:
+    """Smallest n_rest eigenpairs beyond the null space, by filtered iteration.
 
     The Laplacian has its rows in the given order; null vectors, warm start and result do not.
     """
     n = laplacian.shape[0]
     n_block = min(n_rest + max(5, n_rest // 2), n - null.shape[1])
     null = csr_array(null[order])
-    block = filtered_subspace_iteration(
+    block = _filtered_subspace_iteration(
         laplacian,
         null,
-        start_block(
+        _start_block(
             laplacian,
             null,
             None if warm_start is None else warm_start[order],
@@ -270,18 +283,18 @@ def _filtered_block(
     )
     vectors = np.empty_like(block.vectors)
     vectors[order] = block.vectors
-    return RitzBlock(vectors, block.values, block.residuals, block.n_matvecs)
+    return _RitzBlock(vectors, block.values, block.residuals, block.n_matvecs)
 
 
 def _dense_block(
     laplacian: csr_array[Any], null: csr_array[Any], n_rest: int, bound: float
-) -> RitzBlock:
-    """The n_rest smallest eigenpairs beyond the null space, by a dense eigensolver."""
+) -> _RitzBlock:
+    """Smallest n_rest eigenpairs beyond the null space, by a dense eigensolver."""
     # the null space is lifted above the rest of the spectrum
     lifted = (laplacian + (2.0 * bound) * (null @ null.T)).toarray()
     try:
         values, vectors = scipy.linalg.eigh(lifted, subset_by_index=[0, n_rest - 1])
-    except scipy.linalg.LinAlgError:  # some eigenvalues of high multiplicity are too much for it
+    except scipy.linalg.LinAlgError:  # it fails for some eigenvalues of high multiplicity
         vectors = scipy.linalg.eigh(lifted, driver="evd")[1][:, :n_rest]
     vectors = vectors - apply_sparse(null, apply_sparse(null.T, vectors))
     vectors = np.asarray(scipy.linalg.qr(vectors, mode="economic")[0])
@@ -291,7 +304,7 @@ def _dense_block(
         order = np.argsort(values, kind="stable")
         values, vectors, products = values[order], vectors[:, order], products[:, order]
     residuals = np.linalg.norm(products - vectors * values, axis=0)
-    return RitzBlock(vectors, values, residuals, 0)
+    return _RitzBlock(vectors, values, residuals, 0)
 
 
 def _residuals(laplacian: csr_array[Any], vectors: NDArray[Any]) -> float:
@@ -314,7 +327,7 @@ def _check_request(
         )
     if not 1 <= n_pairs <= n:
         raise ConfigurationError(
-            f"{n_pairs} eigenpairs were asked for; allowed is 1 to {n}, the number of samples. "
+            f"{n_pairs} eigenpairs were requested; allowed is 1 to {n}, the number of samples. "
             "Lower n_clusters."
         )
     if relative_tolerance <= 0 or max_iterations < 1:
@@ -333,3 +346,237 @@ def _check_request(
             f"the warm start has shape {warm_start.shape}; it needs {n} rows, one per sample. "
             "Start cold after the samples have changed."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _RitzBlock:
+    """Ritz pairs in the complement of the null space.
+
+    Attributes
+    ----------
+    vectors : array of shape (n, p)
+        Orthonormal, in the dtype of L.
+    values : array of shape (p,)
+        Ascending.
+    residuals : array of shape (p,)
+        ||L v - theta v|| of each pair.
+    n_matvecs : int
+        Products of L with one vector.
+    """
+
+    vectors: NDArray[Any]
+    values: NDArray[np.float64]
+    residuals: NDArray[np.floating[Any]]
+    n_matvecs: int
+
+
+def _start_block(
+    laplacian: csr_array[Any],
+    null: csr_array[Any],
+    warm_start: NDArray[Any] | None,
+    *,
+    n_rest: int,
+    n_block: int,
+    rng: np.random.Generator,
+) -> _RitzBlock:
+    """Initial block: the lowest Ritz vectors in the span of the warm start, then random vectors.
+
+    Parameters
+    ----------
+    laplacian : csr_array of shape (n, n)
+    null : csr_array of shape (n, count)
+        Orthonormal null vectors; the block is orthogonal to them.
+    warm_start : array of shape (n, q) or None
+        At most n_rest directions of its span are used. The other n_block - n_rest columns
+        stay random, to find directions that the warm start lacks.
+    n_rest, n_block : int
+        Wanted pairs, and columns of the block, n_rest <= n_block <= n - count.
+    rng : numpy.random.Generator
+    """
+    start = rng.standard_normal((laplacian.shape[0], n_block), dtype=laplacian.dtype.type)
+    n_matvecs = n_block
+    if warm_start is not None:
+        lowest = _ritz_vectors_within(laplacian, null, warm_start)
+        n_matvecs += lowest.shape[1]
+        n_given = min(n_rest, lowest.shape[1])
+        start[:, :n_given] = lowest[:, :n_given]
+        del lowest  # as large as the block
+    block = _rayleigh_ritz(laplacian, _orthonormal(null, start))
+    return _RitzBlock(block.vectors, block.values, block.residuals, n_matvecs)
+
+
+def _ritz_vectors_within(
+    laplacian: csr_array[Any], null: csr_array[Any], given: NDArray[Any]
+) -> NDArray[Any]:
+    """Ritz vectors, lowest first, in the span of some columns outside the null space."""
+    given = given.astype(laplacian.dtype, copy=False)
+    size = np.linalg.norm(given)
+    outside = given - apply_sparse(null, apply_sparse(null.T, given))
+    left, sizes, _ = scipy.linalg.svd(outside, full_matrices=False, overwrite_a=True)
+    # null vectors among the columns vanish in the complement, up to rounding
+    span: NDArray[Any] = left[:, sizes > _VANISHED[laplacian.dtype] * size]
+    if not span.shape[1]:
+        return span
+    return _rayleigh_ritz(laplacian, _orthonormal(null, span)).vectors
+
+
+def _filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it is to be solved
+    laplacian: csr_array[Any],
+    null: csr_array[Any],
+    start: _RitzBlock,
+    n_rest: int,
+    *,
+    bound: float,
+    target: float,
+    max_rounds: int,
+    trusted: bool = False,
+) -> _RitzBlock:
+    """Filter and Rayleigh-Ritz until the `n_rest` lowest residuals meet `target`.
+
+    Parameters
+    ----------
+    laplacian : csr_array of shape (n, n)
+    null : csr_array of shape (n, count)
+        Orthonormal null vectors, kept out of the block.
+    start : _RitzBlock
+        From `_start_block`.
+    n_rest : int
+        Wanted pairs; the remaining columns are guards.
+    bound : float
+        Not below the largest eigenvalue of L.
+    target : float
+        Target of the residual norm.
+    max_rounds : int
+        The best block so far is returned after this many rounds.
+    trusted : bool
+        Whether a start that meets the target is returned at once, although its guards are random.
+    """
+    block, n_matvecs = start, start.n_matvecs
+    del start
+    previous_cut = 0.0 if trusted else np.inf
+    for _ in range(max_rounds):
+        cut = float(block.values[-1])
+        settled = previous_cut - cut <= _SETTLED * cut
+        if settled and block.residuals[:n_rest].max() <= target:
+            break
+        previous_cut = cut
+        done = np.zeros(len(block.values), dtype=bool)
+        done[:n_rest] = block.residuals[:n_rest] <= _LOCK_SHARE * target
+        degree, cut = _choose_filter(block, n_rest, ~done, bound=bound, target=target)
+        # in a list, so that no other reference keeps them alive while they are overwritten
+        columns = [_filtered(laplacian, block.vectors, done, degree, cut=cut, bound=bound)]
+        del block  # as large as each of what follows
+        block = _rayleigh_ritz(laplacian, _orthonormal(null, columns.pop()))
+        n_matvecs += degree * int(np.count_nonzero(~done)) + len(done)
+    return _RitzBlock(block.vectors, block.values, block.residuals, n_matvecs)
+
+
+def _filtered(
+    laplacian: csr_array[Any],
+    vectors: NDArray[Any],
+    done: NDArray[np.bool_],
+    degree: int,
+    *,
+    cut: float,
+    bound: float,
+) -> NDArray[Any]:
+    """Locked columns, then the others filtered and scaled to unit length."""
+    filtered = _chebyshev_filter(laplacian, vectors[:, ~done], degree, cut=cut, bound=bound)
+    filtered /= np.linalg.norm(filtered, axis=0)
+    return np.hstack((vectors[:, done], filtered))
+
+
+def _choose_filter(
+    block: _RitzBlock, n_rest: int, active: NDArray[np.bool_], *, bound: float, target: float
+) -> tuple[int, float]:
+    """Degree of the filter, and where the damped interval [cut, bound] begins."""
+    values, residuals = block.values, block.residuals
+    edge = float(values[n_rest - 1])
+    rate_at_zero = max(_gain_rate(0.0, edge, bound), 1e-3) if edge > 0 else 1e-3
+    gain = _LARGEST_GAIN[block.vectors.dtype]
+    gain_at_zero = _LARGEST_GAIN_AT_ZERO[block.vectors.dtype]
+    largest_degree = min(_LARGEST_DEGREE, np.log(2.0 * gain_at_zero) / rate_at_zero)
+    # A cut at the last wanted value would not separate anything (an eigenvalue of higher
+    # multiplicity than the block): keep it where the largest degree still gains tenfold.
+    reach = (np.arccosh(10.0) / (2 * largest_degree)) ** 2
+    cut = max(float(values[-1]), edge + reach * (bound - edge))
+    cut = min(cut, 0.5 * (bound + edge))
+    missing = max(float(residuals[:n_rest].max()) / target, 10.0)
+    degree = min(
+        np.log(4.0 * missing) / _gain_rate(edge, cut, bound),
+        np.log(2.0 * gain) / _gain_rate(float(values[active][0]), cut, bound),
+        np.log(2.0 * gain_at_zero) / _gain_rate(0.0, cut, bound),
+        _LARGEST_DEGREE,
+    )
+    return max(2, int(np.ceil(degree))), cut
+
+
+def _gain_rate(value: float, cut: float, bound: float) -> float:
+    """Logarithm of the gain per degree of the Chebyshev filter at `value` < cut."""
+    return float(np.arccosh((bound + cut - 2.0 * value) / (bound - cut)))
+
+
+def _chebyshev_filter(
+    laplacian: csr_array[Any],
+    vectors: NDArray[Any],
+    degree: int,
+    *,
+    cut: float,
+    bound: float,
+) -> NDArray[Any]:
+    """T_degree(t(L)) vectors, with t mapping [cut, bound] to [-1, 1] and values below to t > 1."""
+    half_width = 0.5 * (bound - cut)
+    doubled = _shifted(laplacian, 0.5 * (bound + cut), 2.0 / half_width)
+    previous = vectors
+    current = apply_sparse(doubled, vectors)
+    current *= 0.5
+    for _ in range(degree - 1):
+        following = apply_sparse(doubled, current)
+        following -= previous
+        previous, current = current, following
+    return current
+
+
+def _shifted(laplacian: csr_array[Any], center: float, factor: float) -> csr_array[Any]:
+    """factor (center I − L), with the indices of L where every diagonal entry is stored."""
+    n = laplacian.shape[0]
+    rows = np.repeat(np.arange(n, dtype=laplacian.indices.dtype), np.diff(laplacian.indptr))
+    diagonal = np.flatnonzero(laplacian.indices == rows)
+    if len(diagonal) < n:  # an isolated vertex has none
+        identity = eye_array(n, format="csr", dtype=laplacian.dtype)
+        return csr_array((identity * center - laplacian) * factor)
+    data = -laplacian.data
+    data[diagonal] += center
+    data *= factor
+    return csr_array((data, laplacian.indices, laplacian.indptr), shape=laplacian.shape)
+
+
+def _rayleigh_ritz(laplacian: csr_array[Any], basis: NDArray[Any]) -> _RitzBlock:
+    """Ritz pairs of L with residual norms, in the span of orthonormal columns, which are overwritten."""
+    products = apply_sparse(laplacian, basis)
+    projected = np.asarray(basis.T @ products, dtype=np.float64)
+    values, rotation = scipy.linalg.eigh(0.5 * (projected + projected.T))
+    rotation = rotation.astype(basis.dtype, copy=False)
+    vectors = basis @ rotation
+    products = products @ rotation
+    products -= np.multiply(vectors, values.astype(basis.dtype, copy=False), out=basis)
+    return _RitzBlock(vectors, values, np.linalg.norm(products, axis=0), 0)
+
+
+def _orthonormal(null: csr_array[Any], columns: NDArray[Any]) -> NDArray[Any]:
+    """Orthonormal basis of the part of the columns orthogonal to the null vectors; overwrites columns."""
+    columns -= apply_sparse(null, apply_sparse(null.T, columns))
+    basis = np.asarray(
+        scipy.linalg.qr(columns, mode="economic", overwrite_a=True, check_finite=False)[0]
+    )
+    del columns
+    # second pass: a column nearly in the null space is mostly rounding after the first
+    basis -= apply_sparse(null, apply_sparse(null.T, basis))
+    return np.ascontiguousarray(
+        scipy.linalg.qr(basis, mode="economic", overwrite_a=True, check_finite=False)[0]
+    )
+
+
+def apply_sparse(matrix: Any, columns: NDArray[Any]) -> NDArray[Any]:
+    """Dense product of a sparse matrix and columns."""
+    return np.asarray(matrix @ columns)

@@ -1,6 +1,6 @@
-"""Approximate nearest neighbours: cells of points, and matrix products of each with those near it.
+"""Approximate nearest neighbors by an inverted-file (IVF) index: cells of points and nearby cells.
 
-Time grows as n (n/500 centres are compared with every point, at the speed of a matrix product),
+Time grows as n (n/500 centers are compared with every point, at the speed of a matrix product),
 memory as one pool of points. Everything is a function of the points and the seed: neither the
 number of threads nor the grouping of cells into tasks changes a bit.
 """
@@ -13,24 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import subtract_twice_products
-from mscam_dask.linalg.top_k import top_k_columns
+from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 
 __all__ = ["IVFIndex", "build_ivf", "ivf_search"]
 
-# Points of a cell and cells searched for each: a pool of 4000 points.
+# Points of a cell, and cells in the pool of a cell: a pool has about 4000 points.
 _CELL_POINTS = 500
 _PROBES = 8
 
-# Where cells hold few points, as far out, a pool has as many cells as it takes to hold so many times
-# the neighbours asked for.
+# If cells are small, as those far out, a pool has as many cells as it takes to hold this many times
+# the requested neighbors.
 _POINTS_PER_NEIGHBOR = 4
 
-# Centres are trained on so many points each.
+# Points on which each center is trained.
 _TRAINING_POINTS = 32
 _ROUNDS = 6
 
-# Products of one block of points with centres or with a pool.
+# Bytes of the products of one block of points with centers or with a pool.
 _BLOCK_BYTES = 8 * 2**20
 
 
@@ -67,22 +67,22 @@ def build_ivf(
     rng: np.random.Generator,
     cell_points: int = _CELL_POINTS,
 ) -> IVFIndex:
-    """Cells of at most 1000 points around centres found by k-means on a sample.
+    """Build an IVF index: cells of at most 1000 points around k-means centers of a sample.
 
     Parameters
     ----------
-    points : Coordinates
+    points : WeightedBlocks
     n_candidates : int
-        Neighbours that will be asked for: a pool holds at least four times as many, or all points.
+        Neighbors of later searches; a pool holds at least four times as many, or all points.
     rng : numpy.random.Generator
     cell_points : int
-        Points of a cell on average; twice as many at most.
+        Average number of points of a cell; the largest is twice as many.
 
     Returns
     -------
-    Cells
-        A larger cell (many duplicates) is cut into pieces in the order of its points; pieces
-        share their centre, so each is among the nearest of the others.
+    IVFIndex
+        Larger cells (many duplicates) are split in the order of their points; the parts share their
+        center, so each is among the nearest cells of the others.
     """
     n = len(points)
     n_cells = max(1, n // cell_points)
@@ -125,7 +125,7 @@ def _cut(
     n_candidates: int,
     cell_points: int,
 ) -> IVFIndex:
-    """Cells of bounded size, and the cells near each."""
+    """Split large cells, and find the pool of nearby cells of each."""
     order = np.argsort(assigned, kind="stable").astype(np.int64)
     counts = np.bincount(assigned, minlength=len(centers))
     ends = np.cumsum(counts)
@@ -154,12 +154,12 @@ def _cut(
 def ivf_search(
     points: WeightedBlocks, cells: IVFIndex, n_candidates: int, *, first: int, last: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    """The K nearest points of those in cells first … last − 1, among the cells near each.
+    """Nearest neighbors of the points in cells first … last − 1, among the pool of each cell.
 
     Parameters
     ----------
-    points : Coordinates
-    cells : Cells
+    points : WeightedBlocks
+    cells : IVFIndex
     n_candidates : int
         K.
     first, last : int
@@ -171,7 +171,7 @@ def ivf_search(
     indices : (m, K) int32
         Ordered by (distance, index); −1 where a pool holds fewer than K others.
     squared_distances : (m, K)
-        By float32 products around the mean of the cell, six digits of the cell's extent;
+        From float32 products around the mean of the cell, accurate to six digits of its extent;
         infinite where absent.
     """
     samples = cells.order[cells.bounds[first] : cells.bounds[last]]

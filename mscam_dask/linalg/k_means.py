@@ -20,7 +20,7 @@ _MAX_ITERATIONS = 100
 def k_means(
     rows: NDArray[np.float64], n_clusters: int, *, n_init: int, seed: int
 ) -> tuple[NDArray[np.int64], float]:
-    """Return the best partition of several k-means++ starts, and its sum of squares.
+    """Solve k-means by Lloyd's iterations from several k-means++ starts: best partition, sum of squares.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def k_means(
     n_init : int
         Number of starts.
     seed : int
-        Of the starts.
+        Seed of the starts.
 
     Returns
     -------
@@ -40,8 +40,8 @@ def k_means(
 
     Notes
     -----
-    The same bits as ``KMeans(n_clusters, n_init=n_init, max_iter=100, tol=0.0, random_state=seed)``.
-    A start is better where its sum of squares is less and its partition is another one.
+    Bit-identical to ``KMeans(n_clusters, n_init=n_init, max_iter=100, tol=0.0, random_state=seed)``.
+    A start is better if its sum of squares is lower and its partition differs.
     """
     rng = np.random.RandomState(seed)
     centered = np.ascontiguousarray(rows - rows.mean(axis=0))
@@ -59,7 +59,7 @@ def k_means(
 def lloyd(
     rows: NDArray[np.float64], centers: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], float]:
-    """Return the partition that Lloyd's iterations reach from given centers, and its sum of squares.
+    """Partition that Lloyd's iterations reach from given centers, and its sum of squares.
 
     Parameters
     ----------

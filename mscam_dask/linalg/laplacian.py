@@ -27,14 +27,14 @@ _ROWS = 4096
 def graph_from_neighbors(
     indices: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> csr_array[np.float64]:
-    """The directed graph A with A[i, indices[i, l]] = weights[i, l].
+    """Directed graph A with A[i, indices[i, l]] = weights[i, l].
 
     Parameters
     ----------
     indices : array of shape (n, k)
-        Neighbours of all n samples, distinct within a row, none its own.
+        Neighbors of all n samples, distinct within a row, none its own.
     weights : array of shape (n, k)
-        Non-negative, rows summing to one.
+        nonnegative, rows summing to one.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def graph_from_blocks(
     *,
     n_rows: int = _ROWS,
 ) -> csr_array[np.float64]:
-    """`graph_from_neighbors` of consecutive blocks of rows, which are never put side by side.
+    """Directed graph from consecutive row blocks, as `graph_from_neighbors`, without concatenation.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def graph_from_blocks(
     for block_indices, block_weights in blocks:
         if block_indices.shape != block_weights.shape:
             raise DataError(
-                f"neighbours have shape {block_indices.shape} and weights {block_weights.shape}; "
+                f"neighbors have shape {block_indices.shape} and weights {block_weights.shape}; "
                 "both must be (n, k). Pass the two results of one selection."
             )
         for start in range(0, len(block_indices), n_rows):
@@ -114,29 +114,29 @@ def _check_rows(
 ) -> None:
     if indices.size and (indices.min() < 0 or indices.max() >= n_samples):
         raise DataError(
-            f"neighbour indices span {indices.min()} to {indices.max()}; allowed are 0 to "
-            f"{n_samples - 1}. Pass the neighbours of all rows, absent ones removed."
+            f"neighbor indices span {indices.min()} to {indices.max()}; allowed are 0 to "
+            f"{n_samples - 1}. Pass the neighbors of all rows, absent ones removed."
         )
     if np.any(indices == np.arange(first_row, first_row + len(indices))[:, None]):
-        raise DataError("a sample is its own neighbour; remove the row itself from its candidates.")
+        raise DataError("a sample is its own neighbor; remove the row itself from its candidates.")
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise DataError("graph weights must be finite and >= 0; compute them on the simplex.")
 
 
 def symmetric_affinity(graph: csr_array[Any]) -> csr_array[Any]:
-    """W = (A + A^T) / 2 in the precision of A, sorted column indices."""
+    """Symmetric affinity W = (A + A^T) / 2 in the precision of A, with sorted column indices."""
     affinity = csr_array(graph + graph.T)
     affinity.data = affinity.data * 0.5
     return _sorted(affinity)
 
 
 def laplacian(graph: csr_array[Any]) -> csr_array[Any]:
-    """L = D - (A + A^T) / 2 with D the diagonal of row sums of (A + A^T) / 2.
+    """Graph Laplacian L = D - W with W = (A + A^T) / 2 and D its diagonal of row sums.
 
     Parameters
     ----------
     graph : csr_array of shape (n, n)
-        A, non-negative, directed or not; its diagonal does not matter.
+        A, nonnegative, directed or not; its diagonal does not matter.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def laplacian(graph: csr_array[Any]) -> csr_array[Any]:
 
 
 def connected_components(graph: csr_array[Any]) -> tuple[int, NDArray[np.int64]]:
-    """Connected components of the graph, edges taken without direction.
+    """Connected components of a graph, without regard to the direction of edges.
 
     Parameters
     ----------

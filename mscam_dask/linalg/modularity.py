@@ -10,12 +10,12 @@ __all__ = ["modularity"]
 
 
 def modularity(affinity: csr_array[np.float64], labels: NDArray[np.int64]) -> float:
-    """Share of edge weight inside clusters minus its expectation at the same degrees.
+    """Modularity: share of edge weight inside clusters minus its expectation at the same degrees.
 
     Parameters
     ----------
     affinity : (n, n) sparse
-        Symmetric, non-negative, diagonal zero.
+        Symmetric, nonnegative, diagonal zero.
     labels : (n,) int
         Cluster of each sample, 0 … c−1.
 

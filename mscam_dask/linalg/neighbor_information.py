@@ -1,4 +1,4 @@
-"""How much a sample's neighbours, in one graph or in several, tell about the sample's own cluster."""
+"""Mutual information between the cluster of a sample and the clusters of its neighbors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = [
     "reliability",
 ]
 
-# How soon a partition that neighbours do not tell whole counts for half: docs/decisions/0069.
+# Exponent of the uncertainty coefficient in adjusted information: docs/decisions/0069.
 _POWER = 3
 
-# Clusters up to which a cell of the (c, c) table has a number of 32 bits.
+# Number of clusters up to which the index of a (c, c) table fits 32 bits.
 _LARGEST_TABLE = 46_340
 
 
@@ -56,13 +56,13 @@ class RandomWalk:
 
 
 def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
-    """The walk that `information` and `evidence` take a step of.
+    """Random walk on a graph, for `information` and `evidence`.
 
     Parameters
     ----------
     affinity : (n, n) sparse
-        Non-negative; a sample's neighbour is drawn in proportion to its row. Samples without
-        edges draw a neighbour from all samples.
+        nonnegative; a sample's neighbor is drawn in proportion to its row. Samples without
+        edges draw a neighbor from all samples.
     """
     n = affinity.shape[0]
     degrees = np.asarray(affinity @ np.ones(n, dtype=affinity.dtype), dtype=np.float64)
@@ -75,7 +75,7 @@ def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
 def information(
     walk: RandomWalk, labels: NDArray[np.int64], *, largest_table: int = _LARGEST_TABLE
 ) -> float:
-    """Mutual information between a sample's cluster and that of a random neighbour, in nats.
+    """Mutual information between a sample's cluster and that of a random neighbor, in nats.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def evidence(
     labels: NDArray[np.int64],
     rows: slice | NDArray[np.int64] = slice(None),
 ) -> NDArray[np.float32]:
-    """What the cluster of a random neighbour says on each cluster that a sample may be of.
+    """Evidence of the clusters of random neighbors for each cluster of a sample.
 
     Parameters
     ----------
@@ -122,19 +122,19 @@ def evidence(
     labels : (n,) int
         0 … c−1.
     rows : slice or (m,) int
-        Of these samples.
+        Samples for which the evidence is computed.
 
     Returns
     -------
     (m, c) float32
-        Σ_b p_i(b) log p(b | a): of cluster a, the mean log likelihood of the neighbours' clusters b. That of
-        several graphs is the sum, if neighbours in one say nothing on neighbours in another but for the cluster.
+        Σ_b p_i(b) log p(b | a), for cluster a: the mean log likelihood of the clusters b of the neighbors.
+        Evidence of several graphs adds up if their neighbors are independent given the cluster.
 
     Notes
     -----
-    p(b | a) is the table of clusters before and after a step, symmetric, and one step more that is
-    spread over it evenly: no cell is empty. O(nnz + c²) and, for each row, as many times c as there are
-    clusters among its neighbours.
+    p(b | a) is from the symmetric table of clusters before and after a step, plus one step spread evenly
+    over the table, so that no entry is zero. O(nnz + c²) flops, and for each row c times the number of
+    clusters among its neighbors.
     """
     n = len(labels)
     n_clusters = int(labels.max()) + 1
@@ -148,7 +148,7 @@ def evidence(
 
 
 def joint_information(labels: NDArray[np.int64], found: NDArray[np.floating[Any]]) -> float:
-    """Mutual information between a sample's cluster and what its neighbours in all views say, in nats.
+    """Mutual information between a sample's cluster and the evidence of all views, in nats.
 
     Parameters
     ----------
@@ -164,9 +164,9 @@ def joint_information(labels: NDArray[np.int64], found: NDArray[np.floating[Any]
 
     Notes
     -----
-    By Bayes' rule p_i(a) ∝ p(a) exp(found); the information is that of the table of mean p_i(a) by clusters. A
-    cluster that one view tells well and the others do not is told: the mean of the views' information
-    would have it half told.
+    By Bayes' rule p_i(a) ∝ p(a) exp(found); the information is that of the table of mean p_i(a) by
+    cluster. A cluster that only one view explains counts in full, whereas the mean information over
+    views would count it in part.
     """
     n_clusters = found.shape[1]
     shares = np.bincount(labels, minlength=n_clusters) / len(labels)
@@ -192,14 +192,14 @@ def entropy(labels: NDArray[np.int64]) -> float:
     Returns
     -------
     float
-        The most information a graph can have on the partition; log c for c equal clusters.
+        Upper limit of the information of a graph on the partition; log c for c equal clusters.
     """
     shares = np.bincount(labels) / len(labels)
     return float(scipy.special.entr(shares).sum())
 
 
 def reliability(joint: float, entropy: float) -> float:
-    """J / H: the share of the entropy of a partition that neighbours in all views together tell.
+    """Uncertainty coefficient U = J / H: share of the entropy that neighbors in all views explain.
 
     Parameters
     ----------
@@ -211,13 +211,13 @@ def reliability(joint: float, entropy: float) -> float:
     Returns
     -------
     float
-        1 where neighbours tell every cluster; 0 where they tell nothing, and of a single cluster.
+        1 if the neighbors explain every cluster; 0 if they explain nothing, or for a single cluster.
     """
     return min(1.0, joint / entropy) if entropy > 0.0 else 0.0
 
 
 def adjusted_information(information: float, joint: float, entropy: float) -> float:
-    """I (1 + (J / H)³) / 2: information, half of which counts as far as all neighbours tell the whole cluster.
+    """Adjusted information I (1 + U³) / 2, with U = J / H the uncertainty coefficient.
 
     Parameters
     ----------
@@ -231,13 +231,13 @@ def adjusted_information(information: float, joint: float, entropy: float) -> fl
     Returns
     -------
     float
-        In nats: I where neighbours tell every cluster (J = H), half of it where they tell little.
+        In nats: I if the neighbors explain every cluster (J = H), near I / 2 if they explain little.
 
     Notes
     -----
-    Information alone prefers to halve a large cluster to keeping two small ones apart: of clusters
-    with shares 0.7, 0.2, 0.06, 0.02 and less that nothing connects it has H = 0.91 nats, and as much where the
-    largest is cut into three, though half of each neighbour's information is lost then.
+    Information alone prefers to split a large cluster over separating two small ones. For disconnected
+    clusters with shares 0.7, 0.2, 0.06, 0.02 and less it is H = 0.91 nats; it is as high if the largest
+    cluster is split into three, although half of the information of each neighbor is lost then.
     """
     if entropy <= 0.0:
         return 0.0
@@ -267,7 +267,7 @@ def _of_table(joint: NDArray[np.float64]) -> float:
 
 
 def _information_of_pairs(walk: RandomWalk, labels: NDArray[np.int64], n_clusters: int) -> float:
-    """The same without a (c, c) table: only pairs of clusters that a step may join are held."""
+    """Mutual information without a (c, c) table, from the pairs of clusters that edges connect."""
     n = len(labels)
     walks = coo_array(
         (walk.steps, (np.repeat(labels, walk.counts), labels[walk.neighbors])),

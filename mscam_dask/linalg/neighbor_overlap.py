@@ -1,4 +1,4 @@
-"""How far one view's nearest neighbours are those of the other views."""
+"""Neighbor overlap: shared nearest neighbors of views, corrected for chance."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["neighbor_counts", "shared_neighbors"]
 
 
 def neighbor_counts(neighbors: NDArray[np.integer[Any]], n_samples: int) -> csr_array[np.float64]:
-    """The directed graph of neighbour lists, one for each edge.
+    """Directed graph of neighbor lists, with weight one on each edge.
 
     Parameters
     ----------
     neighbors : (n, k) int
-        Distinct neighbours of each sample.
+        Distinct neighbors of each sample.
     n_samples : int
         n.
 
@@ -34,20 +34,20 @@ def neighbor_counts(neighbors: NDArray[np.integer[Any]], n_samples: int) -> csr_
 def shared_neighbors(
     neighbors: NDArray[np.integer[Any]], others: csr_array[np.float64]
 ) -> NDArray[np.float64]:
-    """Weight that the other views give to a sample's neighbours, less what chance gives.
+    """Neighbor overlap of each sample: weight of its neighbors in the other views, minus chance.
 
     Parameters
     ----------
     neighbors : (n, k) int
-        Neighbours of each sample in one view.
+        Neighbors of each sample in one view.
     others : (n, n) sparse
-        Neighbour graphs of the other views, summed; rows with equal sums.
+        Neighbor graphs of the other views, summed; rows with equal sums.
 
     Returns
     -------
     (n,)
-        (1/k) Σ_{j ∈ N(i)} (B_ij − Σ_l B_lj / n). Its mean is zero for neighbours that know
-        nothing of B, however often some samples (hubs) are neighbours in both.
+        (1/k) Σ_{j ∈ N(i)} (B_ij − Σ_l B_lj / n). Its mean is zero for neighbors that are
+        independent of B, however often some samples (hubs) are neighbors in both.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Orthonormal columns: made from columns that nearly are, and given signs."""
+"""Orthonormalization of nearly orthonormal columns, and canonical signs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def orthonormalize_nearby(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def inverse_root(gram: NDArray[np.float64]) -> NDArray[np.float64]:
-    """G^{-1/2} of a symmetric positive definite matrix (r, r)."""
+    """Inverse square root G^{-1/2} of a symmetric positive definite matrix (r, r)."""
     values, rotation = scipy.linalg.eigh(gram)
     return np.asarray((rotation / np.sqrt(values)) @ rotation.T, dtype=np.float64)
 
@@ -72,7 +72,7 @@ def orient_columns(vectors: NDArray[np.floating[Any]]) -> NDArray[Any]:
 
 
 def column_signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """The signs (m,), 1 or -1, by which `orient_columns` multiplies the columns.
+    """Signs (m,), 1 or -1, by which `orient_columns` multiplies the columns.
 
     Notes
     -----

@@ -60,7 +60,7 @@ def basis_from_rows(rows: NDArray[np.float64], *, rank_tolerance: float = RANK_T
     Parameters
     ----------
     rows : array of shape (n, d)
-        X, prepared (scaled) view.
+        X, the scaled view.
     rank_tolerance : float
         Directions with s^2 <= rank_tolerance * max(s^2) are dropped.
 
@@ -96,7 +96,7 @@ def basis_from_gram(
     Parameters
     ----------
     gram : array of shape (d, d)
-        X^T X; symmetrised here.
+        X^T X; symmetrized here.
     rank_tolerance : float
         As in `basis_from_rows`.
 
@@ -155,13 +155,13 @@ def basis_from_kernel(
 def shrinkage_factors(
     singular_values_squared: NDArray[np.float64], alpha: float
 ) -> NDArray[np.float64]:
-    """f = s^2 / (s^2 + alpha), the eigenvalues of the ridge self-representation.
+    """Gains f = s^2 / (s^2 + alpha), the eigenvalues of the ridge self-representation.
 
     Parameters
     ----------
     singular_values_squared : array of shape (r,)
     alpha : float
-        Self-representation regularisation, positive, in the unit of s^2.
+        Self-representation regularization, positive, in the unit of s^2.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def shrinkage_factors(
     if not (np.isfinite(alpha) and alpha > 0):
         raise ConfigurationError(
             f"alpha is {alpha!r}; allowed is a positive finite number. Without "
-            "regularisation the self-representation is the identity: set alpha > 0."
+            "regularization the self-representation is the identity: set alpha > 0."
         )
     gains: NDArray[np.float64] = singular_values_squared / (singular_values_squared + alpha)
     return gains

@@ -1,4 +1,4 @@
-"""Column moments that stream by row blocks, and the scalings made from them."""
+"""Column moments of streamed row blocks, and the scalings computed from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
     "safe_exponent",
 ]
 
-# A column whose range is below this share of its magnitude holds rounding, no data.
+# A column with a range below this share of its magnitude counts as constant.
 _CONSTANT_TOLERANCE = 8 * np.finfo(np.float64).eps
 
 # Between 2^-200 and 2^200 squares, sums of squares and their products neither vanish nor overflow.
@@ -108,7 +108,7 @@ class ColumnMoments:
         Parameters
         ----------
         other : ColumnMoments
-            Of different rows of the same view.
+            Moments of other rows of the same view.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class ColumnMoments:
 
 @dataclass(frozen=True, slots=True)
 class RowTransform:
-    """A scaling of rows, learned once, applied to any block of rows of the same view.
+    """Scaling of the rows of a view, fitted once and applied to any block of rows.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ class RowTransform:
 
 @np.errstate(under="ignore")
 def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransform:
-    """The scaling `kind` for a view with these column moments.
+    """Fit the scaling `kind` to a view with these column moments.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransf
         matter); "none": as they are, but for a power of two when their magnitude is
         extreme. Under "standard" and "minmax" constant columns become 0.
     moments : ColumnMoments
-        Of all rows of the view.
+        Moments over all rows of the view.
 
     Returns
     -------

@@ -22,7 +22,7 @@ def project_rows_to_simplex(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     Returns
     -------
     array of shape (n, m)
-        A new array; non-negative rows with sum one.
+        A new array; nonnegative rows with sum one.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def project_rows_to_simplex(rows: NDArray[np.float64]) -> NDArray[np.float64]:
         raise DataError(
             f"{bad.size} of {n} rows cannot be projected on the simplex (first: "
             f"{bad[:5].tolist()}): a row needs a finite maximum and no NaN. "
-            "Remove the rows or mend their distances."
+            "Remove the rows or correct their distances."
         )
     with np.errstate(over="ignore"):  # max - min may exceed the range: clipped below
         shifted = np.clip(rows - largest, -1.0, 0.0)

@@ -25,7 +25,7 @@ _WELL_CONDITIONED = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class StiefelResult:
-    """Where the generalised power iteration ended.
+    """Result of the generalized power iteration.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class StiefelResult:
     n_iterations : int
         Polar factors computed.
     converged : bool
-        Whether the last step was shorter than asked for.
+        Whether the last step was within the tolerance.
     """
 
     point: NDArray[np.float64]
@@ -51,7 +51,7 @@ def polar_factor(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     Parameters
     ----------
     matrix : array of shape (h, c), h >= c
-        M. If it has not full column rank, the solution is not unique and one is chosen.
+        M. Without full column rank the solution is not unique, and one of them is returned.
 
     Returns
     -------
@@ -73,10 +73,10 @@ def polar_factor(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _polar(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The polar factor by LAPACK itself: for a few columns, wrappers cost more than the work."""
+    """Polar factor by LAPACK directly, because for few columns wrappers cost more than the work."""
     gram = matrix.T @ matrix
     if not np.isfinite(gram).all():
-        raise DataError("a matrix to orthonormalise holds NaN or infinity; check the view's scale.")
+        raise DataError("a matrix to orthonormalize holds NaN or infinity; check the view's scale.")
     values, rotation, failed = scipy.linalg.lapack.dsyevd(gram.T, overwrite_a=1)
     if failed or values[0] <= _WELL_CONDITIONED * values[-1]:
         left, _, right = scipy.linalg.svd(matrix, full_matrices=False)
@@ -88,7 +88,7 @@ def _polar(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 def stiefel_objective(
     quadratic: NDArray[np.float64], linear: NDArray[np.float64], *, point: NDArray[np.float64]
 ) -> float:
-    """tr(w^T L w) - 2 tr(w^T E) at `point`; the paper's W-step with E = eta (F - Y/mu)."""
+    """Objective tr(w^T L w) - 2 tr(w^T E) at `point`; the paper's W-step with E = eta (F - Y/mu)."""
     value = np.sum(point * (quadratic @ point)) - 2.0 * np.sum(point * linear)
     return float(value)
 
@@ -102,7 +102,7 @@ def stiefel_quadratic(
     tolerance: float = 1e-8,
     largest_eigenvalue: float | None = None,
 ) -> StiefelResult:
-    """Descend min_w tr(w^T L w) - 2 tr(w^T E) over w^T w = I.
+    """Minimize tr(w^T L w) - 2 tr(w^T E) over w^T w = I by generalized power iteration.
 
     Parameters
     ----------
@@ -133,9 +133,9 @@ def stiefel_quadratic(
 
     Notes
     -----
-    Generalised power iteration: with sigma >= lambda_max(L) the function is, up to a
+    Generalized power iteration: with sigma >= lambda_max(L) the function is, up to a
     constant on the manifold, minus the convex tr(w^T (sigma I - L) w) + 2 tr(w^T E);
-    maximising its linearisation at w gives w <- polar((sigma I - L) w + E), and the
+    maximizing its linearization at w gives w <- polar((sigma I - L) w + E), and the
     objective never rises. There is no closed form (the paper's Eq. (22) is not one).
     O(h^2 c + h c^2) flops per iteration, O(h^3) once for sigma.
 
@@ -171,7 +171,7 @@ def power_steps(
     n_steps: int,
     largest_eigenvalue: float,
 ) -> NDArray[np.float64]:
-    """`n_steps` steps of `stiefel_quadratic`, for a caller that checks its own problem.
+    """Take `n_steps` steps of `stiefel_quadratic`, without validation.
 
     Returns
     -------

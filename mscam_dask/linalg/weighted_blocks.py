@@ -1,4 +1,4 @@
-"""Points given by weighted slabs of columns, so that views stand side by side without a copy."""
+"""Points given by weighted blocks of columns, which join views without a copy."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class WeightedBlocks:
     Attributes
     ----------
     blocks : tuple of (n, r_v)
-        Columns, float32 or float64; at least one slab.
+        Columns, float32 or float64; at least one block.
     weights : tuple of (r_v,)
-        Non-negative factors on the squared differences of each column.
+        nonnegative factors on the squared differences of each column.
     """
 
     blocks: tuple[NDArray[Any], ...]
@@ -32,18 +32,18 @@ class WeightedBlocks:
 
     @property
     def rank(self) -> int:
-        """Columns of all slabs together."""
-        return sum(slab.shape[1] for slab in self.blocks)
+        """Columns of all blocks together."""
+        return sum(block.shape[1] for block in self.blocks)
 
     def take(self, rows: NDArray[np.int64]) -> WeightedBlocks:
-        """The points `rows`, copied."""
-        return WeightedBlocks(tuple(slab[rows] for slab in self.blocks), self.weights)
+        """Copy of the points `rows`."""
+        return WeightedBlocks(tuple(block[rows] for block in self.blocks), self.weights)
 
     def stacked(self, rows: slice | NDArray[np.int64], dtype: Any = np.float64) -> NDArray[Any]:
-        """Points `rows` as one array (m, Σr), weights taken in."""
+        """Points `rows` as one array (m, Σr), with the weights applied."""
         parts = [
-            slab[rows].astype(dtype) * np.sqrt(weights).astype(dtype)
-            for slab, weights in zip(self.blocks, self.weights, strict=True)
+            block[rows].astype(dtype) * np.sqrt(weights).astype(dtype)
+            for block, weights in zip(self.blocks, self.weights, strict=True)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
@@ -51,18 +51,18 @@ class WeightedBlocks:
         """Mean point (g, Σr) of each group 0 … g−1 of the points."""
         columns = [
             np.bincount(groups, weights=column, minlength=len(sizes)) * np.sqrt(weight)
-            for slab, weights in zip(self.blocks, self.weights, strict=True)
-            for column, weight in zip(slab.T, weights, strict=True)
+            for block, weights in zip(self.blocks, self.weights, strict=True)
+            for column, weight in zip(block.T, weights, strict=True)
         ]
         return np.stack(columns, axis=1) / sizes[:, None]
 
     def pairs(self) -> Iterator[tuple[NDArray[Any], NDArray[np.float64]]]:
-        """Slabs with their weights."""
+        """Blocks with their weights."""
         return zip(self.blocks, self.weights, strict=True)
 
 
 def as_weighted_blocks(points: NDArray[np.float64] | WeightedBlocks) -> WeightedBlocks:
-    """An array of points as one slab of weight one."""
+    """Points as weighted blocks; an array becomes one block of weight one."""
     if isinstance(points, WeightedBlocks):
         return points
     return WeightedBlocks((points,), (np.ones(points.shape[1]),))

@@ -1,4 +1,4 @@
-"""The sub-problems of MSCAM and MSCAN, each with its problem statement.
+"""Solvers for the subproblems of MSCAM and MSCAN, each with its problem statement.
 
-Nothing here knows where data are stored or on which machine a step runs.
+They depend neither on where the data are stored nor on where a step runs.
 """

@@ -1,4 +1,4 @@
-"""Reduced-space ADMM for one view: self-representation and metric factor given the graph.
+"""ADMM of a view in a reduced space: self-representation and metric factor, given the graph.
 
 Problem, the terms of Eq. (11) that hold view v once the graph A is fixed, with metric ridge:
 
@@ -7,10 +7,10 @@ Problem, the terms of Eq. (11) that hold view v once the graph A is fixed, with 
 
 With H = orth[Q, V_m], Q the left singular vectors of the view and V_m the bottom eigenvectors
 of L, every iterate that starts in span(H) stays there: Z = H Ĉ Hᵀ, P = H p, F = H f, W = H w,
-so one inner iteration costs O(h² c) and never sees n.
+so one inner iteration costs O(h² c), whatever n.
 
 Deviations from the paper: α, not λ, in the Z-step (Eq. 16); no splitting variable M and no
-multiplier Y⁽²⁾, which vanish identically; the W-step is solved on the Stiefel manifold instead
+multiplier Y⁽²⁾, which is always zero; the W-step is solved on the Stiefel manifold instead
 of by Eq. (22); the metric ridge τ bounds P; μ has a largest value.
 """
 
@@ -22,28 +22,152 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mscam_dask.errors import DataError
+from mscam_dask.linalg.orthonormal import inverse_root
+from mscam_dask.linalg.ridge import Basis
 from mscam_dask.linalg.stiefel import polar_factor, power_steps
-from mscam_dask.solvers.reduced_problem import ReducedProblem
 from mscam_dask.types.parameters import AdmmSettings
 
 __all__ = [
     "AdmmState",
+    "ReducedProblem",
     "ViewSolution",
     "initial_state",
     "is_converged",
     "objective",
+    "reduced_problem",
     "solve_view",
     "step",
 ]
 
-# A few descent steps per inner iteration: the W-step need not be exact for ADMM to converge.
+# Descent steps per inner iteration. ADMM converges without an exact W-step.
 _STIEFEL_ITERATIONS = 5
 
-# μ grows no further. W = F is met to 1e-8 by then, and rounding, multiplied by μ in Y, would
-# undo it: without a limit the residuals grow again, beyond all bounds at 1e15.
+# Upper limit of μ. W = F holds to 1e-8 by then; beyond it, rounding multiplied by μ in Y makes
+# the residuals grow again, without bound at 1e15.
 _LARGEST_PENALTY = 1e7
+
+# Components of V_m outside span(Q) shorter than this are rounding.
+_NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
+
+# Columns of H for which LH is formed at a time.
+_COLUMNS_AT_A_TIME = 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReducedProblem:
+    """ADMM problem of a view in the coordinates of H.
+
+    Attributes
+    ----------
+    subspace : (n, h)
+        H, orthonormal columns, in the dtype of the basis.
+    squared_singular_values : (h,)
+        s², zero for the directions added from the graph.
+    laplacian : (h, h)
+        L̂ = HᵀLH.
+    laplacian_bound : float
+        Upper bound on the eigenvalues of L̂.
+    alpha, metric_ridge, graph_weight : float
+        α, τ and the weight λ of tr(WᵀLW).
+    """
+
+    subspace: NDArray[Any]
+    squared_singular_values: NDArray[np.float64]
+    laplacian: NDArray[np.float64]
+    laplacian_bound: float
+    alpha: float
+    metric_ridge: float
+    graph_weight: float
+
+
+def reduced_problem(
+    basis: Basis,
+    graph_vectors: NDArray[np.float64],
+    laplacian: csr_array[np.float64],
+    *,
+    alpha: float,
+    metric_ridge: float,
+    graph_weight: float,
+    min_shrinkage: float = 0.0,
+) -> ReducedProblem:
+    """Restrict the ADMM problem of a view to span(H), H = orth[Q, V_m].
+
+    Parameters
+    ----------
+    basis : Basis
+        Q (n, r) and s² (r,) of the view.
+    graph_vectors : (n, m)
+        Orthonormal bottom eigenvectors of the Laplacian.
+    laplacian : (n, n) sparse
+        L of the current graph.
+    alpha, metric_ridge, graph_weight : float
+        α > 0, τ ≥ 0, λ > 0.
+    min_shrinkage : float
+        Directions of Q with a smaller gain s²/(s²+α) keep their ridge solution. A metric factor
+        along them costs more than it changes the embedding, and they are the majority in a
+        noisy view. With 0 the restriction is exact.
+
+    Returns
+    -------
+    ReducedProblem
+        With h ≤ r + m; it includes all r directions if `min_shrinkage` is 0.
+
+    Notes
+    -----
+    O(nnz(L) h + n h²) flops; n·h floats and a block of columns, in the dtype of Q. The projection
+    onto the complement of span(Q) is repeated, so H is orthonormal to rounding of that dtype.
+    """
+    s2 = basis.singular_values_squared
+    gains = s2 / (s2 + alpha)
+    # gains are descending, as s² is: the directions used come first
+    rank = int(np.count_nonzero(gains >= min(min_shrinkage, 0.5 * float(gains[0]))))
+    q = basis.vectors[:, :rank]
+    added = _directions_outside(q, graph_vectors)
+    subspace = np.concatenate([q, added], axis=1)
+    return ReducedProblem(
+        subspace=subspace,
+        squared_singular_values=np.concatenate([s2[:rank], np.zeros(added.shape[1])]),
+        laplacian=_restricted(laplacian, subspace),
+        laplacian_bound=_largest_eigenvalue_bound(laplacian),
+        alpha=alpha,
+        metric_ridge=metric_ridge,
+        graph_weight=graph_weight,
+    )
+
+
+def _directions_outside(q: NDArray[Any], vectors: NDArray[np.float64]) -> NDArray[Any]:
+    """Orthonormal basis (n, ≤ m) of the part of span(`vectors`) orthogonal to the columns `q`."""
+    vectors = vectors.astype(q.dtype, copy=False)
+    # float64, because the Gram matrix of float32 columns would turn rounding into directions
+    rest = np.asarray(vectors - q @ (q.T @ vectors), dtype=np.float64)
+    squared, rotation = np.linalg.eigh(rest.T @ rest)
+    lengths = np.sqrt(np.maximum(squared, 0.0))
+    new = lengths > _NEW_DIRECTION[q.dtype]
+    added = rest @ (rotation[:, new] / lengths[new])
+    # short directions lose digits in the first projection; two more restore them
+    for _ in range(2):
+        added -= q @ (q.T @ added.astype(q.dtype, copy=False))
+        added = added @ inverse_root(added.T @ added)
+    return np.asarray(added, dtype=q.dtype)
+
+
+def _restricted(laplacian: csr_array[np.float64], subspace: NDArray[Any]) -> NDArray[np.float64]:
+    """L̂ = HᵀLH by blocks of columns, because all of LH would be as large as H."""
+    matrix = laplacian.astype(subspace.dtype, copy=False)
+    h = subspace.shape[1]
+    restricted = np.empty((h, h))
+    for start in range(0, h, _COLUMNS_AT_A_TIME):
+        some = slice(start, min(start + _COLUMNS_AT_A_TIME, h))
+        restricted[:, some] = subspace.T @ (matrix @ np.ascontiguousarray(subspace[:, some]))
+    return 0.5 * (restricted + restricted.T)
+
+
+def _largest_eigenvalue_bound(laplacian: csr_array[np.float64]) -> float:
+    """Gershgorin bound λ_max(L) ≤ 2 max_i L_ii, which also bounds every restriction of L."""
+    return float(2.0 * laplacian.diagonal().max())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,12 +200,12 @@ class AdmmState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewSolution:
-    """Where the inner ADMM ended.
+    """Result of the ADMM of a view.
 
     Attributes
     ----------
     embedding : (n, c)
-        F = ZᵀP, the projected samples, of the type the basis is kept in.
+        F = ZᵀP, the projected samples, in the dtype of the basis.
     objective : float
     state : AdmmState
     converged : bool
@@ -94,7 +218,7 @@ class ViewSolution:
 
 
 def initial_state(problem: ReducedProblem, start: NDArray[np.float64], penalty: float) -> AdmmState:
-    """The state before the first iteration: W = P = the orthonormal matrix nearest HᵀV_c.
+    """State before the first iteration: W = P = F = the orthonormal matrix nearest to HᵀV_c.
 
     Parameters
     ----------
@@ -111,18 +235,17 @@ def initial_state(problem: ReducedProblem, start: NDArray[np.float64], penalty: 
     Raises
     ------
     DataError
-        When the reduced space has fewer than c dimensions.
+        The reduced space has fewer than c dimensions.
 
     Notes
     -----
-    The iteration depends on nothing but the graph, λ and the view, and is equivariant under
-    rotations of V_c: no per-view state needs to survive an outer iteration.
+    The iteration depends only on the graph, λ and the view, and is equivariant under rotations
+    of V_c, so no state of a view is kept between outer iterations.
     """
     h, c = problem.subspace.shape[1], start.shape[1]
     if h < c:
         raise DataError(
-            f"the reduced space has {h} dimensions, fewer than n_clusters={c}; "
-            "ask for fewer clusters"
+            f"the reduced space has {h} dimensions, fewer than n_clusters={c}; lower n_clusters."
         )
     basis = problem.subspace
     w = polar_factor(np.asarray(basis.T @ start.astype(basis.dtype, copy=False), dtype=np.float64))
@@ -131,7 +254,7 @@ def initial_state(problem: ReducedProblem, start: NDArray[np.float64], penalty: 
 
 
 def step(problem: ReducedProblem, state: AdmmState, penalty_growth: float) -> AdmmState:
-    """One pass Z → P → F → W → Y → μ.
+    """One ADMM iteration: Z → P → F → W → Y → μ.
 
     Notes
     -----
@@ -184,7 +307,7 @@ def step(problem: ReducedProblem, state: AdmmState, penalty_growth: float) -> Ad
 def _balanced(
     left: NDArray[np.float64], right: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The same product of factors of the same size: with a small α one is a million times 1."""
+    """Rescale `left` and `right` to equal norms, same product (for small α they differ a millionfold)."""
     sizes = np.linalg.norm(left), np.linalg.norm(right)
     if not all(sizes):
         return left, right
@@ -198,12 +321,12 @@ def _root_mean_square(columns: NDArray[np.float64]) -> float:
 
 
 def _solved(matrix: NDArray[np.float64], rhs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """matrix⁻¹ rhs of a small system, by LAPACK itself: wrappers would cost more than the work."""
+    """Solve a small linear system by LAPACK directly, because wrappers cost more than the solve."""
     _, _, solution, failed = scipy.linalg.lapack.dgesv(matrix, rhs)
     if failed or not np.isfinite(solution).all():
         raise DataError(
-            "a small linear system of the metric learning is singular: the penalty or a view's "
-            "values are beyond what float64 can hold. Check the view's scale"
+            "a linear system of the ADMM of a view is singular: the penalty or the values of the view "
+            "are out of the range of float64. Check the scale of the view."
         )
     return np.asarray(solution, dtype=np.float64)
 
@@ -220,7 +343,7 @@ def _solve_metric_factor(
     c = left.shape[1]
     gram = right.T @ right
     rhs = gains[:, None] * target + left @ (right.T @ target)
-    if ridge <= 0.0:  # τ = 0 has no diagonal to lean on
+    if ridge <= 0.0:  # for τ = 0 the diagonal may be singular
         core = np.diag(gains) + left @ right.T
         return np.asarray(scipy.linalg.lstsq(core.T, target)[0], dtype=np.float64)
     diagonal = gains**2 + ridge
@@ -237,12 +360,12 @@ def _solve_metric_factor(
 
 
 def is_converged(state: AdmmState, tolerance: float) -> bool:
-    """Whether both residuals are at most `tolerance`."""
+    """Whether primal and dual residual are at most `tolerance`."""
     return state.primal_residual <= tolerance and state.dual_residual <= tolerance
 
 
 def objective(problem: ReducedProblem, state: AdmmState) -> float:
-    """‖X − XZ‖² + α‖Z‖² + τ‖P‖² + λ tr(FᵀLF) at the state, in O(h c²) flops.
+    """Objective ‖X − XZ‖² + α‖Z‖² + τ‖P‖² + λ tr(FᵀLF) at a state, in O(h c²) flops.
 
     Notes
     -----
@@ -271,7 +394,7 @@ def objective(problem: ReducedProblem, state: AdmmState) -> float:
 def solve_view(
     problem: ReducedProblem, start: NDArray[np.float64], settings: AdmmSettings
 ) -> ViewSolution:
-    """Iterate `step` until the residuals are small or the budget is spent.
+    """Solve the ADMM problem of a view: iterate `step` up to the tolerance or `max_iterations`.
 
     Parameters
     ----------
@@ -283,7 +406,7 @@ def solve_view(
     Returns
     -------
     ViewSolution
-        `converged` says whether the tolerance was met; the embedding is usable either way.
+        `converged` is True if the tolerance was met; the embedding is usable in either case.
     """
     state = initial_state(problem, start, settings.penalty)
     while state.iteration < settings.max_iterations and not is_converged(state, settings.tolerance):

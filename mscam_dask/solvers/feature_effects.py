@@ -1,4 +1,4 @@
-"""Standardized mean differences of the columns of a view between a cluster and all other samples."""
+"""Standardized mean differences of features between a cluster and all other samples."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["FeatureEffects", "feature_effects"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeatureEffects:
-    """Columns of one view, cluster by cluster.
+    """Effect sizes of the columns of one view, by cluster.
 
     Attributes
     ----------
     means, means_of_rest : (c, d)
-        Means of a column over the samples of a cluster and over all others; NaN where there are none.
+        Mean of each column over the samples of a cluster and over all others; NaN if there are none.
     effects : (c, d)
-        Difference of the two in units of the pooled standard deviation (Cohen's d); 0 where they
-        are equal, infinite where they differ and the column varies in neither.
+        Difference of the two in units of the pooled standard deviation (Cohen's d); 0 if they
+        are equal, infinite if they differ and the column varies in neither.
     """
 
     means: NDArray[np.float64]
@@ -34,7 +34,7 @@ def feature_effects(
     labels: NDArray[np.int64],
     n_clusters: int,
 ) -> FeatureEffects:
-    """Compare each cluster with the other samples, in one pass over the rows.
+    """Cohen's d of every column for each cluster against the other samples, in one pass over the rows.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def feature_effects(
         own_scatter = squares - sizes * own_means**2
         rest = squares.sum(axis=0) - squares - (sizes.sum() - sizes) * rest_means**2
         scatter = np.maximum(own_scatter, 0.0) + np.maximum(rest, 0.0)
-        # rounding of sums over n samples, of a column that varies in neither
+        # rounding error of sums over n samples of a column that varies in neither
         largest = np.finfo(np.float64).eps * len(labels) * squares.sum(axis=0)
         scatter[scatter <= largest] = 0.0
         difference = own_means - rest_means

@@ -1,11 +1,12 @@
-"""The A-step: adaptive neighbours on the summed distances of all views.
+"""A-step: adaptive neighbors from the summed distances of all views.
 
 Row i of A solves min Σ_j (d_ij a_ij + γ_i a_ij²) on the simplex, with
 
-    d_ij = floor · mean_v ω_v ‖z_i − z_j‖² + λ · (n / 2c) · mean_v ‖F_v,i − F_v,j‖²
+    d_ij = w · mean_v ω_v ‖z_i − z_j‖² + λ · (n / 2c) · mean_v ‖F_v,i − F_v,j‖²
 
-over the views v. Both means have the value one on average over pairs, so λ has no unit. The
-candidates of a row are its nearest neighbours in the anchor space, found once; n×n never exists.
+over the views v, with w the identity weight. Both means average to one over pairs, so λ has no
+unit. The candidates of a row are its nearest neighbors in the joint ridge embedding, which are
+computed once; no n×n matrix is formed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 MAX_TIES = 4
-"""Most neighbours kept in a view's own graph, in units of k, where many samples are equally far."""
+"""Most neighbors kept in the graph of a view, in units of k, if many samples are at one distance."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class CandidateEdges:
     row_start : int
         First row of the block.
     indices : (m, K) int64 or int32
-        Candidate neighbours; −1 where absent.
+        Candidate neighbors; −1 where absent.
     squared_distances : (m, K)
         mean_v ω_v ‖z_i − z_j‖²; 0 where absent.
     """
@@ -79,25 +80,25 @@ class Graph:
 
 
 def projected_weight(n_samples: int, n_clusters: int) -> float:
-    """n / 2c: makes the mean squared distance of rows of F, FᵀF = I_c, equal to one."""
+    """Factor n / 2c that makes the mean squared distance of rows of F, FᵀF = I_c, equal to one."""
     return n_samples / (2.0 * n_clusters)
 
 
 def candidate_neighbors(
     anchors: NDArray[np.float64] | WeightedBlocks, n_candidates: int, row_start: int, row_stop: int
 ) -> CandidateEdges:
-    """Nearest neighbours of a block of rows in the anchor space of all views.
+    """Candidate neighbors of a block of rows: nearest neighbors in the joint ridge embedding.
 
     Parameters
     ----------
-    anchors : (n, Σr) or Coordinates
-        Anchor coordinates of the views side by side, divided by √V.
+    anchors : (n, Σr) or WeightedBlocks
+        Joint ridge embedding.
     n_candidates : int
     row_start, row_stop : int
 
     Returns
     -------
-    Candidates
+    CandidateEdges
         Sorted by distance within each row.
     """
     indices, distances = nearest_neighbors(
@@ -109,7 +110,7 @@ def candidate_neighbors(
 def projected_distances(
     embedding: NDArray[np.float64], candidates: CandidateEdges
 ) -> NDArray[np.float64]:
-    """‖F_i − F_j‖² of one view on the candidate edges, (m, K); 0 where absent."""
+    """Squared distances ‖F_i − F_j‖² (m, K) of one view on the candidate edges; 0 where absent."""
     distances = squared_distances_on_edges(
         embedding, candidates.indices, row_start=candidates.row_start
     )
@@ -125,11 +126,11 @@ def graph_rows(
     data_weight: float,
     projected_weight: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Rows of A: k neighbours and their weights, Eq. (29)–(30).
+    """Solve the A-step for a block of rows: k neighbors and their weights, Eq. (29)–(30).
 
     Parameters
     ----------
-    candidates : Candidates
+    candidates : CandidateEdges
     projected : (m, K) or None
         Σ_v ‖F_v,i − F_v,j‖²; None for the data distances alone.
     n_neighbors : int
@@ -150,22 +151,21 @@ def graph_rows(
 def assemble_graph(
     blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
 ) -> Graph:
-    """Put row blocks, in order, into one graph and count its components."""
+    """Graph of consecutive row blocks, with its connected components."""
     affinity = graph_from_blocks(blocks)
     count, components = connected_components(affinity)
     return Graph(affinity, count, components)
 
 
 def neighbor_graph(anchors: NDArray[np.float64] | WeightedBlocks, n_neighbors: int) -> Graph:
-    """The adaptive-neighbour graph of all samples by the data distances alone, Eq. (29)–(30).
+    """Adaptive-neighbor graph of all samples from the data distances alone, Eq. (29)–(30).
 
-    Where samples are equally far there is no k-th neighbour: all that tie with it are kept or, where
-    these are very many, left out.
+    Samples that tie with the k-th neighbor are all kept, or all dropped if there are too many.
 
     Parameters
     ----------
-    anchors : (n, r) or Coordinates
-        Anchor coordinates of one view, or of several side by side.
+    anchors : (n, r) or WeightedBlocks
+        Ridge embedding of one view, or of several side by side.
     n_neighbors : int
         k, at most n − 1; up to 4k are kept.
     """
@@ -184,19 +184,19 @@ def neighbor_graph(anchors: NDArray[np.float64] | WeightedBlocks, n_neighbors: i
 
 
 def mean_graph(graphs: Sequence[Graph], weights: Sequence[float] | None = None) -> Graph:
-    """The graph min Σ_v w_v ‖A − A_v‖² over the rows' simplexes: the mean of several graphs.
+    """Solve min_A Σ_v w_v ‖A − A_v‖² with rows on the simplex: the weighted mean of graphs.
 
     Parameters
     ----------
     graphs : sequence of Graph
-        Of the same samples; at least one.
+        At least one, all of the same samples.
     weights : sequence of float, optional
-        w, one for each, positive; all the same without.
+        w, positive, one for each graph; equal by default.
 
     Returns
     -------
     Graph
-        With the edges of all of them, so at most as many components as any has.
+        It has the edges of all graphs, so at most as many components as any of them.
     """
     weights = weights or [1.0] * len(graphs)
     affinity = graphs[0].affinity * weights[0]

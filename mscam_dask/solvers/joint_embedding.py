@@ -1,6 +1,6 @@
-"""The space in which neighbours are sought: anchor coordinates of all views side by side.
+"""Joint ridge embedding of several views, in which candidate neighbors are searched.
 
-Nothing is copied: each view keeps its columns, and weights on them make the distances.
+No column is copied: weights on the columns of each view define the distances.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["joint_embedding"]
 
 
 def joint_embedding(views: Sequence[RidgeView | LinearDiscriminants]) -> WeightedBlocks:
-    """Anchor space of all views, Σr columns: mean squared distance over pairs equal to one.
+    """Ridge embeddings of all views side by side (n, Σr), with mean squared distance one over pairs.
 
-    With discriminants beside the views, these together have one as well, and the two are added.
+    Discriminants, if given, together also have mean squared distance one; the two distances add up.
     """
     of_kind: dict[type, float] = {}
     for view in views:

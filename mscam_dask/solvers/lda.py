@@ -1,14 +1,14 @@
-"""Fisher's discriminants of a view: directions in which given clusters are far apart.
+"""Linear discriminant analysis (LDA) of a view for a given partition.
 
-A distance that counts all directions of a view alike is blurred by those that vary within the
-clusters. Given a partition, the directions u that solve
+The discriminants are the directions u that solve
 
     B u = s S u,    uᵀ S u = 1,
 
-with the covariance of the clusters' means B and the covariance within clusters S, shrunk towards a
-multiple of the identity, spread the clusters most beside what they spread themselves. Each is
-weighted by s / (1 + s), its share of variance between clusters. In units of a cluster's own spread
-views need no other weights: where a view tells clusters apart, its distances are larger.
+with B the covariance of the cluster means and S the covariance within clusters, shrunk toward a
+multiple of the identity. They separate the clusters best relative to the variance within clusters.
+Each is weighted by s / (1 + s), its share of variance between clusters. Distances are in units of
+the spread within clusters, so a view that separates the clusters has larger distances, and views
+need no other weights.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from mscam_dask.solvers.row_blocks import BLOCK_BYTES, row_blocks
 
 __all__ = ["LinearDiscriminants", "linear_discriminants"]
 
-# Directions of a view that are looked at, the strongest first: more would be fitted to the clusters.
+# Leading directions of a view that are used; more of them would overfit the clusters.
 _MOST_DIRECTIONS = 64
 
-# Share of the identity in the covariance within clusters: docs/decisions/0059.
+# Shrinkage of the covariance within clusters toward the identity: docs/decisions/0059.
 _SHRINKAGE = 0.3
 
-# Of the mean variance, so that clusters without any spread have a covariance that can be inverted.
+# Smallest spread, as a share of the mean variance: clusters of equal samples stay invertible.
 _LEAST_SPREAD = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LinearDiscriminants:
-    """Samples of one view in its discriminants.
+    """Samples of one view in its linear discriminants.
 
     Attributes
     ----------
     points : (n, q) float32
         q ≤ c − 1 columns.
     mean_distance : float
-        Mean squared distance of two of them.
+        Mean squared distance of two samples.
     separation : float
         Sum over the discriminants of s / (1 + s), their shares of variance between clusters.
     """
@@ -57,7 +57,7 @@ class LinearDiscriminants:
     separation: float
 
     def coordinates(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """The points and the weights of their columns, all one."""
+        """Points and the weights of their columns, which are all one."""
         return self.points, np.ones(self.points.shape[1])
 
 
@@ -68,7 +68,7 @@ def linear_discriminants(
     most_directions: int = _MOST_DIRECTIONS,
     block_bytes: int = BLOCK_BYTES,
 ) -> LinearDiscriminants:
-    """The discriminants of one view for a partition.
+    """Solve B u = s S u for one view and a partition, and project the samples on the solutions.
 
     Parameters
     ----------
@@ -76,13 +76,13 @@ def linear_discriminants(
     labels : (n,) int64
         Clusters 0 … c−1, none empty.
     most_directions : int
-        Directions of the view that are looked at, those of largest variance.
+        Directions of the view that are used, those of largest variance.
     block_bytes : int
-        Size of the rows that are held at a time.
+        Bytes of the rows that are held at a time.
 
     Returns
     -------
-    Discriminants
+    LinearDiscriminants
 
     Notes
     -----
@@ -91,7 +91,7 @@ def linear_discriminants(
     References
     ----------
     R. A. Fisher, "The use of multiple measurements in taxonomic problems", Annals of Eugenics 7
-    (1936), doi:10.1111/j.1469-1809.1936.tb02137.x; with a partition under learning: C. Ding, T. Li,
+    (1936), doi:10.1111/j.1469-1809.1936.tb02137.x; for a learned partition: C. Ding, T. Li,
     "Adaptive dimension reduction using discriminant analysis and K-means clustering", ICML 2007.
     """
     vectors, weights = view.coordinates()
@@ -116,7 +116,7 @@ def _covariances(
     scale: NDArray[np.float64],
     labels: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Covariances (r, r) of the clusters' means and within the clusters."""
+    """Covariances (r, r) between and within the clusters."""
     n, rank = len(labels), len(scale)
     sizes = np.bincount(labels).astype(np.float64)
     sums, squares = np.zeros((len(sizes), rank)), np.zeros((rank, rank))

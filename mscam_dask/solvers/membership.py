@@ -1,10 +1,10 @@
 """Soft cluster memberships: votes of out-of-sample neighbors in every view.
 
-A quarter of a sample's votes are those of its nearest neighbors in the joint ridge embedding, in which
-new samples are assigned too. Three quarters are those of its neighbors in the linear discriminants of
-each view, which weigh the directions that tell clusters apart; views count the same. The samples of
-a fit get theirs by cross-fitting: in each of five folds from discriminants and neighbors of the
-other four, so that no sample votes for itself.
+The nearest neighbors of a sample in the joint ridge embedding, which also assigns new samples, have a
+quarter of the votes. Its neighbors in the linear discriminants of each view, which separate the
+clusters, have three quarters; all views count equally. Memberships of the samples of a fit are
+cross-fitted: those of each of five folds use discriminants and neighbors from the other four, so no
+sample votes for itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from mscam_dask.linalg.distances import squared_distances
-from mscam_dask.linalg.top_k import top_k_columns
+from mscam_dask.linalg.neighbors import top_k_columns
 
 __all__ = [
     "N_FOLDS",
@@ -31,10 +31,10 @@ __all__ = [
 N_FOLDS = 5
 """Folds of the cross-fitting."""
 
-# Read off five benchmark sets, with their labels: docs/confidence.md.
+# Fitted on five benchmark data sets with their ground truth: docs/confidence.md.
 _JOINT_WEIGHT = 0.25
 
-# Neighbors that vote: a quarter of the mean cluster, within these.
+# Neighbors that vote: a quarter of the mean cluster size, within these limits.
 _CLUSTER_SHARE = 0.25
 _MIN_NEIGHBORS, _MAX_NEIGHBORS = 5, 40
 
@@ -43,7 +43,7 @@ _MAX_DIRECTIONS = 64
 _SHRINKAGE = 0.3
 _MIN_SPREAD = 1e-6
 
-# Distances of one block of samples to all voters.
+# Bytes of the distances of one block of samples to all voters.
 _BLOCK_BYTES = 16 * 2**20
 
 Points = NDArray[np.float64]
@@ -51,7 +51,7 @@ Points = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class NeighborVotes:
-    """Voters of a partition in the joint embedding and in each view's discriminants.
+    """Voters in the joint ridge embedding and in the discriminants of each view.
 
     Attributes
     ----------
@@ -64,9 +64,9 @@ class NeighborVotes:
     joint : (m, Σr)
         Voters in the joint ridge embedding.
     loadings : tuple of (r_v, q_v)
-        From a view's leading ridge coordinates to its discriminants.
+        Map of each view from its leading ridge coordinates to its discriminants.
     discriminants : tuple of (m, q_v)
-        Voters in each view's discriminants; empty where the voters have one cluster.
+        Voters in the discriminants of each view; empty if all voters are in one cluster.
     """
 
     labels: NDArray[np.int64]
@@ -77,7 +77,7 @@ class NeighborVotes:
     discriminants: tuple[Points, ...]
 
     def __call__(self, views: Sequence[Points]) -> Points:
-        """Return shares of the votes (b, c), rows summing to one, of b samples given by view."""
+        """Shares of the votes (b, c) for b samples given by view; rows sum to one."""
         votes = self._votes(np.hstack(list(views)), self.joint)
         if not self.discriminants:
             return votes
@@ -100,20 +100,20 @@ class NeighborVotes:
 
 
 def n_voting_neighbors(n_voters: int, n_clusters: int) -> int:
-    """Return the number of neighbors that vote: a quarter of the mean cluster, from 5 to 40."""
+    """Number of neighbors that vote: a quarter of the mean cluster size, from 5 to 40."""
     wanted = int(_CLUSTER_SHARE * n_voters / n_clusters)
     return min(max(_MIN_NEIGHBORS, min(wanted, _MAX_NEIGHBORS)), n_voters)
 
 
 def folds_of(n_samples: int, seed: int = 0) -> NDArray[np.int64]:
-    """Return the fold (n,) of each sample, 0 … 4, drawn at random and equally large up to one."""
+    """Fold (n,) of each sample, 0 … 4, drawn at random; sizes of the folds differ by at most one."""
     return np.random.default_rng((seed, n_samples)).permutation(n_samples) % N_FOLDS
 
 
 def fit_votes(
     views: Sequence[Points], labels: NDArray[np.int64], n_clusters: int, n_neighbors: int
 ) -> NeighborVotes:
-    """Fit discriminants of each view to the clusters of the voters.
+    """Fit the linear discriminants of each view to the clusters of the voters.
 
     Parameters
     ----------
@@ -148,16 +148,16 @@ def fit_votes(
 
 
 def as_membership(votes: Points, n_neighbors: int) -> Points:
-    """Return memberships (m, c): the shares of the votes with one more vote spread over all clusters.
+    """Memberships (m, c): shares of the votes, with one pseudo-vote spread evenly over the clusters.
 
-    No membership is exactly 0 or 1 (Laplace's rule of succession, one pseudo-vote).
+    No membership is exactly 0 or 1 (Laplace's rule of succession).
     """
     n_clusters = votes.shape[1]
     return np.asarray((n_neighbors * votes + 1.0 / n_clusters) / (n_neighbors + 1.0))
 
 
 def _loadings(points: Points, labels: NDArray[np.int64]) -> Points:
-    """Return Fisher's directions (r, q), each weighted by the root of its share between clusters."""
+    """Discriminants (r, q), each weighted by the root of its share of variance between clusters."""
     n, rank = points.shape
     sizes = np.bincount(labels).astype(np.float64)
     means = np.zeros((len(sizes), rank))

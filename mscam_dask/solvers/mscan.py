@@ -1,15 +1,15 @@
-"""MSCAN's Z-step: self-representation smoothed by the graph.
+"""Z-step of MSCAN: self-representation of a view, smoothed by the graph.
 
 Problem, Eq. (6) for view v with the graph fixed (no metric is learned, P = I):
 
     min_Z  ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ).
 
 The optimality condition (XᵀX + αI) Z + λ Z L = XᵀX is a Sylvester equation. In the basis Q of
-the view it falls apart into one sparse symmetric positive definite system per direction,
+the view it decouples into one sparse symmetric positive definite system per direction,
 
     (λ L + (s_i² + α) I) c_i = s_i² q_i,        Z = Q Cᵀ,   ‖z_i − z_j‖ = ‖C_i − C_j‖,
 
-solved by preconditioned conjugate gradients, for directions of about the same shift at once.
+solved by preconditioned conjugate gradients for groups of directions with similar shifts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["SmoothedView", "smooth_self_representation"]
 _TOLERANCE = 1e-5
 _MAX_ITERATIONS = 500
 
-# Five blocks of vectors of one group of directions are worked on at a time.
+# Bytes of a block of vectors for one group of directions; five blocks are used at a time.
 _GROUP_BYTES = 512 * 2**10
 _FEWEST_COLUMNS = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SmoothedView:
-    """The smoothed self-representation in the coordinates of Q.
+    """Smoothed self-representation in the basis Q of the view.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class SmoothedView:
     iterations : int
     converged : bool
     objective : float
-        The three terms above at the solution.
+        Objective at the solution.
     """
 
     embedding: NDArray[np.float64]
@@ -63,7 +63,7 @@ def smooth_self_representation(
     alpha: float,
     graph_weight: float,
 ) -> SmoothedView:
-    """Solve MSCAN's Z-step for one view.
+    """Solve min_Z ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ) for one view, the Z-step of MSCAN.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def smooth_self_representation(
     laplacian : (n, n) CSR
         L of the current graph.
     graph_vectors : (n, m)
-        Orthonormal bottom eigenvectors of L; they give the first guess, which removes the
-        smooth part of the error, the part that conjugate gradients find last.
+        Orthonormal bottom eigenvectors of L for the initial guess, which removes the smooth part
+        of the error, on which conjugate gradients converge slowest.
     alpha, graph_weight : float
         α and λ.
 
@@ -107,12 +107,12 @@ def smooth_self_representation(
         iterations = max(iterations, steps)
         # ‖X−XZ‖² + α‖Z‖² + λ tr(ZLZᵀ) = Σ s_i² + c_iᵀ A_i c_i − 2 b_iᵀ c_i
         value -= float(np.sum((b + residual) * found))
-    # the residual as the iteration updates it drifts from the true one by rounding
+    # by rounding, the updated residual of the iteration differs from the true one
     return SmoothedView(solution, relative, iterations, relative <= 2 * _TOLERANCE, value)
 
 
 def _groups(shift: NDArray[np.float64], n: int) -> list[NDArray[np.int64]]:
-    """Directions of about the same shift, few enough for their vectors to stay in the cache."""
+    """Groups of directions with similar shifts, small enough that their vectors stay in the cache."""
     order = np.argsort(-shift, kind="stable")
     size = max(_FEWEST_COLUMNS, _GROUP_BYTES // (8 * n))
     return [order[start : start + size] for start in range(0, len(order), size)]
@@ -126,10 +126,10 @@ def _conjugate_gradients(
     start: NDArray[np.float64],
     diagonal: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], int]:
-    """Jacobi-preconditioned CG on every column; the solution and the most steps.
+    """Solve the systems by Jacobi-preconditioned CG; returns solution and largest number of steps.
 
-    A column that has converged is left alone: those of large shift need a few steps, those of
-    small shift hundreds.
+    Converged columns are not iterated further: columns with a large shift need a few steps, those
+    with a small shift hundreds.
     """
     size = _positive(_norms(rhs))
     solution = start.copy()
@@ -169,7 +169,7 @@ def _conjugate_gradients(
 def _applied(
     weighted: csr_array[np.float64], shift: NDArray[np.float64], block: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """(λ L + shift_i I) times column i."""
+    """Product of λ L + shift_i I with column i of the block."""
     image = np.asarray(weighted @ block, dtype=np.float64)
     image += block * shift
     return image

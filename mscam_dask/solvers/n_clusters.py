@@ -1,4 +1,4 @@
-"""The number of clusters: the widest eigengap among the cuts of nearly the highest reliable modularity.
+"""Selection of the number of clusters: largest eigengap where adjusted modularity is near its peak.
 
 See docs/decisions/0015 and 0071.
 """
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 __all__ = ["adjusted_modularity", "least_near_peak", "relative_gaps", "widest_gap_near_peak"]
 
-# Reliable modularities closer to the highest than this (relative) say nothing; the eigengap then does.
+# Adjusted modularities within this share of the highest are a tie, which the eigengap decides.
 _TIE = 0.08
 
 
 def relative_gaps(values: NDArray[np.float64]) -> tuple[float, ...]:
-    """(λ_{c+1} − λ_c) / λ_{c+1} for c = 2, 3, …, m − 1; 0 where λ_{c+1} is 0 to rounding.
+    """Eigengaps (λ_{c+1} − λ_c) / λ_{c+1} for c = 2, 3, …, m − 1; 0 if λ_{c+1} is 0 to rounding.
 
     Parameters
     ----------
@@ -31,19 +31,19 @@ def relative_gaps(values: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def adjusted_modularity(modularity: float, reliability: float) -> float:
-    """Q J / H: modularity as far as the clusters are told by neighbours in all views.
+    """Modularity times the uncertainty coefficient U: Q J / H.
 
     Parameters
     ----------
     modularity : float
-        Q of a cut, the mean over the views' graphs.
+        Q of a spectral cut, averaged over the graphs of the views.
     reliability : float
-        J / H of the same cut, 0 … 1.
+        U = J / H of the same cut, 0 … 1.
 
     Notes
     -----
-    Where clusters are many, modularity is nearly the same for many numbers. A number that cuts through a cluster, or
-    merges clusters that one view alone keeps apart, is told less of.
+    With many clusters, modularity is nearly the same for many numbers of clusters. U is lower for a
+    number that splits a cluster, or merges clusters that only one view separates.
     """
     return modularity * reliability
 
@@ -51,9 +51,9 @@ def adjusted_modularity(modularity: float, reliability: float) -> float:
 def widest_gap_near_peak(
     counts: Sequence[int], reliable: Sequence[float], eigengap: Sequence[float]
 ) -> int:
-    """The number with the largest eigengap of those with reliable modularity within 8 % of the highest.
+    """Number with the largest eigengap among those with adjusted modularity within 8 % of the highest.
 
-    Of equal ones the smallest.
+    Ties go to the smallest number.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def widest_gap_near_peak(
 
 
 def least_near_peak(reliable: Sequence[float]) -> float:
-    """The least reliable modularity among which the eigengap decides: 8 % below the highest.
+    """Adjusted modularity from which on the eigengap decides: 8 % below the highest.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""One graph step in the limit λ → ∞ around a given partition.
+"""Partition graph: the A-step in the limit λ → ∞ for a given partition.
 
-With F the scaled indicator of the partition, the projected distance of two samples is zero
-inside a cluster and unbounded across clusters: every row finds its neighbours in its own
-cluster, by the data distances. The graph then has one component per cluster, but for clusters
-that are themselves disconnected; their pieces are joined by their shortest edges.
+If F is the scaled indicator of the partition, the projected distance of two samples is zero
+within a cluster and unbounded between clusters, so every row has its neighbors in its own cluster,
+by the data distances. The graph has one component per cluster: components within a cluster
+are connected by their shortest edges.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from scipy.sparse import coo_array, csr_array, get_index_dtype
 from mscam_dask.linalg.adaptive_neighbors import select_neighbors
 from mscam_dask.linalg.distances import distances_to, squared_distances
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
-from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.linalg.top_k import top_k_columns
+from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
 from mscam_dask.solvers.graph_update import CandidateEdges, Graph
 
@@ -26,10 +25,10 @@ __all__ = ["partition_graph"]
 
 _BLOCK_BYTES = 64 * 2**20
 
-# Up to so many members a cluster is searched exhaustively.
+# Clusters of at most this many members are searched exhaustively.
 _EXACT_MEMBERS = 4096
 
-# Bridges are looked for between at most so many samples on either side.
+# Bridges are searched between at most this many samples on either side.
 _LARGEST_PIECE = 20_000
 
 
@@ -40,30 +39,30 @@ def partition_graph(
     *,
     candidates: Sequence[CandidateEdges] = (),
 ) -> Graph:
-    """The consensus graph whose components are exactly the given clusters.
+    """Graph whose connected components are exactly the given clusters.
 
     Parameters
     ----------
-    anchors : (n, Σr) or Coordinates
-        Anchor space of all views.
+    anchors : (n, Σr) or WeightedBlocks
+        Joint ridge embedding.
     labels : (n,) int64
         Clusters 0 … c−1, none empty.
     n_neighbors : int
-        k; clusters of at most k samples use all their other members.
-    candidates : sequence of Candidates
-        Blocks of candidate edges of all rows, where clusters are too large to be searched:
-        rows of a cluster of more than 4096 choose among theirs, and among up to 4096 evenly spaced
-        members (k + 2 at least) where fewer than k + 1 of them are in the cluster.
+        k; in clusters of at most k samples, all other members are neighbors.
+    candidates : sequence of CandidateEdges
+        Blocks of candidate edges of all rows, for clusters of more than 4096 members. Their rows
+        select from these candidates and, if fewer than k + 1 of them are in the cluster, also from
+        up to 4096 evenly spaced members (at least k + 2).
 
     Returns
     -------
     Graph
-        A row of a cluster with one member is empty: it has no neighbour to choose.
+        The row of a sample alone in its cluster is empty.
 
     Notes
     -----
-    Exact search inside each cluster, Σ |cluster|² Σr flops; linear in n with `candidates`.
-    Memory of one cluster's rows and a block of these; small clusters' points are copied.
+    Exact search within each cluster, Σ |cluster|² Σr flops; linear in n with `candidates`. Memory
+    for the rows of one cluster and a block of distances; points of small clusters are copied.
     """
     points = as_weighted_blocks(anchors)
     order: list[NDArray[np.int64]] = []
@@ -86,7 +85,7 @@ def partition_graph(
 def _put_together(
     inside: Sequence[csr_array[np.float64]], order: Sequence[NDArray[np.int64]]
 ) -> csr_array[np.float64]:
-    """The graph of all samples from those of the clusters, whose members ascend."""
+    """Graph of all samples from the graphs of the clusters, whose members are ascending."""
     members = np.concatenate(order)
     n = len(members)
     index_dtype = get_index_dtype(maxval=max(n, sum(rows.nnz for rows in inside)))
@@ -108,7 +107,7 @@ def _put_together(
 
 
 def _connected_rows(points: WeightedBlocks, n_neighbors: int) -> csr_array[np.float64]:
-    """Adaptive-neighbour rows among `points` (m, r), joined into one component."""
+    """Adaptive-neighbor graph of the m points, connected into one component."""
     m = len(points)
     k = min(n_neighbors, m - 1)
     indices, distances = nearest_neighbors(points, min(k + 1, m - 1))
@@ -121,11 +120,11 @@ def _rows_on_candidates(
     candidates: Sequence[CandidateEdges],
     n_neighbors: int,
 ) -> csr_array[np.float64]:
-    """The same for a large cluster, from candidate edges that stay inside it."""
+    """Adaptive-neighbor graph of a large cluster from its candidate edges, as one component."""
     n = len(points)
-    position = np.full(n + 1, -1, dtype=np.int64)  # the last for absent candidates
+    position = np.full(n + 1, -1, dtype=np.int64)  # last entry: absent candidates
     position[members] = np.arange(len(members))
-    # evenly spaced members that any row may fall back to: itself, k others and one more at least
+    # evenly spaced fallback candidates for all rows: at least the row itself, k others and one more
     step = min(-(-len(members) // _EXACT_MEMBERS), len(members) // (n_neighbors + 2))
     pool = np.arange(0, len(members), step)
     pooled = points.stacked(members[pool], np.float32).astype(np.float64)
@@ -158,7 +157,7 @@ def _with_pool(
     pool: tuple[NDArray[np.int64], NDArray[np.float64]],
     n_neighbors: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Candidates of some members together with the nearest of a pool; each neighbour once."""
+    """Distinct candidates of some members: their own and the nearest of a pool."""
     anyone, pooled = pool
     nearest = np.empty((len(rows), n_neighbors + 2), dtype=np.int64)
     block = max(1, _BLOCK_BYTES // (8 * len(anyone)))
@@ -179,7 +178,7 @@ def _joined(
     chosen: NDArray[np.int64],
     weights: NDArray[np.float64],
 ) -> csr_array[np.float64]:
-    """Rows of the members with bridges between the pieces they fall into."""
+    """Graph of the members, with bridges between its connected components."""
     graph = graph_from_neighbors(chosen, weights)
     count, pieces = connected_components(graph)
     bridges: dict[int, list[int]] = {}
@@ -195,10 +194,10 @@ def _joined(
 def _shortest_bridge(
     points: WeightedBlocks, members: NDArray[np.int64], pieces: NDArray[np.int64]
 ) -> tuple[int, int]:
-    """The closest pair between the smallest piece of the members and the rest; (inside, outside)."""
+    """Closest pair (inside, outside) between the smallest component of the members and the rest."""
     smallest = int(np.argmin(np.bincount(pieces)))
     inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
-    # of very large pieces evenly spaced samples
+    # evenly spaced samples of very large components
     inside = inside[:: -(-len(inside) // _LARGEST_PIECE)]
     outside = outside[:: -(-len(outside) // _LARGEST_PIECE)]
     others = points.stacked(members[outside])
@@ -217,7 +216,7 @@ def _shortest_bridge(
 def _with_bridges(
     graph: csr_array[np.float64], bridges: dict[int, list[int]], n_neighbors: int
 ) -> csr_array[np.float64]:
-    """A row with bridges gives each the weight of an equal share."""
+    """Add bridges to the rows of a graph, each with the weight 1 / (number of edges of its row)."""
     shares = {row: 1.0 / (n_neighbors + len(columns)) for row, columns in bridges.items()}
     for row, columns in bridges.items():
         graph.data[graph.indptr[row] : graph.indptr[row + 1]] *= 1.0 - shares[row] * len(columns)

@@ -1,4 +1,4 @@
-"""Which of two partitions is better, by what the views' neutral graphs tell of each.
+"""Partition scores and their comparison, from the reference graphs of the views.
 
 See docs/decisions/0011, 0068 and 0069.
 """
@@ -14,25 +14,25 @@ from mscam_dask.types.parameters import Parameters
 
 __all__ = ["PartitionScore", "argbest", "is_better", "is_nearly_perfect", "is_worse", "mean_score"]
 
-# A partition with this share of the information that c equal clusters have at most is clear.
+# A partition with this share of log c, the largest information of c clusters, is nearly perfect.
 _CLEAR = 0.9
 
-# By how much of it reliable information has to differ to count instead of information.
+# Adjusted information decides where it differs by more than this share; otherwise information does.
 _CLEARLY = 0.08
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionScore:
-    """What is found on a partition.
+    """Information of the views on a partition.
 
     Attributes
     ----------
     view_scores : tuple of float
-        Information of each view's neutral graphs, in nats.
+        Information of the reference graphs of each view, in nats.
     entropy : float
-        The most that there could be.
+        Entropy of the clusters, the upper limit of the information.
     joint : float
-        Information of the same graphs together.
+        Information of the reference graphs of all views together.
     """
 
     view_scores: tuple[float, ...]
@@ -46,29 +46,29 @@ class PartitionScore:
 
     @property
     def reliability(self) -> float:
-        """Share of the entropy that neighbours in all views tell, 0 … 1."""
+        """Uncertainty coefficient U: share of the entropy that neighbors in all views explain, 0 … 1."""
         return reliability(self.joint, self.entropy)
 
     @property
     def reliable(self) -> float:
-        """The same, of which half counts as far as neighbours in all views tell the whole cluster."""
+        """Adjusted information, in nats: the score times (1 + U³) / 2."""
         return adjusted_information(self.score, self.joint, self.entropy)
 
 
 def is_better(later: PartitionScore, earlier: PartitionScore, parameters: Parameters) -> bool:
-    """Whether a partition is better by more than `tol`: within noise the earlier one stays."""
+    """Whether the later partition is better by more than the share `tol`."""
     now, before = _compared(later, earlier)
     return now > before + parameters.tol * abs(before)
 
 
 def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bool:
-    """Whether a partition is worse by more than a share of what the earlier one has."""
+    """Whether the later partition is worse by more than a share of the score of the earlier one."""
     now, before = _compared(later, earlier)
     return now < before - share * abs(before)
 
 
 def argbest(partition_scores: Sequence[PartitionScore]) -> int:
-    """Which has the most information or, if that puts another clearly ahead, the most reliable."""
+    """Index of the best partition, by adjusted information if it differs clearly, else by information."""
     told = max(range(len(partition_scores)), key=lambda i: partition_scores[i].score)
     reliable = max(range(len(partition_scores)), key=lambda i: partition_scores[i].reliable)
     now, before = _compared(partition_scores[reliable], partition_scores[told])
@@ -76,7 +76,7 @@ def argbest(partition_scores: Sequence[PartitionScore]) -> int:
 
 
 def _compared(later: PartitionScore, earlier: PartitionScore) -> tuple[float, float]:
-    """Reliable information of both, where it tells them clearly apart, else information: docs/decisions/0069."""
+    """Adjusted information of both if it differs clearly, otherwise information: docs/decisions/0069."""
     lower, higher = sorted((later.reliable, earlier.reliable))
     if higher > (1.0 + _CLEARLY) * lower:
         return later.reliable, earlier.reliable
@@ -84,10 +84,10 @@ def _compared(later: PartitionScore, earlier: PartitionScore) -> tuple[float, fl
 
 
 def is_nearly_perfect(score: float, parameters: Parameters) -> bool:
-    """Whether a partition has nearly the information that c equal clusters have at most."""
+    """Whether a partition has nearly the information log c, the most that c clusters can have."""
     return score >= _CLEAR * math.log(parameters.n_clusters)
 
 
 def mean_score(view_scores: Sequence[float]) -> float:
-    """The exactly rounded mean over views, whatever their order."""
+    """Exactly rounded mean over views, independent of their order."""
     return math.fsum(view_scores) / len(view_scores)

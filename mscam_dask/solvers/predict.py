@@ -1,4 +1,4 @@
-"""Assigning new samples to the clusters of a fit."""
+"""Prediction of clusters for new samples, by neighbors and by propagation on a graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mscam_dask.linalg.distances import squared_distances
 
 __all__ = ["extend_labels", "predict_by_neighbors"]
 
-# Distances of one block of queries to one block of training samples.
+# Bytes of the distances of one block of queries to one block of training samples.
 _BLOCK_BYTES = 16 * 2**20
 
 
@@ -25,20 +25,20 @@ def predict_by_neighbors(
     n_neighbors: int,
     block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.int64]:
-    """Cluster of each query: the one that holds most of its adaptive-neighbour weight.
+    """Cluster of each query: the one with the largest sum of adaptive-neighbor weights.
 
     Parameters
     ----------
     queries : (m, Σr)
-        Anchor coordinates of the new samples.
+        Joint ridge embedding of the new samples.
     candidate_blocks : iterable of (start, (b, Σr))
-        Anchor coordinates of the training samples, block by block in order.
+        Joint ridge embedding of the training samples, in consecutive blocks.
     labels : (n,) int64
         Clusters of the training samples.
     n_neighbors : int
-        k; fewer when there are fewer training samples.
+        k; at most the number of training samples is used.
     block_bytes : int
-        Size of the distances that are held at a time.
+        Bytes of the distances that are held at a time.
 
     Returns
     -------
@@ -46,9 +46,8 @@ def predict_by_neighbors(
 
     Notes
     -----
-    The row of A that Eq. (29) would give the query among the training samples, without
-    changing the fit. O(m n Σr) flops, memory of a few blocks. Ties go to the cluster of the
-    lower number.
+    The weights are the row of A by Eq. (29) for the query and the training samples; the fit does
+    not change. O(m n Σr) flops, memory of a few blocks. Ties go to the lower cluster number.
     """
     m, n = len(queries), len(labels)
     wanted = min(n_neighbors + 1, n)
@@ -76,27 +75,27 @@ def predict_by_neighbors(
 def extend_labels(
     affinity: csr_array[np.float64], known: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
-    """Clusters of all samples, those without one (−1) from their neighbours in a graph.
+    """Propagate labels on a graph to the samples without one (−1).
 
     Parameters
     ----------
     affinity : (n, n) CSR
-        A, rows on the simplex, as of the data distances alone.
+        A, rows on the simplex, for example from the data distances alone.
     known : (n,) int64
-        Cluster 0..c-1 of each sample, −1 where it has none yet; at least one is known.
+        Cluster 0 … c−1 of each sample, −1 if it has none; at least one is known.
     n_clusters : int
         c.
 
     Returns
     -------
     (n,) int64
-        Numbered as in `known`. A sample takes the cluster that holds most of the weight of its
-        edges to samples with one, ties to the lower number; those without such an edge wait for
-        their neighbours. A component of new samples alone goes to the largest cluster.
+        Numbered as in `known`. A sample joins the cluster with the largest weight of its edges to
+        labeled samples; ties go to the lower number. Samples without such an edge are labeled in a
+        later round. Components without a labeled sample join the largest cluster.
 
     Notes
     -----
-    O(nnz(A)) a round, as many rounds as new samples are in a row.
+    O(nnz(A)) per round; the number of rounds is the longest path of new samples.
     """
     labels = known.copy()
     assert (labels >= 0).any(), "nothing to extend"

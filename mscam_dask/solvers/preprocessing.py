@@ -1,10 +1,10 @@
-"""Choosing each view's scaling and α without labels: neighbours that the other views confirm.
+"""Selection of the scale and α of each view by neighbor overlap between views, without labels.
 
-Two samples of one cluster tend to be neighbours in every view, two that a scaling or a weight
-of directions brings together by accident in that view only. Of the preparations of a view the
-one is taken whose nearest neighbours occur most often among those of the other views; it takes
-no partition, no number of clusters and no graph under learning. A view of which no neighbours are
-those of another view by more than chance may tell nothing at all.
+Two samples of one cluster tend to be neighbors in every view; samples that a scaling or an α brings
+together by accident are neighbors in one view only. For each view, the settings are selected whose
+nearest neighbors overlap most with those of the other views. The selection needs no partition, no
+number of clusters and no learned graph. A view whose overlap is no more than chance may be
+uninformative.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ __all__ = [
     "uninformative_views",
 ]
 
-# Standard errors by which a preparation must be ahead of the usual one, and an agreement above chance.
+# Standard errors by which settings must beat the default, and by which an overlap must exceed chance.
 _CLEARLY = 4.0
 
-# A view has to agree clearly less than this share of the most that one does, to be nobody's: in few
-# samples an agreement that is there may be within its error.
+# The overlap of an uninformative view is clearly below this share of the highest overlap: with few
+# samples, a real overlap may be within its standard error.
 _LITTLE = 0.5
 
-# With fewer columns than this a row's length is too large a share of what it says to be left out.
+# With fewer columns than this, scaling rows to unit length loses too much information.
 _FEW_COLUMNS = 10
 
-# The choice seldom changes after the second round; it may alternate for ever.
+# The selection seldom changes after the second round, but it may alternate endlessly.
 _MOST_ROUNDS = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen for one view.
+    """Settings selected for one view.
 
     Attributes
     ----------
     index : int
-        Of the preparation taken.
+        Position of the selected settings.
     agreement : float
-        Mean share of a sample's neighbours that are neighbours in another view too, less what
-        chance gives.
+        Neighbor overlap: mean share of the neighbors of a sample that are also neighbors in another
+        view, minus the share expected by chance.
     ahead : float
-        Of the usual preparation, in standard errors over samples; 0 where that was taken.
+        Margin over the default settings in standard errors over samples; 0 if the default was kept.
     error : float
-        Standard error of the agreement, over samples.
+        Standard error of the overlap, over samples.
     """
 
     index: int
@@ -71,15 +71,15 @@ class Choice:
 
 
 def has_few_columns(shape: ViewShape) -> bool:
-    """Whether the rows of a view lose much of what they say when they are scaled to unit length."""
+    """Whether scaling rows to unit length loses much of the information of a view."""
     return shape.view_type == "features" and shape.n_features < _FEW_COLUMNS
 
 
 def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:
-    """Position of the preparation taken where the views say nothing clear.
+    """Position of the default settings, which are kept unless others are clearly better.
 
-    Rows of unit length with the largest α; standardised columns where there are few of them,
-    since scaling a row to unit length gives up one dimension of d.
+    These are rows of unit length with the largest α, or standardized columns if there are few
+    columns, because scaling rows to unit length gives up one of d dimensions.
     """
     preferred = "standard" if has_few_columns(shape) else "unit"
     scales = [option.scale for option in options]
@@ -94,7 +94,7 @@ def embedding_neighbors(
     n_neighbors: int,
     rows: slice | NDArray[np.int64] = slice(None),
 ) -> NDArray[np.int64]:
-    """Nearest neighbours (m, k) in the anchor space of one view, of some rows among these."""
+    """Nearest neighbors (m, k) among some rows in the ridge embedding of one view."""
     anchors: NDArray[Any] = ridge_view(view, alpha=alpha).anchors()
     indices, _ = nearest_neighbors(anchors[rows], n_neighbors)
     return indices
@@ -103,15 +103,15 @@ def embedding_neighbors(
 def choose_view_settings(
     neighbors: Sequence[Sequence[NDArray[np.integer[Any]]]], usual: Sequence[int]
 ) -> tuple[Choice, ...]:
-    """The preparation of each view whose neighbours the other views confirm.
+    """Select the settings of each view whose neighbors overlap most with those of the other views.
 
     Parameters
     ----------
-    neighbors : for each of V ≥ 2 views, for each of its preparations, (n, k) int
-        The same samples throughout.
+    neighbors : for each of V ≥ 2 views, for each of its settings, (n, k) int
+        Neighbors of the same samples throughout.
     usual : sequence of int
-        For each view, the preparation to keep unless another is ahead by more than four
-        standard errors (paired over samples).
+        Position of the default settings of each view, which are kept unless others are better by
+        more than four standard errors (paired over samples).
 
     Returns
     -------
@@ -119,10 +119,10 @@ def choose_view_settings(
 
     Notes
     -----
-    In the first round a view is compared with the mean over the preparations of every other
-    view, then with those chosen in the round before, until nothing changes. The result does not
-    depend on the order of the views. O(V k n) entries of the summed graph are searched for each
-    of V views and its preparations.
+    In the first round a view is compared with the mean over all settings of every other view, then
+    with those selected in the previous round, until nothing changes. The result does not depend
+    on the order of the views. O(V k n) entries of the summed graph are searched for each of the V
+    views and each of its settings.
     """
     n = neighbors[0][0].shape[0]
     graphs = [[neighbor_counts(lists, n) for lists in view] for view in neighbors]
@@ -143,20 +143,20 @@ def choose_view_settings(
 
 
 def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
-    """Views whose neighbours no other view confirms; none where fewer than two others are left.
+    """Positions of uninformative views; empty if fewer than two informative views would be left.
 
     Parameters
     ----------
     *scales : sequence of Choice
-        One for each view, by few neighbours and by many: samples of one cluster may have few nearest
-        neighbours in common, and samples of many small clusters only these.
+        One choice for each view, with few neighbors and with many: samples of one cluster may share
+        few nearest neighbors, and samples of many small clusters only these.
 
     Returns
     -------
     tuple of int
-        Positions of the views whose agreement is always within four standard errors of what chance
-        gives, and once clearly below half of the highest. A view of noise is one, and so is one whose
-        clusters are not those of the other views: which of the two, a partition has to tell.
+        Views whose overlap is within four standard errors of chance for every number of neighbors, and
+        clearly below half of the highest overlap for at least one. These are views of noise, but also
+        views with other clusters than the rest; partition scores distinguish the two.
     """
     most = [max(choice.agreement for choice in choices) for choices in scales]
     found = tuple(
@@ -172,7 +172,7 @@ def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
 
 
 def _sum(graphs: Sequence[csr_array[np.float64]]) -> csr_array[np.float64]:
-    """By a tree: a sum of many views would be copied once for each of them."""
+    """Sum of graphs, added pairwise in a tree to avoid one copy of the total for each view."""
     level = list(graphs)
     while len(level) > 1:
         pairs = [first + second for first, second in zip(level[::2], level[1::2], strict=False)]

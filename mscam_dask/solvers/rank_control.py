@@ -1,7 +1,7 @@
-"""Steering λ until the consensus graph has exactly c connected components.
+"""Control of the graph weight λ until the consensus graph has exactly c connected components.
 
-The rule of CAN and MLAN: too few components, raise λ; too many, lower it and take the graph
-step again from the same distances. Where one factor of growth jumps over c, λ is bisected.
+The rule is that of CAN and MLAN: raise λ if there are too few components; lower it and repeat the
+A-step from the same distances if there are too many. If one growth step jumps over c, λ is bisected.
 
 References
 ----------
@@ -16,22 +16,22 @@ import enum
 
 __all__ = ["Decision", "RankControl"]
 
-# Bisections of one jump: growth^(1/2^6) is finer than a change of λ that moves an edge.
+# Bisections of one jump: a factor of growth^(1/2^6) on λ is too small to move an edge.
 _MAX_BISECTIONS = 6
 
-# λ divided this often by the growth factor without effect: the data distances alone give
+# If λ was divided this often by the growth factor without effect, the data distances alone give
 # more than c components.
 _MAX_REDUCTIONS = 20
 
-# The same jump over c this many outer iterations in a row will not resolve itself.
+# Consecutive outer iterations that end in a jump over c before λ counts as stalled.
 _MAX_STALLS = 3
 
 
 class Decision(enum.Enum):
-    """What to do with the graph just made."""
+    """Decision on the graph of an A-step."""
 
     ACCEPT = "go on to the next outer iteration"
-    RETRY = "take the graph step again with the new weight"
+    RETRY = "repeat the A-step with the new weight"
     REACHED = "the graph has exactly c components"
     STALLED = "λ on either side of c gives too few or too many components, repeatedly"
     STOPPED = "the partition is not accepted, or nearly perfect"
@@ -39,7 +39,7 @@ class Decision(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RankControl:
-    """Immutable state of the rule.
+    """Immutable state of the rank control.
 
     Attributes
     ----------
@@ -47,14 +47,13 @@ class RankControl:
     growth : float
         Factor on λ.
     graph_weight : float
-        λ for the next graph step.
+        λ of the next A-step.
     below, above : float or None
-        Largest λ seen with too few and smallest with too many components, for the distances
-        at hand.
+        Largest λ with too few and smallest λ with too many components, for the current distances.
     retries : int
-        Graph steps repeated in this outer iteration.
+        Repeated A-steps of this outer iteration.
     stalls : int
-        Outer iterations in a row that ended in a jump over c.
+        Consecutive outer iterations that ended in a jump over c.
     """
 
     n_clusters: int
@@ -66,12 +65,12 @@ class RankControl:
     stalls: int = 0
 
     def observe(self, n_components: int) -> tuple[Decision, RankControl]:
-        """The decision after a graph step at `graph_weight`, and the next state.
+        """Decision after an A-step with `graph_weight`, and the next state.
 
         Parameters
         ----------
         n_components : int
-            Connected components of the graph just made.
+            Connected components of the new graph.
         """
         if n_components == self.n_clusters:
             return Decision.REACHED, self
@@ -89,7 +88,7 @@ class RankControl:
         if self.below is not None and self.retries > _MAX_BISECTIONS:
             return Decision.STALLED, self  # the same weight gave too few before, too many now
         if self.below is not None and self.retries == _MAX_BISECTIONS:
-            # one last step at a weight known to give too few, so that the path can go on
+            # one last step with a weight that gave too few, so that the outer loop can continue
             return Decision.RETRY, dataclasses.replace(
                 self,
                 graph_weight=self.below,

@@ -1,11 +1,11 @@
-"""Judging a partition without labels: cross-view information.
+"""Reference graphs of the raw views, and the information of a view on a partition.
 
-The *neutral* graphs of a view are the adaptive-neighbour graphs of its raw rows, of unit length
-and with standardised columns. A view's score of a partition is the mutual information between a
-sample's cluster and its neighbour's, on the neutral graph that knows most; the score is the mean
-over views. What the same graphs say together, by Bayes' rule, tells how reliable it is. Every view
-counts the same, and nothing that is being learned enters, so the graph under learning cannot raise
-its own mark.
+The reference graphs of a view are adaptive-neighbor graphs of its raw rows, once scaled to unit length
+and once with standardized columns. The information of a view on a partition is the mutual information
+between the cluster of a sample and that of a random neighbor, in the reference graph where it is
+highest. Cross-view information is its mean over views. Evidence of the same graphs, combined by Bayes'
+rule, gives the uncertainty coefficient. Every view counts equally, and no learned quantity enters, so
+the learned graph cannot raise its own score.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SCALES: tuple[Scale, ...] = ("unit", "standard")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReferenceGraphs:
-    """The neutral graphs of one view: symmetric, non-negative, (n, n) CSR each."""
+    """Reference graphs of one view: symmetric, nonnegative, (n, n) CSR each."""
 
     graphs: tuple[csr_array[np.float64], ...]
 
@@ -65,20 +65,20 @@ def reference_graphs(
     dtype: type[np.floating[Any]] = np.float64,
     block_bytes: int = BLOCK_BYTES,
 ) -> ReferenceGraphs:
-    """Adaptive-neighbour graphs, Eq. (29), of one raw view.
+    """Reference graphs of one view: adaptive-neighbor graphs, Eq. (29), of its raw rows.
 
     Parameters
     ----------
     read : RowReader
     shape : ViewShape
-        Feature views give two graphs (unit rows, standardised columns); distance and kernel
-        views one.
+        Feature views have two graphs (unit rows, standardized columns), distance and kernel views
+        one.
     n_neighbors : int
         k, at most n − 1.
     dtype : {numpy.float64, numpy.float32}
-        Of the rows that are searched and of the graphs' weights.
+        Precision of the searched rows and of the weights.
     block_bytes : int
-        Size of the rows that are read at a time.
+        Bytes of the rows that are read at a time.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def reference_graphs(
 
 
 def view_scores(view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]) -> list[float]:
-    """Information on each partition (n,), in nats, of the view's best informed neutral graph."""
+    """Information of a view on each partition (n,), in nats: the highest of its reference graphs."""
     return [score for score, _ in _best_informed(view, partitions)]
 
 
@@ -114,7 +114,7 @@ def view_evidence(
     partitions: Sequence[NDArray[np.int64]],
     rows: slice | NDArray[np.int64] = slice(None),
 ) -> list[tuple[float, NDArray[np.float32]]]:
-    """`view_scores`, each with what that graph says on the clusters (m, c) of some rows, of neighbours' clusters."""
+    """`view_scores`, each with the evidence (m, c) of that graph for the clusters of some rows."""
     best = _best_informed(view, partitions)
     return [
         (score, evidence(walk, labels, rows))
@@ -125,7 +125,7 @@ def view_evidence(
 def _best_informed(
     view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]
 ) -> list[tuple[float, RandomWalk]]:
-    """Of each partition the highest information, and the walk that has it."""
+    """Highest information on each partition, with the random walk on that graph."""
     walks = [random_walk(graph) for graph in view.graphs]
     return [
         max(((information(walk, labels), walk) for walk in walks), key=lambda told: told[0])
@@ -134,13 +134,13 @@ def _best_informed(
 
 
 def view_score(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
-    """`view_scores` of one partition."""
+    """Information of a view on one partition (n,), in nats."""
     (score,) = view_scores(view, [labels])
     return score
 
 
 def view_modularity(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
-    """Modularity of a partition (n,) on that of the view's neutral graphs where it is highest."""
+    """Modularity of a partition (n,): the highest of the reference graphs of a view."""
     return max(modularity(graph, labels) for graph in view.graphs)
 
 
@@ -166,10 +166,10 @@ def _graph_from_rows(rows: NDArray[Any], n_neighbors: int) -> csr_array[np.float
 def _pair_distances(rows: NDArray[np.float64], shape: ViewShape) -> NDArray[np.float64]:
     """Distances of a distance view; squared distances of a kernel view."""
     exponent = int(safe_exponent(np.abs(rows).max()))
-    if exponent:  # one factor for all distances changes no neighbour and no weight
+    if exponent:  # one factor for all distances changes no neighbor and no weight
         rows = np.ldexp(rows, -exponent)
     if shape.view_type == "distance":
-        return np.maximum(rows, 0.0)  # validation lets rounding below zero pass
+        return np.maximum(rows, 0.0)  # validation accepts rounding below zero
     diagonal = rows.diagonal()
     return np.maximum(diagonal[:, None] + diagonal - rows - rows.T, 0.0)
 

@@ -1,8 +1,8 @@
-"""The ridge self-representation of one view, by its singular directions.
+"""Ridge self-representation of one view, through its singular vectors.
 
 Z = Q diag(f) Qᵀ with X = Q S Vᵀ and f = s²/(s²+α) solves min ‖X − XZ‖² + α‖Z‖² (samples in
 the rows of X here); ‖z_i − z_j‖ = ‖f∘(q_i − q_j)‖, so n×n is never needed.
-`mscam_dask.solvers.view_svd` finds these directions.
+`mscam_dask.solvers.view_svd` computes the singular vectors.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = [
     "ridge_view",
 ]
 
-# A direction with gain f below this share of the largest gain weighs less than 1e-4 of the
-# leading one in squared distances, whatever α.
+# A direction with a gain f below this share of the largest gain contributes less than 1e-4 of the
+# leading direction to squared distances, for every α.
 _GAIN_TOLERANCE = 1e-2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Encoder:
-    """Maps rows of a view, new ones too, to anchor coordinates.
+    """Map from rows of a view, also of new samples, to its ridge embedding.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Encoder:
     offset : (d,)
         Mean of the transformed rows of the fit.
     loadings : (d, r)
-        Anchor coordinates are (transformed rows − offset) @ loadings, that is √ω f∘(x V / s).
+        The ridge embedding is (transformed rows − offset) @ loadings, that is √ω f∘(x V / s).
     """
 
     view_type: ViewType
@@ -59,7 +59,7 @@ class Encoder:
     loadings: NDArray[np.float64]
 
     def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Anchor coordinates (m, r) of `rows` (m, d)."""
+        """Ridge embedding (m, r) of `rows` (m, d)."""
         if self.transform is not None:
             rows = self.transform.apply(rows)
         elif self.exponent:
@@ -71,14 +71,14 @@ class Encoder:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewSVD:
-    """A scaled, centred view X = Q S Vᵀ, before α is chosen.
+    """SVD X = Q S Vᵀ of a scaled and centered view; it does not depend on α.
 
     Attributes
     ----------
     basis : Basis
         Q (n, r) and s² (r,) of all directions, scaled so that the mean s² is one.
     encoder : Encoder
-        Its loadings give Q: (transformed rows − offset) @ loadings.
+        Its loadings yield Q: (transformed rows − offset) @ loadings.
     """
 
     basis: Basis
@@ -93,7 +93,7 @@ class ViewSVD:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RidgeView:
-    """What the iterations need of a view.
+    """Ridge self-representation of a view, as the iterations use it.
 
     Attributes
     ----------
@@ -102,12 +102,12 @@ class RidgeView:
     alpha : float
         α of the self-representation.
     weight : float
-        1 / mean squared distance of the anchor coordinates: the view's ω, to be divided by
-        the number of views.
+        ω of the view: 1 / mean squared distance in the ridge embedding. The joint embedding
+        divides it by the number of views.
     effective_rank : float
         (Σs²)² / Σs⁴ over all directions.
     encoder : Encoder
-        To anchor coordinates, √ω included.
+        Map to the ridge embedding, including the factor √ω.
     """
 
     basis: Basis
@@ -118,21 +118,21 @@ class RidgeView:
 
     @property
     def mean_distance(self) -> float:
-        """Mean squared distance of two samples: the weight makes it one."""
+        """Mean squared distance of two samples, which is one by the choice of the weight."""
         return 1.0
 
     def anchors(self) -> NDArray[np.float64]:
-        """√ω f∘Q, (n, r): mean squared distance over pairs is one."""
+        """Ridge embedding √ω f∘Q (n, r), with mean squared distance one over pairs."""
         return ridge_coordinates(self.basis, self.alpha) * float(np.sqrt(self.weight))
 
     def coordinates(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Q (n, r) and the weights ω f² (r,) of its columns: the same distances, no copy."""
+        """Q (n, r) and the weights ω f² (r,) of its columns: the distances of the ridge embedding."""
         gains = shrinkage_factors(self.basis.singular_values_squared, self.alpha)
         return self.basis.vectors, self.weight * gains**2
 
 
 def ridge_view(view: ViewSVD, *, alpha: float) -> RidgeView:
-    """Keep the directions that the self-representation with this α uses.
+    """Ridge self-representation of a view for one α, with negligible directions dropped.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def ridge_view(view: ViewSVD, *, alpha: float) -> RidgeView:
     s2 = view.basis.singular_values_squared
     gains = shrinkage_factors(s2, alpha)
     rank = int(np.count_nonzero(gains > _GAIN_TOLERANCE * gains[0]))
-    # s² descends, and so do the gains: what is kept is a slice, not a copy
+    # s² and the gains are descending, so the kept directions are a slice, not a copy
     kept = Basis(view.basis.vectors[:, :rank], s2[:rank])
     gains = gains[:rank]
     weight = 1.0 / mean_squared_distance(WeightedBlocks((kept.vectors,), (gains**2,)))

@@ -1,6 +1,6 @@
-"""The rows of a view, block by block, and sums over them.
+"""Row blocks of a view, and sums over them.
 
-Blocks depend on the shape of a view alone, so that sums are the same bits wherever the rows are held.
+Blocks depend only on the shape of a view, so sums are bit-identical wherever the rows are stored.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ RowReader = Callable[[int, int], NDArray[np.float64]]
 ViewType = Literal["features", "distance", "kernel"]
 
 Blocks = Callable[[], Iterator[tuple[int, int, NDArray[np.float64]]]]
-"""Start, stop and scaled rows of each block; to be called for each pass over the view."""
+"""Start, stop and scaled rows of each block; called once for each pass over the view."""
 
-# Rows are streamed in blocks of at most this size: a chunk of a store. A quarter of a smaller
-# view, so that the blocks of small data are small beside it.
+# Rows are streamed in blocks of at most this many bytes, the size of a chunk of a store, and of at
+# most a quarter of a small view.
 BLOCK_BYTES = 8 * 2**20
 _SMALLEST_BLOCK_BYTES = 2**20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewShape:
-    """What must be known of a view before reading it: rows, columns, kind of numbers."""
+    """Shape and type of a view, known before it is read."""
 
     n_samples: int
     n_features: int
@@ -52,7 +52,7 @@ class ViewShape:
 def row_blocks(
     n_samples: int, n_columns: int, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[int, int]]:
-    """Row ranges of at most `block_bytes` that depend on the shape alone."""
+    """Row ranges of at most `block_bytes`, which depend only on the shape."""
     quarter = 8 * n_samples * n_columns // 4
     most = min(block_bytes, max(_SMALLEST_BLOCK_BYTES, quarter))
     size = max(1, most // (8 * max(1, n_columns)))
@@ -71,9 +71,9 @@ def mean_row(blocks: Blocks, shape: ViewShape) -> NDArray[np.float64]:
 def mean_and_gram(
     blocks: Blocks, shape: ViewShape
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean row (d,) and Gram matrix (d, d) of the centred rows, in one pass.
+    """Mean row (d,) and Gram matrix (d, d) of the centered rows, in one pass.
 
-    Rows are shifted by the mean of the first block, so that what is left to correct is small.
+    Rows are shifted by the mean of the first block, so that the correction is small.
     """
     d = shape.n_features
     gram, total, shift = np.zeros((d, d)), np.zeros(d), np.zeros(d)
@@ -86,9 +86,7 @@ def mean_and_gram(
     rest = total / shape.n_samples
     correction = shape.n_samples * np.outer(rest, rest)
     if not np.isfinite(gram).all() or not np.isfinite(correction).all():
-        return shift + rest, np.full(
-            (d, d), np.nan
-        )  # refused, with a message, by what decomposes it
+        return shift + rest, np.full((d, d), np.nan)  # the decomposition raises DataError
     return shift + rest, gram - correction
 
 

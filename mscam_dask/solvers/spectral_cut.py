@@ -1,4 +1,4 @@
-"""Partitions: cutting a spectral embedding, merging the components of a graph."""
+"""Partitions: spectral cuts of a graph, and Ward merges of its connected components."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
     "spread_rows",
 ]
 
-# Enough to find the best minimum but once in a thousand times where a fifth of all starts do.
+# If a fifth of all starts find the best minimum, thirty starts miss it once in a thousand cuts.
 _RANDOM_STARTS = 30
 
-# Where clusters overlap, sums of squares within a tenth do not tell which minimum is right, and the
-# judge may: docs/decisions/0055.
+# If clusters overlap, sums of squares within a tenth do not separate the minima, but partition scores
+# may: docs/decisions/0055.
 _AS_GOOD = 1.1
 _MOST_MINIMA = 10
 
@@ -34,7 +34,7 @@ _SQUARES = operator.itemgetter(1)
 
 
 def canonical_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Renumber labels 0, 1, … by first appearance."""
+    """Labels renumbered 0, 1, … by first appearance."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
@@ -47,30 +47,30 @@ def spectral_cut(
     known: NDArray[np.int64] | None = None,
     rng: np.random.Generator | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Partitions of a spectral embedding into as many clusters as it has eigenvectors.
+    """Solve k-means on the rows of a spectral embedding, with as many clusters as eigenvectors.
 
     Parameters
     ----------
     embedding : SpectralEmbedding
-        Of n samples into c clusters.
+        Embedding of n samples, with c eigenvectors.
     known : (n,) int64, optional
-        A partition into c clusters to start from as well, as the best of a similar graph.
+        A partition into c clusters as a further start, for example the best one of a similar graph.
     rng : numpy.random.Generator, optional
-        For random starts; none are made without it.
+        Generator of random starts; without it there are none.
 
     Returns
     -------
     list of (n,) int64
-        Local minima of k-means on the rows: from `known`, and the one with the least sum of squares
-        from the pivoted-QR assignment and several random starts. No cluster is empty.
+        Local minima of k-means: the one reached from `known`, and the one with the least sum of
+        squares from the pivoted-QR assignment and several random starts. No cluster is empty.
 
     Notes
     -----
-    Pivoted QR of Vᵀ picks c mutually most independent samples as prototypes: the result does
-    not depend on the basis chosen within span(V) nor, up to exact ties, on the order of the
-    samples; neither do the random starts. The pivots are taken on the eigenvectors as they are: unit
-    rows tie for the first, and rounding would choose. Where clusters overlap it may end in a
-    poor minimum, hence the other starts.
+    Pivoted QR of Vᵀ selects c mutually most independent samples as prototypes. The result depends
+    neither on the basis of span(V) nor, up to exact ties, on the order of the samples; the same
+    holds for the random starts. The pivots use the rows of V without scaling to unit length, which
+    would tie all of them for the first pivot. If clusters overlap, this start may end in a poor
+    minimum, hence the random starts.
 
     References
     ----------
@@ -91,20 +91,19 @@ def spectral_cut(
 def good_minima(
     embedding: SpectralEmbedding, *, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """All partitions of a spectral embedding that k-means finds about as good as the best.
+    """Local minima of k-means on a spectral embedding that are nearly as good as the best.
 
     Parameters
     ----------
     embedding : SpectralEmbedding
-        Of n samples into c clusters.
+        Embedding of n samples, with c eigenvectors.
     rng : numpy.random.Generator
-        For thirty random starts.
+        Generator of thirty random starts.
 
     Returns
     -------
     list of (n,) int64
-        Different local minima, those with a sum of squares up to a tenth above the least, ten at
-        most.
+        At most ten distinct local minima, with a sum of squares at most a tenth above the least.
     """
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
@@ -119,7 +118,7 @@ def good_minima(
 
 
 def sampled_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
-    """Ascending rows of a sample without replacement, seeded by the two numbers alone."""
+    """Ascending rows of a random sample without replacement, which depends only on the two numbers."""
     rng = np.random.default_rng((n_samples, n_wanted))
     return np.sort(rng.choice(n_samples, min(n_wanted, n_samples), replace=False)).astype(np.int64)
 
@@ -132,21 +131,21 @@ def spread_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
 def extend_cut(
     embedding: SpectralEmbedding, samples: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """A cut of some rows of an embedding, extended to all by the nearest mean.
+    """Extend a cut of some rows of an embedding to all rows, by the nearest cluster mean.
 
     Parameters
     ----------
     embedding : SpectralEmbedding
-        Of n samples into c clusters.
+        Embedding of n samples, with c eigenvectors.
     samples : (m,) int64
-        Those that were cut.
+        Rows that were cut.
     labels : (m,) int64
         Their clusters 0 … c−1, none empty.
 
     Returns
     -------
     (n,) int64
-        No cluster is empty. One pass over the rows.
+        No cluster is empty.
     """
     rows, c = embedding.rows, embedding.vectors.shape[1]
     sums = np.zeros((c, rows.shape[1]))
@@ -162,9 +161,9 @@ def _in_double(embedding: SpectralEmbedding) -> tuple[NDArray[np.float64], NDArr
 
 
 def _own_order(vectors: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Rows by leverage, which no rotation of the basis changes.
+    """Order of the rows by leverage, which is invariant under rotations of the basis.
 
-    The order that a seed draws from is then the samples' own, not that in which they came.
+    Random starts drawn in this order do not depend on the order of the samples in the data.
     """
     return np.argsort(np.linalg.norm(vectors, axis=1), kind="stable")
 
@@ -177,7 +176,7 @@ def _drawn_in(
     n_init: int,
     seed: int,
 ) -> tuple[NDArray[np.int64], float]:
-    """Best of some k-means++ starts, drawn from rows put in an order, and its sum of squares."""
+    """Best partition of several k-means++ starts on ordered rows, and its sum of squares."""
     drawn, squares = k_means(ordered, n_clusters, n_init=n_init, seed=seed)
     labels = np.empty(len(ordered), dtype=np.int64)
     labels[order] = canonical_labels(_fill_empty(ordered, drawn, n_clusters))
@@ -195,7 +194,7 @@ def _qr_assignment(rows: NDArray[np.float64]) -> NDArray[np.int64]:
 def _lloyd(
     rows: NDArray[np.float64], start: NDArray[np.int64], n_clusters: int
 ) -> tuple[NDArray[np.int64], float]:
-    """Lloyd's iterations from an assignment, and the sum of squares where they end."""
+    """Partition that Lloyd's iterations reach from an assignment, and its sum of squares."""
     start = _fill_empty(rows, start, n_clusters)
     centers = np.stack([rows[start == cluster].mean(axis=0) for cluster in range(n_clusters)])
     labels, squares = lloyd(rows, centers)
@@ -218,14 +217,14 @@ def _fill_empty(
 def merge_components(
     anchors: NDArray[np.float64] | WeightedBlocks, components: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
-    """Ward agglomeration of graph components down to c clusters.
+    """Merge the connected components of a graph into c clusters by Ward's criterion.
 
     Parameters
     ----------
-    anchors : (n, Σr) or Coordinates
-        Anchor space of all views.
+    anchors : (n, Σr) or WeightedBlocks
+        Joint ridge embedding.
     components : (n,) int64
-        More than c components.
+        Component of each sample; more than c of them.
     n_clusters : int
         c.
 
@@ -235,9 +234,8 @@ def merge_components(
 
     Notes
     -----
-    The components' centroids enter with their sizes: Ward's update on the condensed distances
-    √(2 n_i n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact for pre-clustered samples. Every merge is
-    one of whole components.
+    The centroids are weighted by the sizes of the components, so Ward's update on the distances
+    √(2 n_i n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact. Only whole components are merged.
     """
     sizes = np.bincount(components).astype(np.float64)
     centroids = as_weighted_blocks(anchors).means(components, sizes)

@@ -1,4 +1,4 @@
-"""Where random walks on a graph end: the rows that k-means cuts into clusters."""
+"""Spectral embedding of a graph by random walks with restart, for k-means."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from numpy.typing import NDArray
 
 __all__ = ["SpectralEmbedding", "walk_embedding"]
 
-# τ in units of the first eigenvalue beyond the clusters': docs/decisions/0057.
+# τ in units of the eigenvalue λ_{c+1}: docs/decisions/0057.
 _STOPPING = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpectralEmbedding:
-    """Samples as points, to be cut into clusters.
+    """Samples as points for k-means.
 
     Attributes
     ----------
     vectors : (n, c)
         Orthonormal bottom eigenvectors.
     rows : (n, m)
-        The points: of unit length, or zero.
+        Points of unit length, or zero.
     """
 
     vectors: NDArray[Any]
     rows: NDArray[Any]
 
     def of(self, samples: slice | NDArray[np.int64]) -> SpectralEmbedding:
-        """Some samples of it."""
+        """Embedding of some of the samples."""
         return SpectralEmbedding(self.vectors[samples], self.rows[samples])
 
 
 def walk_embedding(
     values: NDArray[Any], vectors: NDArray[Any], n_clusters: int
 ) -> SpectralEmbedding:
-    """Bottom eigenvectors of a Laplacian, weighted by how much of a random walk they carry.
+    """Spectral embedding from the bottom eigenpairs of a Laplacian: rows of τ (L + τI)⁻¹ at unit length.
 
     Parameters
     ----------
     values : (m,)
-        Smallest eigenvalues λ, ascending, m ≥ c, of the L of a graph whose rows have sums of about one.
+        Smallest eigenvalues λ of L, ascending, m ≥ c; row sums of the graph are about one.
     vectors : (n, m)
         Their orthonormal eigenvectors V.
     n_clusters : int
@@ -55,16 +55,16 @@ def walk_embedding(
 
     Notes
     -----
-    A walk along the edges that stops at rate τ ends, from each sample, with the probabilities in
-    its row of τ (L + τI)⁻¹ = τ V (Λ + τI)⁻¹ Vᵀ; with m eigenvectors the rest of it is left out.
-    Two samples of a cluster have nearly the same row. The rows are taken in the basis V, less
-    their mean (what all walks share), and put to unit length. τ = λ_{c+1} / 2: a walk seldom
-    stops before it has mixed within its cluster, and seldom leaves it. In the limit of c components
-    the rows of two samples are equal or orthogonal to the others' but for the mean. Neither the basis
-    within an eigenspace nor the order of the samples matters.
+    A random walk that stops at rate τ ends at the samples with the probabilities in the row of
+    τ (L + τI)⁻¹ = τ V (Λ + τI)⁻¹ Vᵀ of its start; only m eigenvectors are used here. Two samples of
+    a cluster have nearly equal rows. The rows are expressed in the basis V, centered, and scaled to
+    unit length. With τ = λ_{c+1} / 2 a walk seldom stops before it has mixed within its cluster, and
+    seldom leaves it. In the limit of c components, rows before centering are equal within a component
+    and orthogonal between components. The result depends neither on the basis within an eigenspace nor
+    on the order of the samples.
 
-    Against k-means on c eigenvectors as they are: those count alike there, also a group of a few
-    samples that is cheap to cut off, and what the next eigenvectors say is lost.
+    K-means on c unweighted eigenvectors counts all of them equally, even one that only separates a few
+    samples, and ignores the following eigenvectors.
 
     References
     ----------
@@ -82,7 +82,7 @@ def walk_embedding(
 
 
 def _first_beyond(values: NDArray[Any], n_clusters: int, precision: float) -> float:
-    """λ_{c+1}; of a graph in more pieces the first that is not zero to rounding, or 1 without any."""
+    """λ_{c+1}, or the first later eigenvalue above rounding; 1 if there is none."""
     zero = precision * len(values) * max(1.0, float(values[-1]))
     beyond = values[min(n_clusters, len(values) - 1) :]
     positive = beyond[beyond > zero]

@@ -1,6 +1,6 @@
 """Stability of a partition: how well cuts of perturbed graphs recover its clusters, without labels.
 
-Six graphs are cut into as many clusters: two random halves of the edges of the graph of the data
+Six graphs are cut into the same number of clusters: two random halves of the edges of the graph of the data
 distances, two of the graph of the data distances and those in the discriminants of the partition,
 and the graphs of two halves of the views. The stability of a cluster is its largest Jaccard
 coefficient with a cluster of a cut, averaged over the cuts (C. Hennig, "Cluster-wise assessment of
@@ -26,7 +26,7 @@ from mscam_dask.solvers.spectral_embedding import walk_embedding
 
 __all__ = ["cluster_stability", "jaccard_coefficients"]
 
-# Of the graph of the joint embedding and of the mean of the views' own, as in a fit.
+# Weights of the graph of the joint embedding and of the mean graph of the views, as in a fit.
 _GRAPH_WEIGHTS = (2.0, 1.0)
 
 _MIN_PAIRS = 20
@@ -38,12 +38,12 @@ Points = NDArray[np.float64]
 def cluster_stability(
     views: Sequence[Points], labels: NDArray[np.int64], n_clusters: int, n_neighbors: int
 ) -> NDArray[np.float64]:
-    """Return the stability (c,) of each cluster, from 0 to 1; NaN of one that is empty.
+    """Stability (c,) of each cluster, from 0 to 1; NaN for empty clusters.
 
     Parameters
     ----------
     views : sequence of (n, r_v)
-        Ridge coordinates of the samples, views of the same mean squared distance.
+        Ridge embeddings of the samples, with the same mean squared distance in every view.
     labels : (n,) int64
         Clusters 0 … c−1.
     n_clusters : int
@@ -68,7 +68,7 @@ def cluster_stability(
 def jaccard_coefficients(
     labels: NDArray[np.int64], others: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.float64]:
-    """Return for each cluster (c,) its largest Jaccard coefficient with one of another partition."""
+    """Largest Jaccard coefficient (c,) of each cluster with a cluster of another partition."""
     table = np.zeros((n_clusters, n_clusters))
     np.add.at(table, (labels, others), 1.0)
     own = table.sum(axis=1, keepdims=True)
@@ -85,7 +85,7 @@ def _perturbed(
     k: int,
     rng: np.random.Generator,
 ) -> Iterator[csr_array[np.float64]]:
-    """Yield the graphs to be cut."""
+    """Perturbed graphs, to be cut."""
     yield from edge_split(_graph(views, k), rng)
     learned = fit_votes(views, labels, n_clusters, 1).discriminants
     if learned:
@@ -101,7 +101,7 @@ def _perturbed(
 
 
 def _of_unit_distance(points: Points) -> Points:
-    """Scale points to a mean squared distance of one, unless all are equal."""
+    """Points scaled to a mean squared distance of one, unless all are equal."""
     spread = 2.0 * float(points.var(axis=0).sum())
     return points / np.sqrt(spread) if spread > 0.0 else points
 

@@ -1,8 +1,8 @@
-"""The strongest directions of a view that has many rows and many columns, or of a large kernel.
+"""Truncated SVD of a view with many rows and columns, and truncated eigendecomposition of a kernel.
 
-A Gram matrix of the smaller side costs min(n, d)² numbers and min(n, d)³ flops to decompose: of texts in
-twenty thousand words, hours. Where few directions are wanted, block power iterations find them from passes
-over the rows. A distance or kernel view is its own Gram matrix: Lanczos iterations find its directions.
+Decomposing a Gram matrix takes min(n, d)² numbers and min(n, d)³ flops, which is hours for texts with
+twenty thousand words. If few directions are wanted, block power iteration finds them in passes over the
+rows. For a distance or kernel view, Lanczos iteration finds the eigenvectors of the kernel matrix.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from mscam_dask.solvers.row_blocks import Blocks, ViewShape
 __all__ = ["N_OVERSAMPLES", "RANK_SAMPLE", "TruncatedSVD", "truncated_eigh", "truncated_svd"]
 
 N_OVERSAMPLES = 16
-"""Columns beside those wanted: the iteration converges by the gap to the first one left out."""
+"""Additional columns; the iteration converges by the gap to the first direction left out."""
 
 RANK_SAMPLE = 2048
-"""Samples on which the directions of a large kernel are counted."""
+"""Samples on which the rank of a large kernel is estimated."""
 
-# Relative gain of Σ s² by an iteration, at which it ends.
+# Relative gain of Σ s² in one iteration below which the iteration stops.
 _TOLERANCE = 1e-4
 
 _MOST_ITERATIONS = 30
 
-# Of the first columns, in the space of the features: the order of the samples does not matter.
+# Seed of the first columns, in the space of the features, so the order of samples does not matter.
 _SEED = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TruncatedSVD:
-    """Directions of largest variance.
+    """Truncated SVD of a centered view: the directions of largest variance.
 
     Attributes
     ----------
     directions : (d, r)
-        Orthonormal columns, strongest first.
+        Right singular vectors, by descending s².
     singular_values_squared : (r,)
-        Of the centred rows X: Xv = s q.
+        s² of the centered rows X, Xv = s q.
     total : float
         ‖X‖²_F, the sum of s² over all directions.
     """
@@ -59,7 +59,7 @@ class TruncatedSVD:
 def truncated_svd(
     blocks: Blocks, shape: ViewShape, offset: NDArray[np.float64], rank: int
 ) -> TruncatedSVD:
-    """Right singular vectors of the centred rows X by block power iteration on XᵀX.
+    """Solve max_V ‖XV‖² over VᵀV = I for centered rows X, by block power iteration on XᵀX.
 
     Parameters
     ----------
@@ -74,23 +74,23 @@ def truncated_svd(
     Returns
     -------
     TruncatedSVD
-        Fewer than wanted where the view has fewer.
+        Fewer directions than `rank` if the view has fewer.
 
     Raises
     ------
     DataError
-        When values are too large to be squared.
+        Values are NaN or too large to be squared.
 
     Notes
     -----
-    One pass an iteration, 4 n d b flops with b = rank + 16; memory three times d b numbers. V spans
-    the block; V ← orth(XᵀX V), and s² are the Ritz values of the pass, eigenvalues of
-    (XV)ᵀXV. It ends when their sum gains less than 10⁻⁴: directions of about the same s²
-    may be mixed then, which changes no distance by more than that.
+    One pass per iteration, 4 n d b flops with b = rank + 16; memory for three times d b numbers. Each
+    pass sets V ← orth(XᵀX V); s² are the Ritz values, the eigenvalues of (XV)ᵀXV. The iteration stops
+    when their sum gains less than 10⁻⁴. Directions with similar s² may still be mixed, which changes
+    distances by no more than that.
 
     References
     ----------
-    N. Halko, P.-G. Martinsson, J. A. Tropp, "DataIssue structure with randomness", SIAM Review 53
+    N. Halko, P.-G. Martinsson, J. A. Tropp, "Finding structure with randomness", SIAM Review 53
     (2011), doi:10.1137/090771806, algorithm 4.4.
     """
     d = shape.n_features
@@ -109,15 +109,15 @@ def truncated_svd(
 def _one_pass(
     blocks: Blocks, offset: NDArray[np.float64], basis: NDArray[np.float64], rank: int
 ) -> tuple[TruncatedSVD, NDArray[np.float64]]:
-    """What the columns V of a basis (d, b) hold of the strongest directions, and XᵀX V."""
+    """Ritz vectors and values in the span of the columns V of a basis (d, b), and XᵀX V."""
     image, gram, total = np.zeros(basis.shape), np.zeros((basis.shape[1],) * 2), 0.0
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         for _, _, rows in blocks():
-            centred = rows - offset
-            projected = centred @ basis
-            image += centred.T @ projected
+            centered = rows - offset
+            projected = centered @ basis
+            image += centered.T @ projected
             gram += projected.T @ projected
-            total += float(np.einsum("ij,ij->", centred, centred))
+            total += float(np.einsum("ij,ij->", centered, centered))
     if not (np.isfinite(image).all() and np.isfinite(gram).all()):
         raise DataError(
             "values of a view are too large to be squared, or NaN. Clean it or choose a scaling."
@@ -136,7 +136,7 @@ def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float64]:
 def truncated_eigh(
     kernel: NDArray[np.float64], rank: int, *, counted: int = RANK_SAMPLE
 ) -> tuple[Basis, float]:
-    """Eigenvectors of a centred kernel's largest eigenvalues, and the mean of all positive ones.
+    """Leading eigenpairs of a centered kernel matrix, and the mean of all its positive eigenvalues.
 
     Parameters
     ----------
@@ -145,28 +145,30 @@ def truncated_eigh(
     rank : int
         Directions wanted.
     counted : int
-        Samples on which the directions are counted.
+        Samples on which the rank is estimated.
 
     Returns
     -------
     basis : Basis
-        Fewer than wanted where the kernel has fewer; negative eigenvalues are dropped.
+        Fewer directions than `rank` if the kernel has fewer; negative eigenvalues are dropped.
     mean : float
-        Of s² over all directions.
+        Mean of s² over all directions.
 
     Notes
     -----
-    Some hundred products with the matrix, 2n² flops each, by ARPACK's restarted Lanczos method; memory for
-    2 rank + 1 vectors. The sum of all eigenvalues is the trace. How many there are, and what
-    negative ones take from that sum, 2048 samples tell: a kernel of fewer directions shows them all there,
-    another has n − 1.
+    About a hundred products with the matrix, 2n² flops each, by ARPACK's restarted Lanczos method; memory
+    for 2 rank + 1 vectors. The sum of all eigenvalues is the trace. The number of positive eigenvalues and
+    the sum of the negative ones are estimated from 2048 samples: a kernel of lower rank shows all its
+    directions there, any other kernel is taken to have n − 1.
     """
     n = len(kernel)
     directions, negative = _counted(kernel, counted)
     if directions == 0:
         return Basis(np.zeros((n, 0)), np.zeros(0)), 1.0
     first = np.random.default_rng(_SEED).standard_normal(n)
-    wanted = min(rank, math.ceil(directions))  # more would be searched for long, among zeros
+    wanted = min(
+        rank, math.ceil(directions)
+    )  # searching for more is slow, because the others are zero
     values, vectors = scipy.sparse.linalg.eigsh(kernel, wanted, which="LA", v0=first)
     values, vectors = values[::-1], vectors[:, ::-1]
     there = values > max(0.0, RANK_TOLERANCE * values[0])
@@ -175,7 +177,7 @@ def truncated_eigh(
 
 
 def _counted(kernel: NDArray[np.float64], counted: int) -> tuple[float, float]:
-    """Estimates of a kernel's number of positive eigenvalues, and of the sum of the negative ones' sizes."""
+    """Estimated number of positive eigenvalues of a kernel, and total magnitude of the negative ones."""
     n = len(kernel)
     drawn = np.sort(np.random.default_rng(_SEED).choice(n, min(n, counted), replace=False))
     values = scipy.linalg.eigvalsh(kernel[np.ix_(drawn, drawn)])

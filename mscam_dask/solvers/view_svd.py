@@ -1,8 +1,7 @@
-"""The singular directions of one view, found block of rows by block.
+"""Streaming SVD of one view, by row blocks.
 
-Every view is centred after scaling: what all samples share tells none apart, yet would be the
-largest singular direction. The rows arrive through a callable, so this code serves arrays, Dask
-collections and Zarr stores alike.
+Every view is centered after scaling, because its mean would be the largest singular direction, but does
+not separate samples. Rows are read through a callable: arrays, Dask collections and Zarr stores all work.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ from mscam_dask.types.parameters import Scale
 __all__ = ["MAX_EXACT_GRAM", "scaled_gram", "view_svd"]
 
 MAX_EXACT_GRAM = 2048
-"""Largest side of a Gram matrix that is decomposed where few of its directions are wanted."""
+"""Largest side of a Gram matrix that is decomposed if only some of its directions are wanted."""
 
-# Rows of a view with more columns than rows that are held while the rows before them run past.
+# Bytes of rows held in memory while the preceding rows are streamed, for views with d > n.
 _PANEL_BYTES = 128 * 2**20
 
-# Of products with as many rows as a view has columns, how many there are at a time.
+# Columns of a view for which loadings are computed at a time.
 _COLUMNS = 2048
 
-# s²_min / s²_max above which a Gram matrix gives Q to the precision it is kept in.
+# s²_min / s²_max above which a Gram matrix gives Q to the precision of its dtype.
 _WELL_CONDITIONED: dict[Any, float] = {np.float32: 1e-7, np.float64: 1.0}
 
 
@@ -58,7 +57,7 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     most_decomposed: int = MAX_EXACT_GRAM,
     block_bytes: int = BLOCK_BYTES,
 ) -> ViewSVD:
-    """Scale and centre a view and find its singular directions.
+    """Thin SVD X = Q S Vᵀ of a scaled and centered view.
 
     Parameters
     ----------
@@ -66,17 +65,17 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     shape : ViewShape
     scale : {"standard", "unit", "minmax", "none"}
         For feature views; distance views become the kernel exp(−D / mean D), kernel views
-        are used as they are, both centred in feature space.
+        are used as they are, both centered in feature space.
     name : str
-        For messages.
+        Name of the view in error messages.
     dtype : {numpy.float64, numpy.float32}
-        Of Q as it is kept; all that leads to it is float64.
+        Precision of Q; all computations before it are in float64.
     max_rank : int, optional
-        Most directions kept, those of largest s². The unit of s² stays its mean over all.
+        Largest number of directions, those of largest s². The unit of s² is its mean over all.
     most_decomposed : int
-        Largest side of a Gram matrix that is decomposed although `max_rank` is given.
+        Largest side of a Gram matrix that is decomposed even if `max_rank` is given.
     block_bytes : int
-        Size of the rows that are read at a time.
+        Bytes of the rows that are read at a time.
 
     Returns
     -------
@@ -85,7 +84,7 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     Raises
     ------
     DataError
-        When all rows are equal after scaling.
+        All rows are equal after scaling.
 
     Notes
     -----
@@ -122,8 +121,8 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     rank = int(np.count_nonzero(known_s2 > _rounding_floor(found.offset, shape)))
     if rank == 0:
         raise DataError(
-            f"all rows of view {name!r} are equal after scale={scale!r}: it cannot tell samples "
-            "apart. Leave it out or choose another scale"
+            f"all rows of view {name!r} are equal after scale={scale!r}: it does not separate "
+            "samples. Exclude the view or set another scale."
         )
     unit = float(known_s2[:rank].mean()) if found.mean_s2 is None else found.mean_s2
     rank = min(rank, kept.max_rank)
@@ -133,7 +132,7 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
 
 
 def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:
-    """s² that centring may leave of what all rows share: no direction, but rounding."""
+    """Largest s² that rounding of the mean may leave after centering."""
     precision = 16 * float(np.finfo(np.float64).eps)
     if shape.view_type == "features":
         return shape.n_samples * precision**2 * float(offset @ offset)
@@ -143,7 +142,7 @@ def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:
 def scaled_gram(
     read: RowReader, shape: ViewShape, *, scale: Scale, name: str
 ) -> NDArray[np.float64]:
-    """X Xᵀ (n, n) of the scaled view, mean s² over its directions one: for the dense oracle.
+    """Gram matrix X Xᵀ (n, n) of the scaled view, with mean s² one, for the reference algorithm.
 
     Raises
     ------
@@ -157,7 +156,7 @@ def scaled_gram(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is kept of a basis: its type, and at most how many directions."""
+    """Dtype and largest number of directions of a basis."""
 
     dtype: type[np.floating[Any]]
     max_rank: int
@@ -165,20 +164,20 @@ class _Kept:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Factors:
-    """Singular directions of X, rows (n, d) less their mean.
+    """Singular vectors and values of the centered rows X (n, d).
 
     Attributes
     ----------
     basis : Basis
         Q (n, r) and s² (r,) of the directions found.
     offset : (d,)
-        The mean row.
+        Mean row.
     loadings : (d, r)
-        V / s, which give Q = X V / s.
+        V / s, so that Q = X V / s.
     known_s2 : (≥ r,)
-        Every s² that is known, descending.
+        All known s², descending.
     mean_s2 : float or None
-        Over all directions, where not every s² is known.
+        Mean of s² over all directions; None if all s² are known.
     """
 
     basis: Basis
@@ -189,14 +188,14 @@ class _Factors:
 
 
 def _factor_by_columns(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
-    """Through XᵀX, for d ≤ n."""
+    """SVD through XᵀX, for d ≤ n."""
     n, dtype = shape.n_samples, kept.dtype
     offset, gram = mean_and_gram(blocks, shape)
     directions, all_s2 = basis_from_gram(gram)
     s2 = all_s2[: kept.max_rank]
     loadings = directions[:, : len(s2)] / np.sqrt(s2)
     if s2.size and s2[-1] < _WELL_CONDITIONED[dtype] * s2[0]:
-        # a Gram matrix knows small directions least: the last digits of orthonormality
+        # small directions of a Gram matrix are inaccurate: restore the orthonormality of Q
         overlap = np.zeros((len(s2), len(s2)))
         for _, _, rows in blocks():
             part = (rows - offset) @ loadings
@@ -207,7 +206,7 @@ def _factor_by_columns(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factor
 
 
 def _factor_strongest(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
-    """The strongest directions alone: of the other s² no more than the sum is known."""
+    """Truncated SVD; only the sum of the other s² is known."""
     offset = mean_row(blocks, shape)
     found = truncated_svd(blocks, shape, offset, kept.max_rank)
     s2 = found.singular_values_squared
@@ -224,7 +223,7 @@ def _signed(
     loadings: NDArray[np.float64],
     vectors: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Rows times loadings, put into `vectors`, and the loadings, with the signs that all bases have."""
+    """Products of rows and loadings, written to `vectors`, and the loadings, both with canonical signs."""
     for start, stop, rows in blocks():
         vectors[start:stop] = (rows - offset) @ loadings
     signs = column_signs(vectors)
@@ -233,17 +232,17 @@ def _signed(
 
 
 def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
-    """Through X Xᵀ, for d > n."""
+    """SVD through X Xᵀ, for d > n."""
     n = shape.n_samples
     offset = mean_row(blocks, shape)
 
-    def centred() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+    def centered() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
         for start, stop, rows in blocks():
             yield start, stop, rows - offset
 
     gram = np.empty((n, n))
-    for panel in _panels(centred()):
-        for other_start, other_stop, others in centred():
+    for panel in _panels(centered()):
+        for other_start, other_stop, others in centered():
             if other_start > panel[-1][0]:
                 break
             for start, stop, rows in panel:
@@ -253,7 +252,7 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
                     gram[other_start:other_stop, start:stop] = products.T
     basis = basis_from_kernel(gram)
     loadings = np.zeros((shape.n_features, basis.rank))
-    for start, stop, rows in centred():
+    for start, stop, rows in centered():
         for first in range(0, shape.n_features, _COLUMNS):
             some = slice(first, first + _COLUMNS)
             loadings[some] += rows[:, some].T @ basis.vectors[start:stop]
@@ -266,7 +265,7 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
 def _panels(
     blocks: Iterator[tuple[int, int, NDArray[np.float64]]],
 ) -> Iterator[list[tuple[int, int, NDArray[np.float64]]]]:
-    """Blocks held together, so that all rows before them run past once for several."""
+    """Groups of blocks that are held together, so that the preceding rows are streamed once per group."""
     panel: list[tuple[int, int, NDArray[np.float64]]] = []
     for start, stop, rows in blocks:
         if panel and (stop - panel[0][0]) * rows.shape[1] * 8 > _PANEL_BYTES:
@@ -279,7 +278,7 @@ def _panels(
 def _factor_kernel(
     read: RowReader, shape: ViewShape, max_rank: int | None, block_bytes: int
 ) -> tuple[_Factors, Encoder]:
-    """Directions in feature space, and encoder, of a distance or kernel view."""
+    """SVD in feature space, and encoder, of a distance or kernel view."""
     n = shape.n_samples
     kernel = np.empty((n, n))
     for start, stop in row_blocks(n, n, block_bytes=block_bytes):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +19,58 @@ from mscam_dask.types.events import (
     ViewSettingsSelected,
 )
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.status import Status
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Solution"]
+__all__ = [
+    "Solution",
+    "Status",
+    "shares_of_views",
+]
+
+# In nats; one sample apart from a million others has information 1e-5.
+_ROUNDING = 1e-7
+
+
+class Status(enum.Enum):
+    """Status of a fit.
+
+    The value of a member is the sentence that `Status.message` shows: how the labels came about and,
+    where it helps, a remedy.
+    """
+
+    CONVERGED = (
+        "converged: the consensus graph has exactly the requested number of connected components, "
+        "and no earlier partition scored higher (solver='reference' scores no earlier partitions)"
+    )
+    PARTITION_GRAPH = (
+        "the best-scoring partition came from spectral clustering of an intermediate graph, not from "
+        "connected components; the returned graph was rebuilt so that its components are exactly "
+        "these clusters"
+    )
+    MERGED_COMPONENTS = (
+        "the nearest-neighbor graph of the data already has more connected components than "
+        "n_clusters; components were merged with Ward linkage. Consider a larger n_neighbors or "
+        "n_clusters"
+    )
+    SINGLE_CLUSTER = "n_clusters is 1; every sample belongs to the same cluster"
+    SINGLETONS = "n_clusters equals the number of samples; every sample is its own cluster"
+    COMPONENTS_NOT_REACHED = (
+        "the consensus graph does not have the requested number of connected components "
+        "(solver='reference' follows the algorithms of the paper, which do not enforce it); "
+        "use solver='reduced'"
+    )
+
+    @property
+    def message(self) -> str:
+        """Sentence for the user."""
+        return self.value
+
+    @property
+    def reached(self) -> bool:
+        """True if the consensus graph has exactly the requested number of components."""
+        return self is not Status.COMPONENTS_NOT_REACHED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,3 +137,25 @@ class Solution:
     def exclude_views(self) -> tuple[str, ...]:
         """Names of the excluded views."""
         return tuple(self.prepared[view].view for view in self.parameters.exclude_views)
+
+
+def shares_of_views(names: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
+    """Return nonnegative scores as shares of their sum, or equal shares if the sum is only rounding error.
+
+    Parameters
+    ----------
+    names
+        Names of the views.
+    scores
+        Score of each view, in nats.
+
+    Examples
+    --------
+    >>> shares_of_views(("color", "form"), (0.75, 0.25))
+    {'color': 0.75, 'form': 0.25}
+    """
+    positive = np.maximum(np.asarray(scores, dtype=np.float64), 0.0)
+    if not positive.sum() > _ROUNDING:
+        positive = np.ones(len(names))
+    shares = positive / positive.sum()
+    return {name: float(share) for name, share in zip(names, shares, strict=True)}

@@ -19,8 +19,7 @@ from mscam_dask.linalg.laplacian import graph_from_neighbors, laplacian
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.ridge import basis_from_rows
 from mscam_dask.linalg.weighted_blocks import as_weighted_blocks
-from mscam_dask.solvers.admm import solve_view
-from mscam_dask.solvers.reduced_problem import reduced_problem
+from mscam_dask.solvers.admm import reduced_problem, solve_view
 from mscam_dask.types.parameters import AdmmSettings
 
 N = 1500

@@ -22,7 +22,7 @@ import mscam_dask
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import WorkerLostError
 from mscam_dask.pipeline.run import steps
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Status
 from tests.cli.screens import numbers
 from tests.messages import quotes
 

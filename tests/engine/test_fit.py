@@ -32,8 +32,7 @@ from mscam_dask.types.events import (
     SettingsSelected,
 )
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.result import Solution
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Solution, Status
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.synthetic import assert_partition_and_graph_agree, distances_between, gaussian_views

@@ -30,9 +30,8 @@ from mscam_dask.linalg.ivf import build_ivf
 from mscam_dask.solvers import partition_graph
 from mscam_dask.solvers.graph_update import candidate_neighbors
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.result import Solution
+from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.search_space import Choices
-from mscam_dask.types.status import Status
 from tests.clusters import local_client
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 

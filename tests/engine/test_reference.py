@@ -21,7 +21,7 @@ from mscam_dask.solvers.reference import (
 )
 from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.parameters import Model, Parameters, ViewSettings
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Status
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
 

@@ -33,9 +33,8 @@ from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.events import FitFinished, IterationFinished, RefinementFinished
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.result import Solution
+from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.search_space import Choices
-from mscam_dask.types.status import Status
 from tests.clusters import local_client
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views

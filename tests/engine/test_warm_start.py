@@ -16,7 +16,7 @@ from mscam_dask.estimators import MSCAM
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.types.events import SettingsSelected
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Status
 from tests.messages import quotes
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.solvers.admm import AdmmState
-from mscam_dask.solvers.reduced_problem import ReducedProblem
+from mscam_dask.solvers.admm import AdmmState, ReducedProblem
 
 __all__ = ["self_representation_core"]
 

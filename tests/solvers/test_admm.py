@@ -19,13 +19,14 @@ from mscam_dask.linalg.stiefel import polar_factor
 from mscam_dask.solvers import admm
 from mscam_dask.solvers.admm import (
     AdmmState,
+    ReducedProblem,
     initial_state,
     is_converged,
     objective,
+    reduced_problem,
     solve_view,
     step,
 )
-from mscam_dask.solvers.reduced_problem import ReducedProblem, reduced_problem
 from mscam_dask.types.parameters import AdmmSettings
 from tests.messages import quotes
 from tests.solvers import naive

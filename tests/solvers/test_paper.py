@@ -21,8 +21,8 @@ from mscam_dask.linalg.ridge import basis_from_rows
 from mscam_dask.linalg.simplex import project_rows_to_simplex
 from mscam_dask.linalg.stiefel import polar_factor, stiefel_objective
 from mscam_dask.solvers import admm
+from mscam_dask.solvers.admm import reduced_problem
 from mscam_dask.solvers.mscan import smooth_self_representation
-from mscam_dask.solvers.reduced_problem import reduced_problem
 from mscam_dask.solvers.reference import (
     ReferenceCorrections,
     ReferenceOptions,

@@ -21,7 +21,7 @@ from mscam_dask.benchmark.baselines._spectral import neighbor_affinity, spectral
 from mscam_dask.benchmark.baselines.base import Baseline, View, require_count, require_number
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConvergenceWarning
-from mscam_dask.linalg.chebyshev import apply_sparse
+from mscam_dask.linalg.eigensolver import apply_sparse
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.linalg.ridge import Basis, basis_from_rows
 

@@ -14,11 +14,10 @@ from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.chunk_cache import cache_chunks
 from mscam_dask.engine.tasks.graph import GraphSpectrum, added
 from mscam_dask.linalg.distances import mean_squared_distance
-from mscam_dask.solvers.admm import solve_view
+from mscam_dask.solvers.admm import reduced_problem, solve_view
 from mscam_dask.solvers.graph_update import CandidateEdges, projected_distances, projected_weight
 from mscam_dask.solvers.lda import LinearDiscriminants, linear_discriminants
 from mscam_dask.solvers.mscan import smooth_self_representation
-from mscam_dask.solvers.reduced_problem import reduced_problem
 from mscam_dask.solvers.ridge_view import Encoder, RidgeView, ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd

@@ -22,7 +22,7 @@ from mscam_dask.types.events import (
     RefinementFinished,
     SettingsSelected,
 )
-from mscam_dask.types.shares import shares_of_views
+from mscam_dask.types.result import shares_of_views
 
 __all__ = ["Run", "Runs", "ViewTask", "Work", "view_shares"]
 

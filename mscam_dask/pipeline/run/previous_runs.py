@@ -38,8 +38,7 @@ from mscam_dask.metrics import matched_labels
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory
 from mscam_dask.pipeline.run.run_record import DataRecord, DriftRecord, FitRecord, RunRecord
-from mscam_dask.types.result import Solution
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Solution, Status
 
 __all__ = [
     "ClusteringOutput",

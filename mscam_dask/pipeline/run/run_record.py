@@ -139,7 +139,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     status, message
-        Name and sentence of a `mscam_dask.types.status.Status`.
+        Name and sentence of a `mscam_dask.types.result.Status`.
     has_requested_components
         Whether the graph has exactly `n_clusters` connected components.
     score

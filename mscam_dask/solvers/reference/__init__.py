@@ -1,8 +1,8 @@
-"""The published Algorithms 1 (MSCAN) and 2 (MSCAM), dense and literal: the oracle.
+"""Reference algorithms: Algorithms 1 (MSCAN) and 2 (MSCAM) of the paper with dense matrices.
 
-Every published slip is a switch of `ReferenceCorrections`; `ReferenceCorrections.printed()` is the text
-as it stands. Matrices are the paper's, n × n and formed in full: for small data, for tests and
-for reading beside the article (arXiv:1709.03656).
+Every published slip is a switch of `ReferenceCorrections`; `ReferenceCorrections.printed()` follows the
+printed text. The n × n matrices of the paper (arXiv:1709.03656) are formed in full, so use this code for
+small data and for tests.
 """
 
 from __future__ import annotations

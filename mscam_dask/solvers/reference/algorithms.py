@@ -1,4 +1,4 @@
-"""Algorithms 1 (MSCAN) and 2 (MSCAM): the loops around the steps."""
+"""Algorithms 1 (MSCAN) and 2 (MSCAM) of the paper."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from mscam_dask.solvers.reference.steps import (
 
 __all__ = ["ReferenceIteration", "ReferenceSolution", "solve_mscam", "solve_mscan"]
 
-# A-steps from the same distances while they give too many components.
+# Largest number of repeated A-steps from the same distances.
 _MAX_REDUCTIONS = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReferenceIteration:
-    """One A-step.
+    """Record of one outer iteration.
 
     Attributes
     ----------
     graph_weight : float
-        λ it was taken with.
+        λ of the A-step.
     n_connected_components : int
-        Of the new graph.
+        Connected components of the new graph.
     graph_change : float
         ‖A − A_before‖_F / ‖A‖_F.
     """
@@ -50,7 +50,7 @@ class ReferenceIteration:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReferenceSolution:
-    """Where an algorithm ended.
+    """Result of a reference algorithm.
 
     Attributes
     ----------
@@ -83,9 +83,9 @@ def solve_mscan(
     Parameters
     ----------
     grams : sequence of (n, n)
-        K_v = X_vᵀX_v of the prepared views, or kernel matrices.
+        K_v = X_vᵀX_v of the scaled views, or kernel matrices.
     settings : ReferenceOptions
-        Of the corrections only ``rank_control`` concerns MSCAN.
+        MSCAN uses only ``rank_control`` of the corrections.
 
     Returns
     -------
@@ -98,8 +98,8 @@ def solve_mscan(
 
     Notes
     -----
-    O(V n³) flops per outer iteration. λ acts through Z, so the rank control takes effect in
-    the next Z-step, whether λ was raised or lowered.
+    O(V n³) flops per outer iteration. λ acts through Z, so a change of λ takes effect in the
+    next Z-step.
     """
     n = _n_samples(grams, settings)
     control = settings.corrections.rank_control
@@ -131,7 +131,7 @@ def solve_mscan(
 def solve_mscam(
     grams: Sequence[NDArray[np.float64]], settings: ReferenceOptions
 ) -> ReferenceSolution:
-    """Algorithm 2: for every view Z, P, M, W and multipliers, then the A-step, until settled.
+    """Algorithm 2: alternate the ADMM of every view (Z, P, M, W, multipliers) and A-steps.
 
     Parameters
     ----------
@@ -146,16 +146,16 @@ def solve_mscam(
     Raises
     ------
     ConfigurationError
-        n_clusters > n, n_neighbors >= n, or not one α for each view.
+        n_clusters > n, n_neighbors >= n, or the number of α differs from that of views.
     DataError
         No view, or Gram matrices that are not square or differ in size.
 
     Notes
     -----
     Per outer iteration O(V n³) flops for each inner iteration; V n² numbers in memory. The
-    text leaves open how the ADMM goes on when A changes: here each view starts anew from the
+    paper does not say how the ADMM continues when A changes: here each view restarts from the
     bottom eigenvectors of L. With the corrections, d_ij of the A-step is
-    floor · mean_v ω_v ‖z_i − z_j‖² + λ n/2c · mean_v ‖F_v,i − F_v,j‖², z of the ridge
+    w · mean_v ω_v ‖z_i − z_j‖² + λ n/2c · mean_v ‖F_v,i − F_v,j‖², z of the ridge
     self-representation and ω_v = 1/(its mean squared distance); as printed it is
     Σ_v ‖F_v,i − F_v,j‖².
     """
@@ -196,7 +196,7 @@ def _solve_view(
     settings: ReferenceOptions,
     graph_weight: float,
 ) -> ViewState:
-    """Inner ADMM of one view until primal and dual residual meet the tolerance."""
+    """ADMM of a view until primal and dual residual meet the tolerance."""
     admm = settings.admm
     state = initial_state(start, admm.penalty)
     scale = np.sqrt(settings.n_clusters)
@@ -217,9 +217,9 @@ def _steered_a_step(
     *,
     settings: ReferenceOptions,
 ) -> tuple[csr_array[np.float64], float, float]:
-    """The new graph, λ for the next iteration, and λ of this one.
+    """New graph, λ of the next iteration and λ of this one.
 
-    Too many components: λ is lowered and the step repeated; too few: λ is raised for the next.
+    With too many components λ is lowered and the A-step repeated; with too few it is raised next.
     """
     corrections = settings.corrections
     floor, growth = corrections.identity_weight, settings.graph_weight_growth
@@ -240,7 +240,7 @@ def _steered_a_step(
 def _data_distances(
     grams: Sequence[NDArray[np.float64]], by_view: Sequence[ReferenceOptions]
 ) -> NDArray[np.float64]:
-    """mean_v ω_v ‖z_i − z_j‖² of the ridge self-representations Z = (K + α_vI)⁻¹K, (n, n)."""
+    """Distances mean_v ω_v ‖z_i − z_j‖² of the ridge self-representations Z = (K + α_vI)⁻¹K, (n, n)."""
     total = np.zeros_like(grams[0])
     for gram, own in zip(grams, by_view, strict=True):
         columns = scipy.linalg.solve(gram + own.alpha * np.eye(len(gram)), gram, assume_a="pos").T

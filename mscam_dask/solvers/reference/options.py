@@ -1,4 +1,4 @@
-"""What to correct in the published algorithms, and their numbers."""
+"""Options of the reference algorithms: corrections of the published slips, and numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ReferenceCorrections", "ReferenceOptions"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ReferenceCorrections:
-    """One switch for each published slip; the defaults correct all of them.
+    """Switches for the published slips; the defaults correct all of them.
 
     docs/departures-from-the-paper.md lists the slips under the same numbers.
 
@@ -24,24 +24,24 @@ class ReferenceCorrections:
         prints it.
     keep_metric_split : bool
         Slip 2. Keep the splitting variable M = P: a proximal term ‖P − P_before‖² μ/2 in the
-        P-step, and nothing else.
+        P-step, which is its only effect.
     keep_second_multiplier : bool
-        Slip 2. Keep the multiplier Y⁽²⁾ of M = P, which is zero for ever; needs the split.
+        Slip 2. Keep the multiplier Y⁽²⁾ of M = P, which is always zero; requires the split.
     w_update : {"stiefel", "printed"}
         Slip 3. Solve the W-step on the Stiefel manifold, or take the closed form of Eq. (22).
     identity_weight : float
-        Slip 4. Weight ≥ 0 of the data distances in the A-step, M_v = floor·I + P_v P_vᵀ; 0 as
+        Slip 4. Weight ≥ 0 of the data distances in the A-step, M_v = wI + P_v P_vᵀ; 0 as
         printed.
     metric_ridge : float
         Slip 4. τ ≥ 0 of τ‖P_v‖² in the P-step; 0 as printed.
     rank_control : bool
-        Slip 5. Steer λ until there are exactly c components (MSCAM: needs a metric floor,
-        without which the A-step does not depend on λ).
+        Slip 5. Control λ until there are exactly c components. For MSCAM it requires a positive
+        `identity_weight`, without which the A-step does not depend on λ.
 
     Raises
     ------
     ConfigurationError
-        A negative number, or a switch without the one it needs.
+        A number is negative, or a switch is set without the one it requires.
     """
 
     z_ridge: Literal["corrected", "printed"] = "corrected"
@@ -67,12 +67,12 @@ class ReferenceCorrections:
         if self.rank_control and self.identity_weight == 0:
             raise ConfigurationError(
                 "rank_control=True with identity_weight=0: the printed A-step does not depend on "
-                "the graph weight, so there is nothing to steer. Set identity_weight > 0."
+                "the graph weight. Set identity_weight > 0, or rank_control=False."
             )
 
     @classmethod
     def printed(cls) -> ReferenceCorrections:
-        """The algorithms exactly as published, slips included."""
+        """Switches for the algorithms exactly as published, with all slips."""
         return cls(
             z_ridge="printed",
             keep_metric_split=True,
@@ -86,7 +86,7 @@ class ReferenceCorrections:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ReferenceOptions:
-    """The numbers of Algorithms 1 and 2.
+    """Options of Algorithms 1 and 2.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class ReferenceOptions:
     alpha, graph_weight : float
         α > 0 and the first λ > 0.
     view_alphas : tuple of float, optional
-        α of each view, where they differ: they go before `alpha`.
+        α of each view if they differ; overrides `alpha`.
     graph_weight_growth : float
         Factor > 1 of the rank control.
     max_iter : int
@@ -105,7 +105,7 @@ class ReferenceOptions:
     stiefel_iterations : int
         Most descent steps of one W-step.
     admm : AdmmSettings
-        Penalty μ, growth ρ, and the end of the inner iteration of MSCAM.
+        Penalty μ, growth ρ and stopping rule of the ADMM of a view.
     corrections : ReferenceCorrections
     """
 
@@ -143,12 +143,12 @@ class ReferenceOptions:
             )
 
     def of_views(self, n_views: int) -> tuple[ReferenceOptions, ...]:
-        """The settings of each view by itself.
+        """Options of each view.
 
         Raises
         ------
         ConfigurationError
-            When `view_alphas` are not as many.
+            `view_alphas` has another length than `n_views`.
         """
         if self.view_alphas is None:
             return (self,) * n_views

@@ -1,4 +1,4 @@
-"""The single steps of the published algorithms, on dense matrices.
+"""Steps of the reference algorithms on dense matrices.
 
 Columns of X are samples, as in the paper; only the Gram matrix K = XᵀX enters. The augmented
 Lagrangian of one view, given the graph, is
@@ -37,7 +37,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewState:
-    """Iterates of one view's ADMM.
+    """Iterates of the ADMM of a view.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class ViewState:
 
 
 def initial_state(start: NDArray[np.float64], penalty: float) -> ViewState:
-    """W = P = M = start (n, c) with orthonormal columns, Z and both multipliers zero."""
+    """Initial iterates: W = P = M = start (n, c), orthonormal; Z and both multipliers zero."""
     n = len(start)
     zero = np.zeros_like(start)
     return ViewState(np.zeros((n, n)), start, start, start, zero, zero, penalty)
@@ -86,7 +86,7 @@ def z_step(gram: NDArray[np.float64], state: ViewState, *, ridge: float) -> NDAr
     Returns
     -------
     Z : (n, n)
-        Of (K + ridge I + μ/2 PPᵀ) Z = K + P (μW + Y⁽¹⁾)ᵀ / 2.
+        Solution of (K + ridge I + μ/2 PPᵀ) Z = K + P (μW + Y⁽¹⁾)ᵀ / 2.
     """
     mu = state.penalty
     system = gram + ridge * np.eye(len(gram)) + 0.5 * mu * (state.P @ state.P.T)
@@ -104,13 +104,13 @@ def p_step(
     Z : (n, n)
     state : ViewState
     corrections : ReferenceCorrections
-        Whether the last term exists, and τ.
+        Determines τ and whether the last term is present.
 
     Returns
     -------
     P : (n, c)
-        Of (ZZᵀ + (2τ/μ + 1) I) P = Z (W + Y⁽¹⁾/μ) + M + Y⁽²⁾/μ; without the split the ones of M
-        are gone, and with τ = 0 as well it is the least-squares solution of least norm.
+        Solution of (ZZᵀ + (2τ/μ + 1) I) P = Z (W + Y⁽¹⁾/μ) + M + Y⁽²⁾/μ; without the split the terms of M
+        and the 1 are dropped; if also τ = 0, P is the least-squares solution of least norm.
     """
     mu = state.penalty
     target = state.W + state.Y1 / mu
@@ -137,7 +137,7 @@ def w_step(
     settings: ReferenceOptions,
     w_subspace: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Solve min_W tr(WᵀLW) − 2η tr(WᵀE) over WᵀW = I, Eq. (21); or what Eq. (22) gives.
+    """Solve min_W tr(WᵀLW) − 2η tr(WᵀE) over WᵀW = I, Eq. (21), or evaluate the printed Eq. (22).
 
     Parameters
     ----------
@@ -146,13 +146,13 @@ def w_step(
     target : (n, c)
         E = ZᵀP − Y⁽¹⁾/μ.
     start : (n, c)
-        W before; where the descent begins.
+        Previous W, the start of the descent.
     eta : float
         η = μ / 2λ.
     settings : ReferenceOptions
         ``corrections.w_update`` and ``stiefel_iterations``.
     w_subspace : (n, h), optional
-        H, orthonormal columns: W is sought in span(H), as the reduced-space solver does.
+        H, orthonormal columns; W is restricted to span(H), as in the reduced solver.
 
     Returns
     -------
@@ -161,8 +161,8 @@ def w_step(
 
     Notes
     -----
-    Slip 3: with RRᵀ = L + ηI the paper completes the square with (R⁻¹)ᵀR where R⁻ᵀRᵀ = I
-    belongs, then takes W = V I Uᵀ from the singular vectors U S Vᵀ = Eᵀ(R⁻¹)ᵀR, as if the
+    Slip 3: with RRᵀ = L + ηI the paper completes the square with (R⁻¹)ᵀR in place of
+    R⁻ᵀRᵀ = I, then takes W = V I Uᵀ from the singular vectors U S Vᵀ = Eᵀ(R⁻¹)ᵀR, as if the
     quadratic term were constant on the manifold. R is the Cholesky factor here.
     """
     if settings.corrections.w_update == "printed":
@@ -185,11 +185,11 @@ def w_step(
 def multipliers(
     state: ViewState, *, keep_second: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Y⁽¹⁾ + μ(W − ZᵀP) and Y⁽²⁾ + μ(M − P), the second zero when it is not kept.
+    """Updated multipliers Y⁽¹⁾ + μ(W − ZᵀP) and Y⁽²⁾ + μ(M − P); the second is zero if not kept.
 
     Notes
     -----
-    Slip 2: after M = P − Y⁽²⁾/μ the second is Y⁽²⁾ − Y⁽²⁾ = 0, whatever happened before.
+    Slip 2: after M = P − Y⁽²⁾/μ the second multiplier is always Y⁽²⁾ − Y⁽²⁾ = 0.
     """
     first = state.Y1 + state.penalty * (state.W - state.embedding)
     second = state.Y2 + state.penalty * (state.M - state.P)
@@ -205,7 +205,7 @@ def view_iteration(
     graph_weight: float,
     w_subspace: NDArray[np.float64] | None = None,
 ) -> ViewState:
-    """One pass Z, P, M, W, Y⁽¹⁾, Y⁽²⁾, μ of Algorithm 2 for one view.
+    """One iteration Z, P, M, W, Y⁽¹⁾, Y⁽²⁾, μ of Algorithm 2 for one view.
 
     Parameters
     ----------
@@ -252,12 +252,12 @@ def z_step_mscan(
     Returns
     -------
     Z : (n, n)
-        Of the Sylvester equation (K + αI) Z + λ Z L = K.
+        Solution of the Sylvester equation (K + αI) Z + λ Z L = K.
 
     Notes
     -----
-    λ is the weight of the trace, as in Eq. (11). Where λ weighs the sum Σ a_ij ‖z_i − z_j‖²
-    instead, which is 2 tr(Z L Zᵀ), pass twice that λ.
+    λ is the weight of the trace, as in Eq. (11). To weight the sum Σ a_ij ‖z_i − z_j‖², which is
+    2 tr(Z L Zᵀ), by λ, pass 2λ.
     """
     system = gram + alpha * np.eye(len(gram))
     return np.asarray(
@@ -266,7 +266,7 @@ def z_step_mscan(
 
 
 def a_step(squared_distances: NDArray[np.float64], n_neighbors: int) -> csr_array[np.float64]:
-    """Rows of A over all pairs: min Σ_j d_ij a_ij + γ_i a_ij² on the simplex, Eq. (29)-(30).
+    """Solve min Σ_j d_ij a_ij + γ_i a_ij² on the simplex for every row of A, Eq. (29)-(30).
 
     Parameters
     ----------
@@ -278,8 +278,8 @@ def a_step(squared_distances: NDArray[np.float64], n_neighbors: int) -> csr_arra
     Returns
     -------
     A : (n, n) CSR
-        Rows on the simplex, zero diagonal. It depends on the distances only up to their unit:
-        a factor on all of them, as λ is in the printed algorithm, changes nothing.
+        Rows on the simplex, zero diagonal. A common factor on all distances, as λ is in the
+        printed algorithm, does not change the result.
     """
     d = squared_distances.copy()
     np.fill_diagonal(d, np.inf)

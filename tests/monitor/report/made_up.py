@@ -12,7 +12,7 @@ from scipy.sparse import coo_array, csr_array
 from mscam_dask.data.results import StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.types.events import IterationFinished, ViewIteration
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Status
 
 VIEWS = ("pixels", "edges")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mscam_dask.monitor.report.page import FileLink, run_page
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Status
 from tests.monitor.report.made_up import made_up_content
 
 HOSTILE = "</title></script><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{7*7}}"

@@ -27,7 +27,7 @@ from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run import EXIT_NOT_CONVERGED, RunOutcome, run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import NClustersSelected
-from mscam_dask.types.status import Status
+from mscam_dask.types.result import Status
 from tests.messages import quotes
 
 Write = Callable[[str], Path]
