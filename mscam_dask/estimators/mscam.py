@@ -22,10 +22,10 @@ __all__ = ["MSCAM"]
 class MSCAM(BaseMultiViewClustering):
     """Multi-view clustering with a learned metric per view and one consensus graph.
 
-    The self-representation and the Mahalanobis metric of every view are fitted to a shared sparse
-    graph, and the graph to the distances of the views, until its connected components are the
-    clusters. If a spectral cut of an earlier graph has a higher partition score, the partition graph
-    of that cut is returned instead. Labels never enter a fit.
+    The metric of every view is fitted to a shared sparse graph, and the graph to the distances of the
+    views. The labels are the connected components of the graph or, on most real data, the spectral
+    cut of a graph with the highest partition score; then the graph is rebuilt so that its
+    components are the clusters, and `status_` says so. Labels never enter a fit.
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ class MSCAM(BaseMultiViewClustering):
         True: for each view the scaling and α whose nearest neighbors overlap most with those of
         the other views, and 20 neighbors; with one view a few settings are initialized and the one
         with the best partition score is taken. With 2 to 16 views, and samples × (views + 1)
-        up to 2¹⁹, two more graphs are tried unless the partition is nearly perfect: first the
-        mean of the distance graph and the views' own neighbor graphs, last the graph of distances
-        learned from the best partition. False: "standard", 1 and 9, and the graph of the mean
-        distance, as in the paper.
+        up to 2¹⁹, and unless the partition is nearly perfect, the initial graph may be the mean of
+        the distance graph and the views' own neighbor graphs, and the last iterations learn the
+        metrics from the best partition. False: "standard", 1 and 9, the graph of the mean distance,
+        and a growing graph weight until the graph has c components.
     view_type : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         Type of the values of each view: one for all views, by view name, or in order.
     max_clusters : int, optional
