@@ -35,7 +35,10 @@ from tests.synthetic import gaussian_views
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 # Random draws have fewer samples that differ than clusters now and then.
-outnumbered = pytest.mark.filterwarnings("ignore::mscam_dask.errors.ConvergenceWarning")
+outnumbered = pytest.mark.filterwarnings(
+    "ignore::mscam_dask.errors.ConvergenceWarning",
+    "ignore::mscam_dask.errors.DataWarning",  # equal samples in different clusters, independent views
+)
 
 Array = NDArray[np.float64]
 Estimator = type[MSCAM] | type[MSCAN]
