@@ -11,7 +11,7 @@ from mscam_dask.data.views.sources import BLOCK_BYTES, ArrayRows
 from mscam_dask.engine.candidate_neighbors import row_ranges
 from mscam_dask.engine.executors._sizeof import n_bytes
 from mscam_dask.engine.precompute import SAMPLE
-from mscam_dask.engine.preprocessing_selection import COMPARED
+from mscam_dask.engine.preprocessing_selection import COMPARED, FEWEST_COMPARED
 from mscam_dask.engine.scoring import MAX_SCORE_TASKS
 from mscam_dask.engine.tasks.partition_scores import MAX_EVIDENCE_ENTRIES
 from mscam_dask.engine.view_graphs import have_view_graphs
@@ -246,7 +246,11 @@ def view_tasks(
 
 
 def _comparison(shape: tuple[int, int], view_type: str) -> int:
-    """Peak memory of comparing view settings on a sample: rows, basis, and its SVD or a search."""
+    """Peak memory of comparing view settings on a sample: rows, basis, and its SVD or a search.
+
+    A dense neighbor graph of the sample takes more if there are few columns; with many views several
+    and their sum, of fewer rows.
+    """
     m = min(shape[0], COMPARED)
     d = shape[1] if view_type == "features" else m
     rank = min(m, d)
@@ -254,4 +258,5 @@ def _comparison(shape: tuple[int, int], view_type: str) -> int:
     basis = 8 * rank * (m + d)
     decomposed = 5 * 8 * rank * rank
     search = 12 * m * rank + _SEARCH_BYTES
-    return rows + basis + max(decomposed, search)
+    graphs = 4 * max(3 * m * m // 2, 9 * min(m, FEWEST_COMPARED) ** 2)
+    return max(rows + basis + max(decomposed, search), graphs)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.validation import DataIssue
-from mscam_dask.engine.preprocessing_selection import COMPARED
+from mscam_dask.engine.preprocessing_selection import overlap_precision
 from mscam_dask.errors import ConvergenceWarning, DataWarning
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.types.result import Solution
@@ -109,14 +109,9 @@ def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
 
 
 def neighbor_overlap(solution: Solution, n_samples: int) -> dict[str, float]:
-    """Neighbor overlap of each view, in standard errors for independent views.
-
-    For m compared samples with k neighbors each in V views, a pair of lists shares k² / m neighbors by
-    chance, approximately Poisson distributed. The mean share over samples and other views, which are
-    also independent, has a standard error of 1 / (m √(V − 1)).
-    """
-    n_others = len(solution.agreed) - 1
-    unit = min(n_samples, COMPARED) * np.sqrt(n_others) if n_others > 0 else 0.0
+    """Neighbor overlap of each view, in standard errors for independent views."""
+    n_views = len(solution.agreed)
+    unit = overlap_precision(n_samples, n_views) if n_views > 1 else 0.0
     return {record.view: float(record.agreement * unit) for record in solution.agreed}
 
 
