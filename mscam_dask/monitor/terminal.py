@@ -216,10 +216,9 @@ class TerminalProgress:
         width = max(6, min(24, self._console.width - 70))
         foot = Table.grid(padding=(0, 2, 0, 0))
         foot.add_row(
-            ProgressBar(total=started.max_iter, completed=self._tracker.n_done, width=width),
+            ProgressBar(total=self._tracker.max_iter, completed=self._tracker.n_done, width=width),
             Text(
-                f"iteration {self._tracker.n_done}/{started.max_iter}, {elapsed}, "
-                f"ETA {self._tracker.eta}",
+                f"iteration {self._tracker.n_done_of_max}, {elapsed}, ETA {self._tracker.eta}",
                 style="dim",
             ),
         )
