@@ -81,11 +81,11 @@ class NotebookProgress:
                 self._rows.append(event)
             case FitFailed():
                 self._lines += [*lines, *([event.message] if event.message else [])]
-                self._tracker.started = None
+                self._tracker.started = self._tracker.max_iter = None
             case _:
                 self._lines += lines
                 if isinstance(event, FitFinished):
-                    self._tracker.started = None
+                    self._tracker.started = self._tracker.max_iter = None
         self._show()
 
     def _show(self) -> None:

@@ -96,7 +96,7 @@ class TerminalProgress:
             case StepStarted():
                 self._step = (event.step, time.monotonic())
                 self._rows.clear()
-                self._tracker.started = None
+                self._tracker.started = self._tracker.max_iter = None
             case StepFinished():
                 self._step = None
                 self._done(event.step, event.summary, event.seconds, event.notes)
@@ -116,7 +116,7 @@ class TerminalProgress:
                 self._over(event)
 
     def _over(self, event: FitFinished | FitFailed) -> None:
-        self._tracker.started = None
+        self._tracker.started = self._tracker.max_iter = None
         if self._entered:
             return
         if isinstance(event, FitFinished):
