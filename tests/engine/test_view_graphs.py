@@ -22,6 +22,7 @@ from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
+from mscam_dask.types.rules import RULES
 from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
@@ -99,7 +100,10 @@ def test_the_setting_tells_which_graph_was_taken(monkeypatch: pytest.MonkeyPatch
 
 
 def test_it_has_to_be_ahead_by_more_than_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEARLY", np.inf)  # information alone
+    monkeypatch.setattr(
+        "mscam_dask.solvers.partition_score.RULES",
+        dataclasses.replace(RULES, clear_difference=np.inf),
+    )  # information alone
     solution = solve(moons()[0])
     by_distances = max(one.score for one in solution.settings[:2])
     ahead = solution.settings[2].score / by_distances - 1.0
