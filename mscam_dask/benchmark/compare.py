@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from mscam_dask.benchmark.config import ExperimentSettings, RobustnessTable, RunsTable
 from mscam_dask.benchmark.experiment import Experiment, Observer
 from mscam_dask.benchmark.load_datasets import Dataset, mixture_datasets, open_datasets
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, paper_scores
@@ -32,7 +33,6 @@ from mscam_dask.benchmark.schedule import (
     trial_limits,
     unique,
 )
-from mscam_dask.benchmark.settings import ExperimentSettings, RobustnessTable, RunsTable
 from mscam_dask.benchmark.trial import Limits, Trial, run_trials
 from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from mscam_dask.benchmark.config import KIND_TABLES, ExperimentSettings
 from mscam_dask.benchmark.report import write_experiment_report
 from mscam_dask.benchmark.results import (
     ExperimentRecord,
@@ -34,10 +35,9 @@ from mscam_dask.benchmark.results import (
     encode_experiment,
     markdown_text,
 )
-from mscam_dask.benchmark.settings import KIND_TABLES, ExperimentSettings
 from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
-from mscam_dask.pipeline.config.file_names import check_name
+from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown

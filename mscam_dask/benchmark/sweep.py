@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.benchmark.config import ExperimentSettings, SweepTable
 from mscam_dask.benchmark.experiment import Experiment, Observer
 from mscam_dask.benchmark.load_datasets import Dataset, open_datasets
 from mscam_dask.benchmark.methods import METHODS
@@ -30,7 +31,6 @@ from mscam_dask.benchmark.results import (
     MethodEntry,
     TrialEntry,
 )
-from mscam_dask.benchmark.settings import ExperimentSettings, SweepTable
 from mscam_dask.benchmark.trial import Limits, Trial, TrialFit, trial_entry
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate

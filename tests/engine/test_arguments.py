@@ -20,7 +20,7 @@ from mscam_dask.engine import precompute as precomputed
 from mscam_dask.engine.executors import local
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
-from mscam_dask.estimators import _executors as execution
+from mscam_dask.estimators import _resources as execution
 from mscam_dask.linalg.ivf import build_ivf
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
