@@ -1,4 +1,4 @@
-"""Command line: `mscam-dask ingest | run | resume | compare | sweep | describe | report | doctor | tls`.
+"""Command line: `mscam-dask ingest | run | resume | predict | runs | compare | sweep | describe | report | doctor | tls`.
 
 This module imports Click only. Each command imports its dependencies when it runs, so that
 `--help` and errors in options are fast.
@@ -166,6 +166,30 @@ def resume(**options: Any) -> int:
     from mscam_dask.cli.run import resume_directory
 
     return resume_directory(**options)
+
+
+@main.command()
+@click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
+@click.argument("sources", metavar="NEW...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File to write, .csv or .parquet; default: CSV on standard output.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+@handle_errors
+def predict(**options: Any) -> int:
+    """Predict the clusters of new samples with a finished run.
+
+    NEW is a store, or files with the same views and columns as those of the run, read with its
+    settings; excluded views may be missing. Each sample gets a cluster, a confidence and the next
+    best cluster.
+    """
+    from mscam_dask.cli.predict import predict_samples
+
+    return predict_samples(**options)
 
 
 @main.command()

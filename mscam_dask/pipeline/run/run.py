@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from mscam_dask.data.results import write_result
 from mscam_dask.data.store.filesystem import failures_are_typed
 from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
@@ -406,7 +405,7 @@ class Run:
                     summary.text = f"{cluster.description}, {page}"
             self._update(executor=cluster.description)
             with self._step("cluster") as summary:
-                solution, notes = steps.cluster(
+                estimator, notes = steps.cluster(
                     opened.data,
                     settings.cluster,
                     client=cluster.client,
@@ -415,13 +414,15 @@ class Run:
                     checkpoint_store=self._checkpoints,
                     from_previous_fit=None if start is None else start.arguments,
                 )
-                solution = named_as_before(start, solution)
+                solution = named_as_before(start, estimator.solution_)
                 fit = steps.fit_record(solution)
                 drift, moved = drift_of(start, solution, fit, opened.data)
                 self._update(fit=fit, drift=drift)
                 summary.notes = (*notes, *steps.drift_notes(drift))
                 summary.text = steps.fit_summary(fit)
-        return ClusteringOutput(solution.labels, fit, partial(write_result, solution), drift, moved)
+        estimator.solution_, estimator.labels_ = solution, solution.labels
+        write = partial(steps.write_model, estimator)
+        return ClusteringOutput(solution.labels, fit, write, drift, moved)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -445,4 +446,6 @@ class Run:
             if clusters.moved is not None:
                 directory.write(directory.moved, clusters.moved)
             clusters.write(directory.result)
+            for file, text in steps.samples_files(directory.result, opened.data).items():
+                directory.write(directory.path / file, text)
             summary.text = str(directory.place)
