@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import count_dataset, history_dataset
@@ -19,7 +24,6 @@ from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.reference import run_reference
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.estimators._cloning import SharedResourcesMixin
-from mscam_dask.estimators._describe import ClusterDescriptionMixin
 from mscam_dask.estimators._executors import (
     executor_for,
     validate_callbacks,
@@ -33,6 +37,7 @@ from mscam_dask.estimators._sklearn_callbacks import (
     FitCallbacks,
     with_callbacks,
 )
+from mscam_dask.estimators._transform import ClusterSpaceMixin
 from mscam_dask.estimators._warnings import (
     neighbor_overlap,
     row_fingerprints,
@@ -56,9 +61,11 @@ _SOLVERS = ("reduced", "reference")
 
 class BaseMultiViewClustering(
     SharedResourcesMixin,
-    ClusterDescriptionMixin,
+    ClusterSpaceMixin,
     SearchSpaceMixin,
-    CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
+    CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next four
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -25,17 +25,15 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
 from mscam_dask.pipeline.run.run_record import RunRecord
 
 __all__ = [
-    "STATES",
     "Comparison",
     "ListedRun",
     "compare_runs",
+    "flat_settings",
     "list_runs",
     "run_directories",
+    "run_scores",
     "write_index",
 ]
-
-STATES = ("running", "finished", "failed", "interrupted")
-State = Literal["running", "finished", "failed", "interrupted"]
 
 MOST_COMPARED = 20
 """Largest number of runs in one comparison."""
@@ -182,10 +180,10 @@ def compare_runs(runs: Sequence[ListedRun]) -> Comparison:
             f"{len(finished)} finished runs cannot be compared: allowed are 2 to {MOST_COMPARED}. Select "
             "them with --name or --since."
         )
-    settings = [_flat(run.record.settings or {}) for run in finished]
+    settings = [flat_settings(run.record) for run in finished]
     keys = dict.fromkeys(key for each in settings for key in each)
     values = {key: tuple(each.get(key) for each in settings) for key in keys}
-    scores = [_scores(run.record) for run in finished]
+    scores = [run_scores(run.record) for run in finished]
     partitions = [PreviousRun(run.directory, run.record).labels() for run in finished]
     pairs = [[_agreement(one, other) for other in partitions] for one in partitions]
     return Comparison(
@@ -200,6 +198,11 @@ def compare_runs(runs: Sequence[ListedRun]) -> Comparison:
     )
 
 
+def flat_settings(record: RunRecord) -> dict[str, Any]:
+    """Return the settings of a run that its clusters depend on, by dotted keys."""
+    return _flat(record.settings or {})
+
+
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in settings.items():
@@ -207,13 +210,14 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if name.startswith(_NOT_COMPARED):
             continue
         if isinstance(value, Mapping):
-            found |= _flat(value, "" if key == "parameters" else f"{name}.")
+            found |= _flat(value, prefix if key == "parameters" else f"{name}.")
         else:
             found[name] = value
     return found
 
 
-def _scores(record: RunRecord) -> dict[str, float | None]:
+def run_scores(record: RunRecord) -> dict[str, float | None]:
+    """Return the sizes and scores of a run with results, its drift and its seconds."""
     fit, drift = record.fit, record.drift
     assert fit is not None
     return {

@@ -31,7 +31,7 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 from mscam_dask.pipeline.run.run_record import RunRecord
 from mscam_dask.pipeline.run.sample_tables import SampleTable, sample_table
 
-__all__ = ["load_run", "predict_files"]
+__all__ = ["finished_run", "load_run", "predict_files"]
 
 
 def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
@@ -55,7 +55,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
     DataError
         There is no run, or it is not finished, damaged, or of another version.
     """
-    record, run = _finished(path)
+    record, run = finished_run(path)
     directory = run.directory
     result, model = read_result(directory.result), read_model(directory.result)
     sample_ids = tuple(run.labels()[0]) if run.data.has_sample_ids else None
@@ -95,7 +95,16 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
     return estimator
 
 
-def _finished(path: str | os.PathLike[str]) -> tuple[RunRecord, PreviousRun]:
+def finished_run(path: str | os.PathLike[str]) -> tuple[RunRecord, PreviousRun]:
+    """Return the record of a finished run, and the run.
+
+    Raises
+    ------
+    ConfigurationError
+        The path is a URL.
+    DataError
+        There is no run, or it has not finished, or its record is damaged.
+    """
     place = os.fspath(path)
     if "://" in place:
         raise ConfigurationError(
@@ -172,7 +181,7 @@ def predict_files(run: str | os.PathLike[str], sources: Sequence[str]) -> Sample
         The run cannot be loaded, or the files have not its views, columns or names.
     """
     estimator = load_run(run)
-    record, _ = _finished(run)
+    record, _ = finished_run(run)
     table = _data_table(record)
     with ExitStack() as stack:
         new = _new_samples(estimator, table, sources, stack)
