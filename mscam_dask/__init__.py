@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mscam_dask.data.views.omics import views_of
     from mscam_dask.estimators import MSCAM, MSCAN
+    from mscam_dask.estimators.write_anndata import write_anndata
     from mscam_dask.types.result import Status
 
-__all__ = ["MSCAM", "MSCAN", "Status", "__version__"]
+__all__ = ["MSCAM", "MSCAN", "Status", "__version__", "views_of", "write_anndata"]
 
 __version__ = "0.1.0"
 
@@ -16,6 +18,8 @@ _HOMES = {
     "MSCAM": "mscam_dask.estimators",
     "MSCAN": "mscam_dask.estimators",
     "Status": "mscam_dask.types.result",
+    "views_of": "mscam_dask.data.views.omics",
+    "write_anndata": "mscam_dask.estimators.write_anndata",
 }
 
 

@@ -13,6 +13,7 @@ from mscam_dask.data.datasets.nus_wide import is_nus_wide, load_nus_wide
 from mscam_dask.data.readers.base import Selection, Source, SourceContents, not_allowed
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.numpy_files import read_npy, read_npz
+from mscam_dask.data.readers.omics_files import read_omics
 from mscam_dask.data.readers.parquet import read_parquet
 from mscam_dask.data.readers.text import read_text
 from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
@@ -76,7 +77,7 @@ def _published(
 # Never a table of text, whatever they hold.
 _OTHERS = (
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".xlsx", ".xls", ".ods"),
-    *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".loom", ".mtx", ".arff"),
+    *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".h5mu", ".loom", ".mtx", ".arff"),
     *(".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz"),
 )
 
@@ -87,6 +88,8 @@ FORMATS: tuple[Format, ...] = (
     Format("NumPy array (.npy)", _ends_with(".npy"), read_npy),
     Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),
     Format("Parquet (.parquet)", _ends_with(".parquet", ".pq"), read_parquet),
+    Format("AnnData (.h5ad)", _ends_with(".h5ad"), read_omics),
+    Format("MuData (.h5mu)", _ends_with(".h5mu"), read_omics),
     Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
     Format("Zarr directory", _is_zarr, read_zarr),
     Format("directory of the UCI mfeat files", _is_mfeat, _published(load_mfeat)),
