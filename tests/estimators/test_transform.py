@@ -121,7 +121,7 @@ def test_a_large_set_is_scored_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> N
     views, _ = gaussian_views(0, n_samples=200, spread=3.0)
     model = quick().fit(views)
     whole = model.score(views)
-    monkeypatch.setattr(_transform, "SAMPLE", 100)
+    monkeypatch.setattr(_transform, "SIZES", dataclasses.replace(SIZES, n_scored=100))
     assert model.score(views) != whole
     assert model.score(views) == pytest.approx(whole, abs=0.1)
 
