@@ -271,16 +271,32 @@ class Experiment:
     def open(
         cls,
         settings: ExperimentSettings,
-        output: str | Path | None,
+        output: str | Path | None = None,
         *,
-        command: str,
-        overwrite: bool,
-        insecure: bool,
-        observers: Sequence[Observer],
+        command: str = "",
+        overwrite: bool = False,
+        insecure: bool = False,
+        observers: Sequence[Observer] = (),
     ) -> Iterator[Experiment]:
         """Lock the directory, and keep its record correct however the experiment ends.
 
         A finished experiment is not changed before `begin`: there may be nothing to run.
+
+        Parameters
+        ----------
+        settings
+            From `mscam_dask.benchmark.config.read_experiment`.
+        output
+            Directory: missing, empty, or of an experiment whose finished trials are reused. By
+            default `default_output`.
+        command
+            Command for the record.
+        overwrite
+            Run every trial again.
+        insecure
+            Allow a scheduler on another machine without encryption.
+        observers
+            Called with each `Progress`.
 
         Raises
         ------

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-_MOST_THREADS = 8
+_MAX_THREADS = 8
 
 
 def executor_for(client: Client | None, n_jobs: object, run_id: str | None = None) -> Executor:
@@ -51,7 +51,7 @@ def executor_for(client: Client | None, n_jobs: object, run_id: str | None = Non
         watched = None if run_id is None else page_link(client)
         return DaskExecutor(client, run_id=run_id, dashboard=watched)
     if n_jobs is None or n_jobs == -1:
-        n_jobs = min(_MOST_THREADS, usable_cores())
+        n_jobs = min(_MAX_THREADS, usable_cores())
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs < 1:
         raise ConfigurationError(
             f"n_jobs={n_jobs!r} is not usable: allowed is a whole number >= 1, or None "

@@ -214,12 +214,12 @@ def format_graph(n_neighbors: int, initial_graph: str) -> str:
 
     Examples
     --------
-    >>> format_graph(20, "distances")
+    >>> format_graph(20, "mean")
     'n_neighbors=20'
-    >>> format_graph(20, "distances and views")
+    >>> format_graph(20, "mixed")
     'n_neighbors=20, mixed initial graph'
     """
-    mixed = ", mixed initial graph" if initial_graph == "distances and views" else ""
+    mixed = ", mixed initial graph" if initial_graph == "mixed" else ""
     return f"n_neighbors={n_neighbors}{mixed}"
 
 

@@ -67,7 +67,7 @@ class _Watching(local.SerialExecutor):
 def watching(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "SerialExecutor", _Watching)
     monkeypatch.setattr(_Watching, "n_tasks", 0)
-    monkeypatch.setattr(candidate_blocks, "_SMALLEST_BLOCK", 40)
+    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 40)
 
 
 @pytest.mark.parametrize(

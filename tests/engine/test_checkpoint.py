@@ -76,7 +76,7 @@ def signature(solution: Solution) -> Any:
 
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
 def test_every_state_leads_to_the_same_end(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidate_blocks, "_SMALLEST_BLOCK", 40)
+    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 40)
     views, asked = data(), candidates(model, max_iter=5)
     memory = Memory()
     whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
