@@ -30,10 +30,12 @@ def table() -> tuple[list[str], list[list[float]]]:
 
 
 def x(workers: float) -> float:
+    """Horizontal position of a number of workers."""
     return LEFT + (WIDTH - LEFT - RIGHT) * math.log2(workers) / 8
 
 
 def y(speed_up: float) -> float:
+    """Vertical position of a speed-up."""
     return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * math.log2(speed_up) / 7
 
 
@@ -51,10 +53,9 @@ def picture(names: list[str], rows: list[list[float]]) -> str:
             f'<path d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}" class="grid"/>'
             f'<text x="{LEFT - 6}" y="{at + 4:.1f}" class="y">{2**power}</text>'
         )
-    for row in rows:
-        parts.append(
-            f'<text x="{x(row[0]):.0f}" y="{HEIGHT - 26}" class="x">{row[0]:g}</text>'
-        )
+    parts += [
+        f'<text x="{x(row[0]):.0f}" y="{HEIGHT - 26}" class="x">{row[0]:g}</text>' for row in rows
+    ]
     parts.append(f'<path d="M{x(1)} {y(1):.1f}L{x(128):.1f} {y(128):.1f}" class="linear"/>')
     for column, (name, color) in enumerate(zip(names, COLORS, strict=True), start=1):
         points = [(x(row[0]), y(row[column])) for row in rows]

@@ -19,25 +19,13 @@ from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.events import ViewPrepared
 from mscam_dask.types.parameters import Scale
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = [
-    "LARGE_RANK",
-    "REFERENCE_NEIGHBORS",
-    "SAMPLE",
     "LazyReferenceGraphs",
     "PrecomputedViews",
     "precompute_views",
 ]
-
-# k of the reference graphs: the same for every candidate setting, so that none is favored.
-REFERENCE_NEIGHBORS = 9
-
-# Number of samples of large data on which settings and partitions are scored; of many views fewer
-# score partitions (`rows_compared`).
-SAMPLE = 4000
-
-# Largest rank of a view of large data: see docs/decisions/0038.
-LARGE_RANK = 64
 
 
 class LazyReferenceGraphs:
@@ -59,7 +47,7 @@ class LazyReferenceGraphs:
     def __init__(self, data: MultiViewData, rows: NDArray[np.int64] | None = None) -> None:
         self._views = {source.name: source for source in data.views}
         self._rows = rows
-        self._n_neighbors = min(REFERENCE_NEIGHBORS, data.n_samples - 1)
+        self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
         self._handles: dict[str, Handle] = {}
 
     def handles(self, executor: Executor, names: Sequence[str]) -> tuple[Handle, ...]:
@@ -124,9 +112,9 @@ def precompute_views(
     reference graphs are those of a sample.
     """
     if exact_samples is not None and data.n_samples > exact_samples:
-        rows = sampled_rows(data.n_samples, SAMPLE)
+        rows = sampled_rows(data.n_samples, SIZES.n_scored)
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
-        sample = _precompute(drawn, scales, executor, max_rank=LARGE_RANK)
+        sample = _precompute(drawn, scales, executor, max_rank=SIZES.max_rank)
         return dataclasses.replace(
             sample,
             n_samples=data.n_samples,
@@ -135,8 +123,8 @@ def precompute_views(
             n_validation_samples=sample.n_samples,
         )
     precomputed = _precompute(data, scales, executor)
-    n_scored = rows_compared(len(data.views), SAMPLE)
-    if n_scored == SAMPLE or n_scored >= data.n_samples:
+    n_scored = rows_compared(len(data.views), SIZES.n_scored)
+    if n_scored == SIZES.n_scored or n_scored >= data.n_samples:
         return precomputed
     return dataclasses.replace(
         precomputed,

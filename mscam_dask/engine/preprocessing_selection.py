@@ -20,17 +20,15 @@ from mscam_dask.engine.tasks import preprocessing as preprocessing_tasks
 from mscam_dask.engine.tasks.preprocessing import Rule
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.solvers.preprocessing import (
-    FEW_VIEWS,
     Choice,
     has_few_columns,
     uninformative_views,
 )
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 __all__ = [
-    "COMPARED",
-    "FEWEST_COMPARED",
     "ViewSettingsChoice",
     "choice_for",
     "overlap_precision",
@@ -42,33 +40,14 @@ __all__ = [
 ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
 """Selected settings of each view."""
 
-COMPARED = 3000
-"""Maximum number of rows compared, with which the standard error of an overlap is below 0.01."""
-
-_NEIGHBORS = 9
-
-FEWEST_COMPARED = 1000
-"""Number of rows to which the compared ones fall with many views.
-
-With any number of views it is also the maximum number of rows, a tenth of which are the neighbors of each,
-in the search for uninformative views: docs/decisions/0072.
-"""
-
-_COARSELY = 10
-
-# The selection seldom changes after the second round, but it may alternate endlessly.
-_MOST_ROUNDS = 4
-
-# Maximum number of tasks that select settings in a round, and of those whose dense graphs of the sample
-# are summed. Each has eight and sixteen views or more.
-_MOST_TASKS = 32
-_MOST_SUMMED = 8
+# The smallest numbers of views in a task, and the largest numbers of tasks that select settings in a round,
+# and whose dense graphs of the sample are summed.
+_MIN_TOGETHER = 8
+_MAX_TASKS = 32
+_MAX_SUMMED = 8
 
 # With two views it is unknown which of them is uninformative.
-_FEWEST_CONFIRMING = 2
-
-# Below this α, directions of little variance count as much as the others; see `select_view_settings`.
-_MILD_ALPHA = 1.0
+_MIN_CONFIRMING = 2
 
 
 def select_view_settings(
@@ -77,7 +56,7 @@ def select_view_settings(
     seed: int,
     executor: Executor,
     *,
-    n_compared: int = COMPARED,
+    n_compared: int = SIZES.n_compared,
 ) -> tuple[ViewSettingsChoice, ...]:
     """Select the settings of each view with the largest neighbor overlap with the other views.
 
@@ -105,11 +84,11 @@ def select_view_settings(
     """
     rng = np.random.default_rng(seed)
     rows = _drawn(data.n_samples, rows_compared(len(data.views), n_compared), rng)
-    k = min(_NEIGHBORS, len(rows) - 1)
+    k = min(CONSTANTS.validation_neighbors, len(rows) - 1)
     coarse = None
-    if len(data.views) > _FEWEST_CONFIRMING:
-        some = _drawn(len(rows), FEWEST_COMPARED, rng)
-        coarse = preprocessing_tasks.Coarse(some, max(k, len(some) // _COARSELY))
+    if len(data.views) > _MIN_CONFIRMING:
+        some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
+        coarse = preprocessing_tasks.Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
     neighbors = [
         executor.submit(
             preprocessing_tasks.sampled_neighbors,
@@ -123,8 +102,10 @@ def select_view_settings(
         for source in data.views
     ]
     shapes = [view_shape(source) for source in data.views]
-    wide = any(option.alpha < _MILD_ALPHA <= other.alpha for option in options for other in options)
-    mildest = _MILD_ALPHA if wide else 0.0
+    wide = any(
+        option.alpha < RULES.strong_ridge <= other.alpha for option in options for other in options
+    )
+    mildest = RULES.strong_ridge if wide else 0.0
     rules = [(0.0, False), (mildest, False)]
     if len({option.scale for option in options}) > 1 and any(map(has_few_columns, shapes)):
         rules.append((mildest, True))
@@ -150,7 +131,8 @@ def rows_compared(n_views: int, most: int) -> int:
     With more than eight views it falls with the root of their number, but not below 1000, so that the
     searches in all views take as long as in eight.
     """
-    return min(most, max(FEWEST_COMPARED, int(most * math.sqrt(min(1.0, FEW_VIEWS / n_views)))))
+    wanted = int(most * math.sqrt(min(1.0, SIZES.few_views / n_views)))
+    return min(most, max(SIZES.n_coarsely_compared, wanted))
 
 
 def overlap_precision(n_samples: int, n_views: int) -> float:
@@ -160,7 +142,7 @@ def overlap_precision(n_samples: int, n_views: int) -> float:
     chance, approximately Poisson distributed. The mean share over rows and other views, which are also
     independent, has a standard error of 1 / (m √(V − 1)).
     """
-    return min(n_samples, rows_compared(n_views, COMPARED)) * math.sqrt(n_views - 1)
+    return min(n_samples, rows_compared(n_views, SIZES.n_compared)) * math.sqrt(n_views - 1)
 
 
 def _select(
@@ -175,11 +157,11 @@ def _select(
     if with_coarse:
         rules = [*rules, Rule((), is_coarse=True)]
     n_views = len(neighbors)
-    voting = _spans(n_views, max(2 * FEW_VIEWS, -(-n_views // _MOST_SUMMED)))
-    choosing = _spans(n_views, max(FEW_VIEWS, -(-n_views // _MOST_TASKS)))
+    voting = _spans(n_views, max(2 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
+    choosing = _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
     found: list[tuple[Choice, ...]] = [()] * len(rules)
     chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(rules)))
-    for turn in range(_MOST_ROUNDS):
+    for turn in range(SIZES.max_overlap_rounds):
         submitted, released = [], []
         for which, before in chosen.items():
             key = f"{turn}-{which}"

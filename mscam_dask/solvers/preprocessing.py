@@ -23,9 +23,9 @@ from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
+from mscam_dask.types.rules import RULES, SIZES
 
 __all__ = [
-    "FEW_VIEWS",
     "Choice",
     "choose_view_settings",
     "coarse_neighbors",
@@ -35,23 +35,6 @@ __all__ = [
     "neighbor_votes",
     "uninformative_views",
 ]
-
-# Standard errors by which settings must beat the default, and by which an overlap must exceed chance.
-_CLEARLY = 4.0
-
-FEW_VIEWS = 8
-"""Largest number of views of which every clear difference counts, and all rows of a sample."""
-
-# Relative gain of overlap that settings must have over the default if there are more views: the standard
-# error against dozens of views is so small that irrelevant differences are clear.
-_RELEVANT = 0.03
-
-# The overlap of an uninformative view is clearly below this share of the highest overlap: with few
-# samples, a real overlap may be within its standard error.
-_LITTLE = 0.5
-
-# With fewer columns than this, scaling rows to unit length loses too much information.
-_FEW_COLUMNS = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +62,7 @@ class Choice:
 
 def has_few_columns(shape: ViewShape) -> bool:
     """Whether scaling rows to unit length loses much of the information of a view."""
-    return shape.view_type == "features" and shape.n_features < _FEW_COLUMNS
+    return shape.view_type == "features" and shape.n_features < RULES.few_columns
 
 
 def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:
@@ -166,7 +149,7 @@ def choose_view_settings(
     """
     popularity = votes.mean(axis=0, dtype=np.float64)
     rows = np.arange(len(votes))[:, None]
-    relevant = _RELEVANT if n_views > FEW_VIEWS else 0.0
+    relevant = RULES.min_gain_of_overlap if n_views > SIZES.few_views else 0.0
     choices = []
     for lists, positions, kept in zip(views, counted, usual, strict=True):
         voted = [lists[position] for position in positions]
@@ -213,9 +196,9 @@ def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     found = tuple(
         view
         for view, of_view in enumerate(zip(*scales, strict=True))
-        if all(one.agreement <= _CLEARLY * one.error for one in of_view)
+        if all(one.agreement <= RULES.clear_overlap * one.error for one in of_view)
         and any(
-            one.agreement + _CLEARLY * one.error < _LITTLE * highest
+            one.agreement + RULES.clear_overlap * one.error < RULES.uninformative_share * highest
             for one, highest in zip(of_view, most, strict=True)
         )
     )
@@ -228,7 +211,7 @@ def _best(shares: Sequence[NDArray[np.float64]], usual: int, relevant: float) ->
     best = max(range(len(means)), key=lambda index: (means[index], index == usual))
     error = _standard_error(shares[best] - shares[usual])
     ahead = (means[best] - means[usual]) / error if error > 0 else 0.0
-    if ahead <= _CLEARLY or means[usual] > (1.0 - relevant) * means[best]:
+    if ahead <= RULES.clear_overlap or means[usual] > (1.0 - relevant) * means[best]:
         best, ahead = usual, 0.0
     return Choice(best, means[best], ahead, _standard_error(shares[best]))
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import CandidateSettings, ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.rules import SIZES
 from mscam_dask.types.search_space import Choices
 from tests.messages import quotes
 from tests.synthetic import distances_between
@@ -165,7 +168,9 @@ def test_settings_that_share_the_scaling_of_a_view() -> None:
 
 def test_candidates_that_become_equal_are_kept_once() -> None:
     agreement = tuple(
-        ViewSettingsSelected(view=name, scale="unit", alpha=1.0, agreement=0.1, ahead=0.0)
+        ViewSettingsSelected(
+            view=name, scale="unit", alpha=1.0, agreement=0.1, ahead=0.0, is_informative=True
+        )
         for name in ("a", "b")
     )
     first = Parameters(n_clusters=2)
@@ -228,7 +233,7 @@ def test_groups_of_views_choose_as_all_views_together(
     data = as_multi_view(views)
     with SerialExecutor() as executor:
         in_groups = select_view_settings(data, OPTIONS, 0, executor)
-        monkeypatch.setattr("mscam_dask.engine.preprocessing_selection.FEW_VIEWS", n_views)
+        monkeypatch.setattr("mscam_dask.engine.preprocessing_selection._MIN_TOGETHER", n_views)
         together = select_view_settings(data, OPTIONS, 0, executor)
     assert [one.scale for one in in_groups[0]].count("standard") == 1
     assert in_groups[0][4].scale == "standard"
@@ -239,8 +244,9 @@ def test_groups_of_views_choose_as_all_views_together(
 
 def test_partitions_of_many_views_are_scored_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fit and the number of clusters, which looks at the modularity in the same graphs."""
-    monkeypatch.setattr("mscam_dask.engine.precompute.SAMPLE", 150)
-    monkeypatch.setattr("mscam_dask.engine.preprocessing_selection.FEWEST_COMPARED", 90)
+    sizes = dataclasses.replace(SIZES, n_scored=150, n_coarsely_compared=90)
+    monkeypatch.setattr("mscam_dask.engine.precompute.SIZES", sizes)
+    monkeypatch.setattr("mscam_dask.engine.preprocessing_selection.SIZES", sizes)
     rng = np.random.default_rng(4)
     labels = np.arange(240) % 3
     centers = 6.0 * rng.standard_normal((9, 3, 5))
