@@ -57,7 +57,7 @@ def picture(names: list[str], rows: list[list[float]]) -> str:
         f'<text x="{x(row[0]):.0f}" y="{HEIGHT - 26}" class="x">{row[0]:g}</text>' for row in rows
     ]
     parts.append(f'<path d="M{x(1)} {y(1):.1f}L{x(128):.1f} {y(128):.1f}" class="linear"/>')
-    for column, (name, color) in enumerate(zip(names, COLORS, strict=True), start=1):
+    for column, (name, color) in enumerate(zip(names, COLORS, strict=False), start=1):
         points = [(x(row[0]), y(row[column])) for row in rows]
         path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in points)
         parts.append(f'<path d="{path}" class="line" stroke="{color}"/>')

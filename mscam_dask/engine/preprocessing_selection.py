@@ -42,8 +42,8 @@ ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
 
 # The smallest numbers of views in a task, and the largest numbers of tasks that select settings in a round,
 # and whose dense graphs of the sample are summed.
-_MIN_TOGETHER = 8
-_MAX_TASKS = 32
+_MIN_TOGETHER = 4
+_MAX_TASKS = 64
 _MAX_SUMMED = 8
 
 # With two views it is unknown which of them is uninformative.
@@ -157,7 +157,7 @@ def _select(
     if with_coarse:
         rules = [*rules, Rule((), is_coarse=True)]
     n_views = len(neighbors)
-    voting = _spans(n_views, max(2 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
+    voting = _spans(n_views, max(4 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
     choosing = _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
     found: list[tuple[Choice, ...]] = [()] * len(rules)
     chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(rules)))
