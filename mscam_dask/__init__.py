@@ -9,9 +9,19 @@ if TYPE_CHECKING:
     from mscam_dask.data.views.omics import views_of
     from mscam_dask.estimators import MSCAM, MSCAN
     from mscam_dask.estimators.write_anndata import write_anndata
+    from mscam_dask.pipeline.run.load_run import load_run
     from mscam_dask.types.result import Status
 
-__all__ = ["MSCAM", "MSCAN", "Status", "__version__", "plot", "views_of", "write_anndata"]
+__all__ = [
+    "MSCAM",
+    "MSCAN",
+    "Status",
+    "__version__",
+    "load_run",
+    "plot",
+    "views_of",
+    "write_anndata",
+]
 
 __version__ = "0.1.0"
 
@@ -19,6 +29,7 @@ _HOMES = {
     "MSCAM": "mscam_dask.estimators",
     "MSCAN": "mscam_dask.estimators",
     "Status": "mscam_dask.types.result",
+    "load_run": "mscam_dask.pipeline.run.load_run",
     "views_of": "mscam_dask.data.views.omics",
     "write_anndata": "mscam_dask.estimators.write_anndata",
 }
