@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
         assert np.array_equal(first.views[0].read(*rows), second.views[0].read(*rows))
     listed = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
     ratio = seconds["careful"] / seconds["fast"]
-    print(f"{megabytes:.0f} MB: {listed} CPU; fast path {ratio:.1f} times as fast", flush=True)
+    sys.stdout.write(f"{megabytes:.0f} MB: {listed} CPU; fast path {ratio:.1f} times as fast\n")
     return seconds
 
 
