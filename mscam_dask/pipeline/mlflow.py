@@ -61,7 +61,6 @@ class MlflowObserver:
                 {
                     "n_samples": event.n_samples,
                     "n_clusters": event.n_clusters,
-                    "max_iter": event.max_iter,
                     "n_views": len(event.views),
                     "executor": event.executor,
                 }
@@ -167,6 +166,7 @@ def _selected(event: SettingsSelected) -> dict[str, object]:
         "alpha": chosen.alpha,
         "n_neighbors": chosen.n_neighbors,
         "initial_graph": chosen.initial_graph,
+        "max_iter": event.max_iter,
         "exclude_views": list(chosen.exclude_views),
     }
     for view, scale, alpha in chosen.view_settings:
