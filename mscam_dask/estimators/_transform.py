@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
-from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS, SAMPLE
 from mscam_dask.engine.tasks.partition_scores import (
     partition_scores,
     reference_graphs_of_view,
@@ -26,7 +25,7 @@ from mscam_dask.solvers.partition_score import PartitionScore, mean_score
 from mscam_dask.solvers.reference_graphs import view_modularity
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.parameters import EXACT_SAMPLES
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = ["ClusterSpaceMixin", "label_free_scores"]
 
@@ -59,7 +58,7 @@ class ClusterSpaceMixin(
         """
         self._require_encoders()
         new = self._views(X, reset=False)
-        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_)
         model = fit_votes(views, positions[samples], self.n_clusters_, self._n_voting(len(samples)))
@@ -151,13 +150,14 @@ def label_free_scores(data: MultiViewData, labels: NDArray[np.int64]) -> dict[st
     dict
         "adjusted_modularity" and "cross_view_information" (nats).
     """
-    rows = sampled_rows(data.n_samples, SAMPLE)
+    rows = sampled_rows(data.n_samples, SIZES.n_scored)
     views = data.views
     if len(rows) < data.n_samples:
         views = tuple(sampled_view(view, rows) for view in views)
     labels = np.unique(labels[rows], return_inverse=True)[1]
     graphs = [
-        reference_graphs_of_view(view, min(REFERENCE_NEIGHBORS, len(rows) - 1)) for view in views
+        reference_graphs_of_view(view, min(CONSTANTS.validation_neighbors, len(rows) - 1))
+        for view in views
     ]
     (fields,) = partition_scores([labels], [score_partitions(graphs, [labels])])
     score = PartitionScore(*fields)

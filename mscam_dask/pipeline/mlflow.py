@@ -66,7 +66,7 @@ class MlflowObserver:
                 }
             )
         elif isinstance(event, SettingsSelected):
-            self._log_params(_selected(event))
+            self._log_params({"max_iter": event.max_iter, **_selected(event)})
         elif isinstance(event, IterationFinished):
             self._mlflow.log_metrics(_iteration_metrics(event), step=event.iteration)
         elif isinstance(event, FitFinished):
