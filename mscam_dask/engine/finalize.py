@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.engine.assess import assess
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.outer_loop import FitContext, LoopState, embed_views
@@ -23,12 +24,16 @@ from mscam_dask.types.result import Solution, Status, shares_of_views
 
 __all__ = ["FinalGraph", "build_solution", "finalize", "graph_from_partition"]
 
+# Principal axes of each view that pictures show, two at a time.
+_N_AXES = 6
+
 
 @dataclasses.dataclass(frozen=True)
 class FinalGraph:
-    """Graph to return, with its labels, status and partition score."""
+    """Graph to return, the learned graph before any rebuilding, labels, status and partition score."""
 
     graph: Handle
+    learned: Handle
     labels: Handle
     status: Status
     partition_score: PartitionScore
@@ -39,12 +44,16 @@ def finalize(
 ) -> FinalGraph:
     """Return the last graph if it has c components, otherwise the partition graph of the best partition."""
     if state.spectrum is None:
-        return graph_from_partition(state.best.labels, Status.MERGED_COMPONENTS, context, executor)
+        return graph_from_partition(
+            state.best.labels, Status.MERGED_COMPONENTS, context, executor, learned=state.graph
+        )
     if decision is Decision.REACHED:
         reached = _reached(state, context.prepared, context.parameters, executor)
         if reached is not None:
             return reached
-    return graph_from_partition(state.best.labels, Status.PARTITION_GRAPH, context, executor)
+    return graph_from_partition(
+        state.best.labels, Status.PARTITION_GRAPH, context, executor, learned=state.graph
+    )
 
 
 def _reached(
@@ -56,13 +65,18 @@ def _reached(
     (partition_score,) = score_cuts(prepared, partitions, executor, key="reached")
     if is_worse(partition_score, state.best.partition_score, parameters.tol):
         return None
-    return FinalGraph(state.graph, labels, Status.CONVERGED, partition_score)
+    return FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, partition_score)
 
 
 def graph_from_partition(
-    labels: Any, status: Status, context: FitContext, executor: Executor
+    labels: Any,
+    status: Status,
+    context: FitContext,
+    executor: Executor,
+    *,
+    learned: Handle | None = None,
 ) -> FinalGraph:
-    """Return the partition graph of a partition."""
+    """Return the partition graph of a partition, which is the learned graph too where there is none."""
     prepared = context.prepared
     partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
     (partition_score,) = score_cuts(prepared, partitions, executor, key="closed")
@@ -75,24 +89,39 @@ def graph_from_partition(
         key="partition_graph",
     )
     components = executor.submit(graph_tasks.components_of, graph, key="components/closed")
-    return FinalGraph(graph, components, status, partition_score)
+    return FinalGraph(
+        graph, graph if learned is None else learned, components, status, partition_score
+    )
 
 
 def build_solution(final: FinalGraph, context: FitContext, executor: Executor) -> Solution:
     """Gather the solution, with the embedding of each view given the final graph."""
     prepared = context.prepared
     affinity = executor.submit(graph_tasks.affinity_of, final.graph, key="affinity")
+    learned = executor.submit(graph_tasks.affinity_of, final.learned, key="affinity/learned")
     count = executor.submit(graph_tasks.component_count, final.graph, key="component_count/final")
     encoders = [
         executor.submit(view_tasks.encoder_of, view, key=f"encoder/{name}")
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     embeddings = _embeddings(final, context, executor)
-    labels, graph, n_components, *maps = executor.gather([final.labels, affinity, count, *encoders])
+    coordinates = executor.gather(
+        [
+            executor.submit(
+                view_tasks.principal_coordinates, view, _N_AXES, key=f"principal_coordinates/{name}"
+            )
+            for view, name in zip(prepared.views, prepared.names, strict=True)
+        ]
+    )
+    labels, graph, learned_graph, n_components, *maps = executor.gather(
+        [final.labels, affinity, learned, count, *encoders]
+    )
+    is_trivial = final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
         consensus_graph=graph,
+        learned_graph=learned_graph,
         n_connected_components=n_components,
         status=final.status,
         score=final.partition_score.score,
@@ -106,10 +135,12 @@ def build_solution(final: FinalGraph, context: FitContext, executor: Executor) -
         prepared=context.records,
         history=tuple(context.history),
         view_embeddings=embeddings,
+        view_coordinates=dict(zip(prepared.names, coordinates, strict=True)),
         view_contributions={
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
         encoders=dict(zip(prepared.names, maps, strict=True)),
+        assessment=None if is_trivial else assess(final.learned, final.labels, context, executor),
     )
 
 

@@ -194,6 +194,7 @@ def run_fit(
                 )
             final = finalize(state, decision, context, executor)
         solution = build_solution(final, context, executor)
+    assessment = solution.assessment
     _notify(
         observers,
         FitFinished(
@@ -203,6 +204,8 @@ def run_fit(
             seconds=time.perf_counter() - started,
             score=solution.score,
             view_contributions=solution.view_contributions,
+            structure=None if assessment is None else assessment.structure.name,
+            assessment="" if assessment is None else assessment.message,
         ),
     )
     return solution

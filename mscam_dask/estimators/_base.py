@@ -34,7 +34,6 @@ from mscam_dask.estimators._sklearn_callbacks import (
     with_callbacks,
 )
 from mscam_dask.estimators._warnings import (
-    neighbor_overlap,
     row_fingerprints,
     warn_duplicate_samples,
     warn_excluded_views,
@@ -66,6 +65,7 @@ class BaseMultiViewClustering(
 
     labels_: NDArray[np.int64]
     consensus_graph_: csr_array[np.float64]
+    learned_graph_: csr_array[np.float64]
     n_connected_components_: int
     status_: Status
     n_iter_: int
@@ -138,6 +138,7 @@ class BaseMultiViewClustering(
         self.solution_ = solution
         self.labels_ = solution.labels
         self.consensus_graph_ = solution.consensus_graph
+        self.learned_graph_ = solution.learned_graph
         self.n_clusters_ = solution.parameters.n_clusters
         self.n_connected_components_ = solution.n_connected_components
         self.status_ = solution.status
@@ -156,7 +157,6 @@ class BaseMultiViewClustering(
         self._training = data
         self._training_digests = report.digests
         self._membership = None
-        self._stability = None
         self._keep(of_table)
         if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
             self._warn_split_duplicates(stacklevel=4)
@@ -221,17 +221,6 @@ class BaseMultiViewClustering(
         check_is_fitted(self)
         counted = self.solution_.counted
         return None if counted is None else count_dataset(counted)
-
-    @property
-    def neighbor_overlap_(self) -> dict[str, float]:
-        """Overlap of each view's neighbors with those of the other views, in standard errors.
-
-        Expected around 0 for views that are independent of each other, whatever their own clusters.
-        Empty where the settings of the views were not selected: one view, auto_settings=False, or
-        given `scale` and `alpha`.
-        """
-        check_is_fitted(self)
-        return neighbor_overlap(self.solution_, len(self.labels_))
 
     @property
     def history_(self) -> xarray.Dataset:

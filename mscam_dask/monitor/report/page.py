@@ -33,6 +33,7 @@ from mscam_dask.monitor.report.figures import (
 )
 from mscam_dask.monitor.report.n_clusters import n_clusters_section
 from mscam_dask.monitor.report.scatter import Scatter
+from mscam_dask.monitor.report.support import support_section
 from mscam_dask.monitor.report.subsample import DRAW_SEED, Drawing, draw_samples
 from mscam_dask.monitor.report.tables import (
     SampleFacts,
@@ -41,6 +42,7 @@ from mscam_dask.monitor.report.tables import (
     separation_rows,
     size_bars,
 )
+from mscam_dask.types.result import Structure
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -168,6 +170,11 @@ def run_page(content: RunContent) -> str:
             "bars": bars,
             "bars_cut": bars_cut,
             "separation": separation_rows(matrix.matrix),
+            "is_rebuilt": result.learned_graph is not result.consensus_graph,
+            "assessed": support_section(result.assessment),
+            "structure": ""
+            if result.assessment is None
+            else Structure[result.assessment.structure].value,
             "charts": convergence_charts(result, fit["n_clusters"]),
             "settings": [
                 {

@@ -19,7 +19,13 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import Observer
-from mscam_dask.errors import ConvergenceWarning, DataError, DataWarning, MscamError
+from mscam_dask.errors import (
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    MscamError,
+    UnstableClustersWarning,
+)
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
@@ -41,6 +47,7 @@ from mscam_dask.pipeline.run.previous_runs import (
     reusable_store,
 )
 from mscam_dask.pipeline.run.run_record import (
+    AssessmentEntry,
     DriftRecord,
     FitRecord,
     RefinementEntry,
@@ -50,7 +57,7 @@ from mscam_dask.pipeline.run.run_record import (
 )
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
 from mscam_dask.types.parameters import ViewSettings
-from mscam_dask.types.result import Solution
+from mscam_dask.types.result import Assessment, Solution
 from mscam_dask.types.search_space import Fixed, most_clusters
 
 __all__ = [
@@ -67,7 +74,7 @@ __all__ = [
     "validation_summary",
 ]
 
-_NOTED = (ConvergenceWarning, DataWarning)
+_NOTED = (ConvergenceWarning, DataWarning, UnstableClustersWarning)
 
 _SCORES = (
     "accuracy",
@@ -176,9 +183,12 @@ def validation_summary(n_issues: int) -> str:
 
 def fit_summary(fit: FitRecord) -> str:
     """Return the summary of the step cluster."""
+    assessment = fit.assessment
+    stability = "" if assessment is None else f", stability {assessment.stability:.2f}"
     return (
         f"{plural(fit.n_connected_components, 'connected component')} for "
         f"{plural(fit.n_clusters, 'cluster')}, {plural(fit.n_outer_iterations, 'outer iteration')}"
+        f"{stability}"
     )
 
 
@@ -300,6 +310,19 @@ def fit_record(solution: Solution) -> FitRecord:
         },
         cluster_sizes=tuple(sizes.tolist()),
         cluster_names=tuple(names.tolist()),
+        assessment=_assessment_entry(solution.assessment),
+    )
+
+
+def _assessment_entry(assessment: Assessment | None) -> AssessmentEntry | None:
+    if assessment is None:
+        return None
+    by_name = sorted(zip(assessment.cluster_names, assessment.cluster_stability, strict=True))
+    return AssessmentEntry(
+        structure=assessment.structure.name,
+        message=assessment.message,
+        stability=assessment.stability,
+        cluster_stability=tuple(None if np.isnan(one) else float(one) for _, one in by_name),
     )
 
 
