@@ -192,7 +192,9 @@ class Assessment:
 
     def _least_stable(self) -> str:
         names = self.cluster_names
-        pairs = [f"{names[i]} and {names[j]}" for i, j in unseparated_pairs(self.co_clustering)[:_NAMED]]
+        pairs = [
+            f"{names[i]} and {names[j]}" for i, j in unseparated_pairs(self.co_clustering)[:_NAMED]
+        ]
         if pairs:
             return f"clusters {_listed(pairs, ' or ')} are not separated by these data"
         order = np.argsort(np.nan_to_num(self.cluster_stability, nan=np.inf), kind="stable")

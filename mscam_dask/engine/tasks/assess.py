@@ -29,6 +29,8 @@ def evidence(
     return cluster_evidence(views, affinity, labels, n_clusters, n_pairs)
 
 
-def weights_between(learned: Graph, labels: NDArray[np.int64], n_clusters: int) -> NDArray[np.float64]:
+def weights_between(
+    learned: Graph, labels: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.float64]:
     """Edge weight (c, c) of a graph within and between clusters."""
     return cluster_tree.weights_between(learned.affinity, labels, n_clusters)

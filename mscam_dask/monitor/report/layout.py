@@ -16,9 +16,7 @@ _SPRING_STEPS = 80
 _DENSE = 400  # nodes up to which all eigenvectors are computed
 
 
-def graph_layout(
-    graph: csr_array[np.float64], *, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def graph_layout(graph: csr_array[np.float64], *, rng: np.random.Generator) -> NDArray[np.float64]:
     """Place the nodes of a graph in the plane, connected ones near each other.
 
     Parameters

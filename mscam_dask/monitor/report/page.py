@@ -33,8 +33,8 @@ from mscam_dask.monitor.report.figures import (
 )
 from mscam_dask.monitor.report.n_clusters import n_clusters_section
 from mscam_dask.monitor.report.scatter import Scatter
-from mscam_dask.monitor.report.support import support_section
 from mscam_dask.monitor.report.subsample import DRAW_SEED, Drawing, draw_samples
+from mscam_dask.monitor.report.support import support_section
 from mscam_dask.monitor.report.tables import (
     SampleFacts,
     confusion,

@@ -99,7 +99,12 @@ def support_section(assessment: StoredAssessment | None) -> SupportSection | Non
         for k in order[:_MAX_CLUSTERS]
     )
     pairs = tuple(
-        (view, tuple(_cell(value, f"{view} and {other}") for other, value in zip(views, row, strict=True)))
+        (
+            view,
+            tuple(
+                _cell(value, f"{view} and {other}") for other, value in zip(views, row, strict=True)
+            ),
+        )
         for view, row in zip(views, assessment.view_agreement, strict=True)
     )
     is_shown = 2 < len(names) <= _MAX_CLUSTERS
@@ -116,7 +121,7 @@ def support_section(assessment: StoredAssessment | None) -> SupportSection | Non
 
 def _cell(value: float, what: str) -> TableCell:
     if np.isnan(value):
-        return TableCell("–", 0, f"{what}: not compared", is_match=False)
+        return TableCell("-", 0, f"{what}: not compared", is_match=False)
     shade = int(np.clip(np.floor(10 * value), 0, 9))
     return TableCell(f"{value:.2f}", shade, f"{what}: {value:.3f}", is_match=False)
 
@@ -144,4 +149,6 @@ def _tree(merges: NDArray[np.float64], names: tuple[int, ...]) -> ClusterTree:
         text.append(f"{groups[0]} with {groups[1]}")
     leaves = tuple((names[k], round(float(y[k]), 1)) for k in below[-1])
     joined = "; ".join(text)
-    return ClusterTree(_RIGHT + 12.0, _STEP * c, _LEFT, "".join(path), leaves, f"Joined are {joined}.")
+    return ClusterTree(
+        _RIGHT + 12.0, _STEP * c, _LEFT, "".join(path), leaves, f"Joined are {joined}."
+    )

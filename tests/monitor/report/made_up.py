@@ -70,6 +70,7 @@ def made_up_result(
     return StoredResult(
         labels=labels,
         consensus_graph=block_graph(labels),
+        learned_graph=block_graph(labels),
         n_connected_components=n_clusters,
         status=Status.CONVERGED.name,
         score=1.2,
@@ -77,6 +78,9 @@ def made_up_result(
         view_embeddings={
             view: np.eye(n_clusters)[labels] + 0.05 * rng.standard_normal((len(labels), n_clusters))
             for view in views
+        },
+        view_coordinates={
+            view: rng.standard_normal((len(labels), 4)).astype(np.float32) for view in views
         },
         view_contributions=dict.fromkeys(views, share),
         history=history_dataset(records, list(views)),
