@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.outer_loop import FitContext
 from mscam_dask.engine.preprocessing_selection import COMPARED
+from mscam_dask.engine.session import FitContext
 from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.solvers.cluster_tree import cluster_tree
 from mscam_dask.solvers.spectral_cut import spread_rows

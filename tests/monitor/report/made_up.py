@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from mscam_dask.data.results import StoredResult, history_dataset
+from mscam_dask.data.results import StoredAssessment, StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.types.events import IterationFinished, ViewIteration
 from mscam_dask.types.result import Status
@@ -84,6 +84,29 @@ def made_up_result(
         },
         view_contributions=dict.fromkeys(views, share),
         history=history_dataset(records, list(views)),
+        assessment=made_up_assessment(n_clusters, views) if n_clusters > 1 else None,
+    )
+
+
+def made_up_assessment(n_clusters: int, views: Sequence[str]) -> StoredAssessment:
+    """Unstable clusters, of which the last two are not separated."""
+    rng = np.random.default_rng(6)
+    together = np.eye(n_clusters)
+    together[-2:, -2:] = 0.8
+    steps = np.arange(n_clusters - 1.0)
+    merged = np.where(steps == 0, 0, n_clusters + steps - 1)
+    compared = tuple(views[:16])
+    return StoredAssessment(
+        structure="UNSTABLE",
+        message="perturbed graphs have other clusters",
+        cluster_names=tuple(range(n_clusters)),
+        view_names=compared,
+        neighbor_overlap={},
+        cluster_stability=rng.uniform(size=n_clusters),
+        co_clustering=together,
+        cluster_agreement=rng.uniform(-0.1, 1.0, size=(len(compared), n_clusters)),
+        view_agreement=rng.uniform(-0.1, 1.0, size=(len(compared), len(compared))),
+        cluster_tree=np.column_stack((merged, steps + 1, 1.5**steps, steps + 2)),
     )
 
 
@@ -147,6 +170,14 @@ def made_up_content(
                 "candidate_settings": [tried, {**tried, "scale": "standard", "score": 1.0}],
                 "selected_setting": 0,
                 "refinement": None,
+                "assessment": None
+                if result.assessment is None
+                else {
+                    "structure": result.assessment.structure,
+                    "message": result.assessment.message,
+                    "stability": 0.5,
+                    "cluster_stability": result.assessment.cluster_stability.tolist(),
+                },
                 "view_contributions": result.view_contributions,
                 "cluster_sizes": np.bincount(labels).tolist(),
                 "cluster_names": list(range(n_clusters)),
