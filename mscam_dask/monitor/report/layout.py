@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["graph_layout"]
 
 _SPRING_STEPS = 80
+_PUSHING = 256
 _DENSE = 400  # nodes up to which all eigenvectors are computed
 
 
@@ -32,8 +33,8 @@ def graph_layout(graph: csr_array[np.float64], *, rng: np.random.Generator) -> N
 
     Notes
     -----
-    Eigenvectors of the Laplacian, followed by the forces of Fruchterman and Reingold. Time and memory
-    are O(m²).
+    Eigenvectors of the Laplacian, followed by the forces of Fruchterman and Reingold. Each step takes
+    the repulsion of at most 256 random nodes.
 
     References
     ----------
@@ -44,7 +45,7 @@ def graph_layout(graph: csr_array[np.float64], *, rng: np.random.Generator) -> N
     if size == 1:
         return np.zeros((1, 2))
     places = _spectral_start(graph) + 0.05 * rng.standard_normal((size, 2))
-    return _springs(graph, places - places.mean(axis=0)) if size > 3 else places
+    return _springs(graph, places - places.mean(axis=0), rng) if size > 3 else places
 
 
 def _spectral_start(graph: csr_array[np.float64]) -> NDArray[np.float64]:
@@ -69,7 +70,9 @@ def _spectral_start(graph: csr_array[np.float64]) -> NDArray[np.float64]:
     return np.asarray(vectors / np.maximum(vectors.std(axis=0), 1e-12))
 
 
-def _springs(graph: csr_array[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
+def _springs(
+    graph: csr_array[np.float64], places: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.float64]:
     """Move nodes by attraction (weight · d²/l) and repulsion (l²/d), with decreasing steps."""
     size = len(places)
     length = np.float32(2.0 / np.sqrt(size))
@@ -79,10 +82,13 @@ def _springs(graph: csr_array[np.float64], places: NDArray[np.float64]) -> NDArr
     pull = np.minimum(pull, 4.0).astype(np.float32)
     at = places.astype(np.float32)
     for step in range(_SPRING_STEPS):
-        norms = (at**2).sum(axis=1)
-        push = 1 / (np.maximum(norms[:, None] - 2 * at @ at.T + norms, 0) + np.float32(1e-4))
-        np.fill_diagonal(push, 0)
-        force = length**2 * (at * push.sum(axis=1)[:, None] - push @ at)
+        others = np.arange(size) if size <= _PUSHING else rng.choice(size, _PUSHING, replace=False)
+        far = at[others]
+        squared = (at**2).sum(axis=1)[:, None] - 2 * at @ far.T + (far**2).sum(axis=1)
+        push = 1 / (np.maximum(squared, 0) + np.float32(1e-4))
+        push[others, np.arange(len(others))] = 0
+        scale = length**2 * np.float32(size / len(others))
+        force = scale * (at * push.sum(axis=1)[:, None] - push @ far)
         along = at[end] - at[start]
         stretch = (pull * np.hypot(along[:, 0], along[:, 1]) / length)[:, None] * along
         for axis in (0, 1):

@@ -110,6 +110,7 @@ def test_edges(case: str) -> None:
     content = made_up_content(labels, views=views)
     if case == "no embeddings":
         content.result.view_embeddings.clear()
+        content.result.view_coordinates.clear()
     if case == "no iterations":
         object.__setattr__(
             content.result, "history", content.result.history.isel(outer_iteration=slice(0))
