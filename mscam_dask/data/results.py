@@ -1,10 +1,10 @@
-"""The store of a run's result: labels, consensus graph, view embeddings and history.
+"""The store of a run's result: labels, consensus graph, view embeddings, history and the model.
 
 Layout, version 3, one Zarr v3 group::
 
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
-        |                           view_contributions, the names in the last two groups, and
+        |                           view_contributions, the names in the last three groups, and
         |                           nodes and checksum (see `mscam_dask.data.store.checksums`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
@@ -17,6 +17,9 @@ Layout, version 3, one Zarr v3 group::
         view_coordinates/0          (sample, axis) float32, where views have them; attribute: name
         history/graph_weight        (outer_iteration,) or (outer_iteration, view); attribute:
         history/...                 long_name
+        model/records               (byte,) uint8, JSON as UTF-8: settings and records of the fit
+        model/...                   memberships, encoders and ridge coordinates; see
+                                    `mscam_dask.estimators._stored`
 
 The rules are those of `mscam_dask.data.store.schema`: crc32c on every chunk, every chunk written,
 numbers only, names in attributes.
@@ -24,8 +27,9 @@ numbers only, names in attributes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,10 +65,11 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
-    "StoredAssessment",
+    "StoredModel",
     "StoredResult",
     "count_dataset",
     "history_dataset",
+    "read_model",
     "read_result",
     "write_result",
 ]
@@ -80,37 +85,8 @@ _ASSESSED = {
     "view_agreement": ("view", "other_view"),
     "cluster_tree": ("merge", "column"),
 }
+_RECORDS = "model/records"
 _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
-
-
-@dataclass(frozen=True, eq=False)
-class StoredAssessment:
-    """Assessment in a result store.
-
-    Attributes
-    ----------
-    structure : str
-        Name of a `mscam_dask.types.result.Structure`.
-    message : str
-    cluster_names : tuple of int
-        Label of each cluster in the arrays.
-    view_names : tuple of str
-        Compared views.
-    neighbor_overlap : dict of str to float
-    cluster_stability, co_clustering, cluster_agreement, view_agreement, cluster_tree
-        As in `mscam_dask.types.result.Assessment`.
-    """
-
-    structure: str
-    message: str
-    cluster_names: tuple[int, ...]
-    view_names: tuple[str, ...]
-    neighbor_overlap: dict[str, float]
-    cluster_stability: NDArray[np.float64]
-    co_clustering: NDArray[np.float64]
-    cluster_agreement: NDArray[np.float64]
-    view_agreement: NDArray[np.float64]
-    cluster_tree: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +112,7 @@ class StoredResult:
     view_contributions : dict of str to float
     history : xarray.Dataset
         Over (outer_iteration, view).
-    assessment : StoredAssessment or None
+    assessment : Assessment or None
         None where nothing was assessed.
     """
 
@@ -151,16 +127,36 @@ class StoredResult:
     view_coordinates: dict[str, NDArray[np.float32]]
     view_contributions: dict[str, float]
     history: xarray.Dataset
-    assessment: StoredAssessment | None = None
+    assessment: Assessment | None = None
 
 
-def write_result(solution: Solution, output: str | Path) -> Path:
+@dataclass(frozen=True, eq=False)
+class StoredModel:
+    """Parts of a fit from which it predicts, as numbers and text.
+
+    Attributes
+    ----------
+    records
+        Values that JSON can hold; NaN and infinity are allowed.
+    arrays
+        Arrays by key, such as "membership".
+    """
+
+    records: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+def write_result(
+    solution: Solution, output: str | Path, *, model: StoredModel | None = None
+) -> Path:
     """Write a fit's result as one store.
 
     Parameters
     ----------
     solution
         Of `mscam_dask.engine.fit.run_fit`, or an estimator's ``solution_``.
+    model
+        Of `mscam_dask.estimators._stored.stored_model`; None for a result that predicts nothing.
     output
         Directory to make; nothing may be there. It appears complete or not at all: a sibling
         directory is written, read back, synced to disk and renamed.
@@ -184,8 +180,9 @@ def write_result(solution: Solution, output: str | Path) -> Path:
     partial = new_partial(root)
     try:
         with full_disk_is_temporary(root):
-            _write(solution, partial)
+            _write(solution, partial, model)
             read_result(partial)
+            read_model(partial)
             sync_tree(LOCAL, partial)
             rename_durably(LOCAL, partial, root)
     finally:
@@ -193,7 +190,7 @@ def write_result(solution: Solution, output: str | Path) -> Path:
     return root
 
 
-def _write(solution: Solution, directory: Path) -> None:
+def _write(solution: Solution, directory: Path, model: StoredModel | None) -> None:
     import zarr
 
     names = tuple(solution.view_contributions)
@@ -217,6 +214,7 @@ def _write(solution: Solution, directory: Path) -> None:
             "history": [str(name) for name in history],
             "has_learned_graph": not solution.status.is_learned,
             "assessment": _assessment_texts(solution.assessment),
+            "model": None if model is None else list(model.arrays),
         },
     )
     _put(group, "labels", solution.labels.astype("<i8"), ("sample",))
@@ -239,6 +237,11 @@ def _write(solution: Solution, directory: Path) -> None:
         dims = tuple(str(dim) for dim in variable.dims)
         array = _put(group, f"history/{variable_name}", numbers, dims)
         array.attrs.update({key: str(prose) for key, prose in variable.attrs.items()})
+    if model is not None:
+        text = np.frombuffer(json.dumps(model.records).encode(), dtype=np.uint8)
+        _put(group, _RECORDS, text, ("byte",))
+        for key, values in model.arrays.items():
+            _put(group, f"model/{key}", values, tuple(f"dim_{i}" for i in range(values.ndim)))
     write_checksums(group, directory)
 
 
@@ -251,7 +254,7 @@ def _put_graph(group: Any, key: str, graph: csr_array[np.float64]) -> None:
 
 
 def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
-    """Everything of an assessment but its arrays."""
+    """Everything of an assessment but its arrays, with its structure and message for other readers."""
     if assessment is None:
         return None
     return {
@@ -260,6 +263,8 @@ def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
         "cluster_names": list(assessment.cluster_names),
         "view_names": list(assessment.view_names),
         "neighbor_overlap": assessment.neighbor_overlap,
+        "has_uninformative_views": assessment.has_uninformative_views,
+        "split_half_ari": assessment.split_half_ari,
     }
 
 
@@ -284,18 +289,7 @@ def read_result(path: str | Path) -> StoredResult:
         When a file is missing or damaged; the message names it.
     """
     root = Path(path).absolute()
-    attributes = root_attributes(root)
-    if attributes.get("format") != FORMAT:
-        raise DataError(
-            f"{root} is a Zarr group, but no result of this package (format="
-            f"{attributes.get('format')!r}). Give the result.zarr of a run directory."
-        )
-    if attributes.get("format_version") != FORMAT_VERSION:
-        raise DataError(
-            f"{root} has format version {attributes.get('format_version')!r}; this version reads "
-            f"{FORMAT_VERSION}. Upgrade mscam_dask, or run the pipeline again."
-        )
-    require_checksums(root, attributes)
+    attributes = _attributes(root)
     try:
         n_samples = int(attributes["n_samples"])
         names = tuple(str(name) for name in attributes["view_names"])
@@ -309,7 +303,6 @@ def read_result(path: str | Path) -> StoredResult:
         recorded = [str(name) for name in attributes["history"]]
         is_rebuilt = bool(attributes["has_learned_graph"])
         texts = attributes["assessment"]
-        assessment = None if texts is None else _assessment(root, texts)
     except METADATA_ERRORS as error:
         raise corrupt_store(
             root / "zarr.json", f"attribute missing or unusable: {error!r}"
@@ -334,7 +327,7 @@ def read_result(path: str | Path) -> StoredResult:
         },
         view_contributions=contributions,
         history=_history(root, names, recorded),
-        assessment=assessment,
+        assessment=None if texts is None else _assessment(root, texts),
     )
 
 
@@ -348,18 +341,62 @@ def _graph(root: Path, key: str, n_samples: int) -> csr_array[np.float64]:
         raise corrupt_store(root / key, str(error).partition(". ")[0]) from error
 
 
-def _assessment(root: Path, texts: dict[str, Any]) -> StoredAssessment:
+def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
     arrays = {name: _get(root, f"assessment/{name}")[0] for name in _ASSESSED}
-    return StoredAssessment(
-        structure=str(texts["structure"]),
-        message=str(texts["message"]),
-        cluster_names=tuple(int(name) for name in texts["cluster_names"]),
-        view_names=tuple(str(name) for name in texts["view_names"]),
-        neighbor_overlap={
-            str(name): float(overlap) for name, overlap in texts["neighbor_overlap"].items()
-        },
-        **arrays,
-    )
+    try:
+        half = texts["split_half_ari"]
+        return Assessment(
+            **arrays,
+            view_names=tuple(str(name) for name in texts["view_names"]),
+            neighbor_overlap={
+                str(name): float(overlap) for name, overlap in texts["neighbor_overlap"].items()
+            },
+            has_uninformative_views=bool(texts["has_uninformative_views"]),
+            split_half_ari=None if half is None else float(half),
+            cluster_names=tuple(int(name) for name in texts["cluster_names"]),
+        )
+    except METADATA_ERRORS as error:
+        raise corrupt_store(root / "zarr.json", f"assessment unusable: {error!r}") from error
+
+
+def read_model(path: str | Path) -> StoredModel | None:
+    """Read the parts of a result from which it predicts; None where it was written without.
+
+    Raises
+    ------
+    DataError, StoreCorruptError
+        As `read_result`.
+    """
+    root = Path(path).absolute()
+    attributes = _attributes(root)
+    try:
+        keys = attributes["model"]
+        if keys is None:
+            return None
+        records = json.loads(_get(root, _RECORDS)[0].tobytes())
+        arrays = {str(key): _get(root, f"model/{key}")[0] for key in keys}
+    except METADATA_ERRORS as error:
+        if isinstance(error, DataError):
+            raise
+        raise corrupt_store(root / "model", f"its records are unusable: {error!r}") from error
+    return StoredModel(records, arrays)
+
+
+def _attributes(root: Path) -> Mapping[str, Any]:
+    """Return the attributes of a result, after comparing metadata with their checksums."""
+    attributes = root_attributes(root)
+    if attributes.get("format") != FORMAT:
+        raise DataError(
+            f"{root} is a Zarr group, but no result of this package (format="
+            f"{attributes.get('format')!r}). Give the result.zarr of a run directory."
+        )
+    if attributes.get("format_version") != FORMAT_VERSION:
+        raise DataError(
+            f"{root} has format version {attributes.get('format_version')!r}; this version reads "
+            f"{FORMAT_VERSION}. Upgrade mscam_dask, or run the pipeline again."
+        )
+    require_checksums(root, attributes)
+    return attributes
 
 
 def _history(root: Path, view_names: tuple[str, ...], recorded: list[str]) -> xarray.Dataset:

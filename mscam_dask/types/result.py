@@ -149,6 +149,29 @@ class Assessment:
     split_half_ari: float | None
     cluster_names: tuple[int, ...]
 
+    def renamed(self, names: Sequence[int]) -> Assessment:
+        """Return the assessment with other numbers of the clusters, in ascending order of these.
+
+        Parameters
+        ----------
+        names : (c,) sequence of int
+            Distinct numbers of the clusters in the present order.
+        """
+        order = np.argsort(names)
+        tree = self.cluster_tree.copy()
+        leaves = tree[:, :2] < len(order)
+        place = np.argsort(order)
+        tree[:, :2][leaves] = place[tree[:, :2][leaves].astype(np.int64)]
+        tree[:, :2].sort(axis=1)
+        return dataclasses.replace(
+            self,
+            cluster_stability=self.cluster_stability[order],
+            co_clustering=self.co_clustering[np.ix_(order, order)],
+            cluster_agreement=self.cluster_agreement[:, order],
+            cluster_tree=tree,
+            cluster_names=tuple(int(names[k]) for k in order),
+        )
+
     @property
     def stability(self) -> float:
         """Mean stability of the clusters."""

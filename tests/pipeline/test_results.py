@@ -39,7 +39,7 @@ def test_everything_reads_back_bit_for_bit(model: MSCAM, tmp_path: Path) -> None
     written, read = model.solution_.assessment, result.assessment
     assert written is not None
     assert read is not None
-    assert (read.structure, read.message) == (written.structure.name, written.message)
+    assert (read.structure, read.message) == (written.structure, written.message)
     assert read.cluster_names == (0, 1, 2)
     assert read.view_names == written.view_names
     assert read.neighbor_overlap == written.neighbor_overlap

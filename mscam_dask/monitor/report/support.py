@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.results import StoredAssessment
 from mscam_dask.monitor.report.tables import TableCell
-from mscam_dask.types.result import unseparated_pairs
+from mscam_dask.types.result import Assessment, unseparated_pairs
 
 __all__ = ["ClusterRow", "ClusterTree", "SupportSection", "support_section"]
 
@@ -76,7 +75,7 @@ class SupportSection:
     cut: str
 
 
-def support_section(assessment: StoredAssessment | None) -> SupportSection | None:
+def support_section(assessment: Assessment | None) -> SupportSection | None:
     """Return the content of the section; None where nothing was assessed."""
     if assessment is None:
         return None

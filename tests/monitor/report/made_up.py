@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from mscam_dask.data.results import StoredAssessment, StoredResult, history_dataset
+from mscam_dask.data.results import StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.types.events import IterationFinished, ViewIteration
-from mscam_dask.types.result import Status
+from mscam_dask.types.result import Assessment, Status
 
 VIEWS = ("pixels", "edges")
 
@@ -88,7 +88,7 @@ def made_up_result(
     )
 
 
-def made_up_assessment(n_clusters: int, views: Sequence[str]) -> StoredAssessment:
+def made_up_assessment(n_clusters: int, views: Sequence[str]) -> Assessment:
     """Unstable clusters, of which the last two are not separated."""
     rng = np.random.default_rng(6)
     together = np.eye(n_clusters)
@@ -96,12 +96,12 @@ def made_up_assessment(n_clusters: int, views: Sequence[str]) -> StoredAssessmen
     steps = np.arange(n_clusters - 1.0)
     merged = np.where(steps == 0, 0, n_clusters + steps - 1)
     compared = tuple(views[:16])
-    return StoredAssessment(
-        structure="UNSTABLE",
-        message="perturbed graphs have other clusters",
+    return Assessment(
         cluster_names=tuple(range(n_clusters)),
         view_names=compared,
         neighbor_overlap={},
+        has_uninformative_views=False,
+        split_half_ari=None,
         cluster_stability=rng.uniform(size=n_clusters),
         co_clustering=together,
         cluster_agreement=rng.uniform(-0.1, 1.0, size=(len(compared), n_clusters)),
@@ -173,7 +173,7 @@ def made_up_content(
                 "assessment": None
                 if result.assessment is None
                 else {
-                    "structure": result.assessment.structure,
+                    "structure": result.assessment.structure.name,
                     "message": result.assessment.message,
                     "stability": 0.5,
                     "cluster_stability": result.assessment.cluster_stability.tolist(),

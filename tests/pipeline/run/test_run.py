@@ -50,6 +50,8 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
         "run.json",
         "events.jsonl",
         "labels.csv",
+        "samples.csv",
+        "samples.parquet",
         "data.zarr",
         "result.zarr",
         "report.html",
@@ -230,9 +232,9 @@ def test_components_not_reached_is_exit_code_5_with_results(
     real = steps.cluster
 
     def unfinished(*args: Any, **options: Any) -> Any:
-        solution, notes = real(*args, **options)
-        object.__setattr__(solution, "status", Status.COMPONENTS_NOT_REACHED)
-        return solution, notes
+        estimator, notes = real(*args, **options)
+        object.__setattr__(estimator.solution_, "status", Status.COMPONENTS_NOT_REACHED)
+        return estimator, notes
 
     monkeypatch.setattr(steps, "cluster", unfinished)
     outcome = run(pipeline(IN_PROCESS), tmp_path / "out")
