@@ -15,10 +15,11 @@ __all__ = ["cluster_agreement", "neighbor_agreement", "view_graph"]
 
 def view_graph(view: ReferenceGraphs) -> csr_array[np.float64]:
     """Mean of the reference graphs of a view, (n, n) CSR, symmetric."""
-    total = csr_array(view.graphs[0], dtype=np.float64)
+    total = view.graphs[0].astype(np.float64)
     for graph in view.graphs[1:]:
-        total = total + graph
-    return csr_array(total * (1.0 / len(view.graphs)))
+        total = csr_array(total + graph)
+    total.data /= len(view.graphs)
+    return total
 
 
 def cluster_agreement(

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.linalg.eigensolver import bottom_eigenpairs
+from mscam_dask.linalg.laplacian import connected_components, laplacian
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
@@ -14,7 +17,6 @@ __all__ = ["graph_layout"]
 
 _SPRING_STEPS = 80
 _PUSHING = 256
-_DENSE = 400  # nodes up to which all eigenvectors are computed
 
 
 def graph_layout(graph: csr_array[np.float64], *, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -44,29 +46,22 @@ def graph_layout(graph: csr_array[np.float64], *, rng: np.random.Generator) -> N
     size = graph.shape[0]
     if size == 1:
         return np.zeros((1, 2))
-    places = _spectral_start(graph) + 0.05 * rng.standard_normal((size, 2))
+    places = _start(graph, rng) + 0.05 * rng.standard_normal((size, 2))
     return _springs(graph, places - places.mean(axis=0), rng) if size > 3 else places
 
 
-def _spectral_start(graph: csr_array[np.float64]) -> NDArray[np.float64]:
-    """Second and third eigenvector of the normalized Laplacian, each with unit deviation."""
-    from scipy.sparse import csc_array, diags_array, eye_array
-    from scipy.sparse.linalg import eigsh
-
+def _start(graph: csr_array[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Second and third eigenvector of the Laplacian with unit deviation, or components on a circle."""
     size = graph.shape[0]
-    if size < 4:
-        angles = 2 * np.pi * np.arange(size) / size
+    count, components = connected_components(graph)
+    if size < 4 or count > 1:
+        angles = 2 * np.pi * (np.arange(size) / size if size < 4 else components / count)
         return np.column_stack((np.cos(angles), np.sin(angles)))
-    scale = diags_array(1 / np.sqrt(np.maximum(graph.sum(axis=0), 1e-300)))
-    laplacian = eye_array(size) - scale @ graph @ scale
-    if size <= _DENSE:
-        vectors = np.linalg.eigh(laplacian.toarray())[1][:, 1:3]
-    else:
-        shifted = csc_array(laplacian + 1e-3 * eye_array(size))
-        values, vectors = eigsh(shifted, k=3, sigma=0, v0=np.ones(size))
-        vectors = vectors[:, np.argsort(values)[1:3]]
-    largest = np.abs(vectors).argmax(axis=0)
-    vectors = vectors * np.sign(vectors[largest, [0, 1]])
+    spectrum = bottom_eigenpairs(
+        laplacian(graph), 3, components=(count, components), relative_tolerance=1e-3, rng=rng
+    )
+    vectors = spectrum.vectors[:, 1:3]
+    vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])
     return np.asarray(vectors / np.maximum(vectors.std(axis=0), 1e-12))
 
 
