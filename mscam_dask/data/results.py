@@ -336,9 +336,12 @@ def _graph(root: Path, key: str, n_samples: int) -> csr_array[np.float64]:
     if len(parts["indptr"]) != n_samples + 1:
         raise corrupt_store(root / key, f"not one row for each of {n_samples} samples")
     try:
-        return sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
+        graph: csr_array[np.float64] = sparse_from_parts(
+            "csr", parts, (n_samples, n_samples), "the graph"
+        )
     except DataError as error:
         raise corrupt_store(root / key, str(error).partition(". ")[0]) from error
+    return graph
 
 
 def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:

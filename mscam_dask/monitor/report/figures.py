@@ -124,7 +124,7 @@ def view_figures(result: StoredResult, drawing: Drawing) -> tuple[tuple[ViewFigu
     for index, (name, values) in enumerate(result.view_coordinates.items()):
         if index == _VIEW_LIMIT:
             break
-        planes, names = principal_planes(values[drawing.rows])
+        planes, names = principal_planes(values[drawing.rows].astype(np.float64))
         figures.append(ViewFigure(f"view{index}", name, scatter(planes, labels, names)))
     return tuple(figures), len(result.view_coordinates)
 
