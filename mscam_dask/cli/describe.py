@@ -22,7 +22,7 @@ from mscam_dask.cli.console import (
 )
 from mscam_dask.cli.extensions import extension_of_directory
 from mscam_dask.cli.runs import describe_runs
-from mscam_dask.data.store.current_pointer import resolve_current
+from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location, size_of
 from mscam_dask.data.store.read import is_store, verify_store
 from mscam_dask.data.views.multi_view import MultiViewData

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.preprocessing_selection import COMPARED
 from mscam_dask.engine.session import FitContext
 from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.solvers.cluster_tree import cluster_tree
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.result import Assessment
+from mscam_dask.types.rules import SIZES
 
 __all__ = ["assess"]
 
@@ -77,5 +77,9 @@ def _neighbor_overlap(context: FitContext) -> dict[str, float]:
     """
     records = () if context.selection is None else context.selection.view_settings
     n_others = len(records) - 1
-    unit = min(context.prepared.n_samples, COMPARED) * np.sqrt(n_others) if n_others > 0 else 0.0
+    unit = (
+        min(context.prepared.n_samples, SIZES.n_compared) * np.sqrt(n_others)
+        if n_others > 0
+        else 0.0
+    )
     return {record.view: float(record.agreement * unit) for record in records}

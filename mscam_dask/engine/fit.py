@@ -17,7 +17,7 @@ from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.outer_loop import max_admm_iterations, outer_loop
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
 from mscam_dask.engine.preprocessing_selection import choice_for
-from mscam_dask.engine.refine import MAX_ITERATIONS, refine
+from mscam_dask.engine.refine import refine
 from mscam_dask.engine.select import (
     Search,
     Selected,
@@ -32,6 +32,7 @@ from mscam_dask.solvers.rank_control import RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.rules import RULES
 from mscam_dask.types.search_space import Choices
 
 __all__ = ["Observer", "run_fit"]
@@ -195,7 +196,7 @@ def _max_iterations(start: Initialization, *, refines: bool) -> int:
     if start.spectrum is None:
         return 0
     n_admm = max_admm_iterations(start.parameters, refines=refines)
-    return n_admm + MAX_ITERATIONS if refines else n_admm
+    return n_admm + RULES.max_refinements if refines else n_admm
 
 
 def _resume(

@@ -18,20 +18,18 @@ from mscam_dask.engine.map_views import map_views
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.reference import run_reference
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
-from mscam_dask.estimators._cloning import SharedResourcesMixin
-from mscam_dask.estimators._executors import (
+from mscam_dask.estimators._inputs import validate_labels
+from mscam_dask.estimators._resources import (
+    CallbackSupportMixin,
+    FitCallbacks,
+    SharedResourcesMixin,
     executor_for,
     validate_callbacks,
     validate_client,
+    with_callbacks,
     with_dashboard,
 )
-from mscam_dask.estimators._inputs import validate_labels
 from mscam_dask.estimators._search_space import SearchSpaceMixin
-from mscam_dask.estimators._sklearn_callbacks import (
-    CallbackSupportMixin,
-    FitCallbacks,
-    with_callbacks,
-)
 from mscam_dask.estimators._transform import ClusterSpaceMixin
 from mscam_dask.estimators._warnings import (
     row_fingerprints,

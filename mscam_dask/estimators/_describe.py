@@ -15,8 +15,8 @@ from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.sources import ViewDigest, feature_names_of, recorded_digest
 from mscam_dask.engine.map_views import map_views
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.estimators._executors import executor_for
 from mscam_dask.estimators._predict import CHANGED, NeighborPredictMixin
+from mscam_dask.estimators._resources import executor_for
 from mscam_dask.solvers.feature_effects import FeatureEffects, feature_effects
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.types.result import Assessment, Structure

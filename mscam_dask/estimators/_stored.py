@@ -5,7 +5,7 @@ Keys of the arrays of a `StoredModel`::
     membership                  (sample, cluster), clusters in ascending order of their labels
     view_votes                  (sample, view), positions of clusters in that order
     coordinates/0               (sample, direction), ridge coordinates of the first encoded view,
-                                for at most `EXACT_SAMPLES` samples
+                                for at most `SIZES.exact_samples` samples
     encoders/0/loadings, ...    arrays of its `mscam_dask.solvers.ridge_view.Encoder`
 
 A solver without encoders has none of them.
@@ -34,8 +34,9 @@ from mscam_dask.types.events import (
     ViewPrepared,
     ViewSettingsSelected,
 )
-from mscam_dask.types.parameters import EXACT_SAMPLES, Parameters
+from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
     from mscam_dask.estimators._base import BaseMultiViewClustering
@@ -60,7 +61,7 @@ def stored_model(estimator: BaseMultiViewClustering) -> StoredModel:
 
     Notes
     -----
-    Reads the training samples once, and a second time above `EXACT_SAMPLES`.
+    Reads the training samples once, and a second time above `SIZES.exact_samples`.
     """
     solution = estimator.solution_
     names = estimator._voting_views()
@@ -74,7 +75,7 @@ def stored_model(estimator: BaseMultiViewClustering) -> StoredModel:
     arrays: dict[str, NDArray[Any]] = {}
     arrays["membership"], arrays["view_votes"] = estimator._votes()
     n_samples = len(solution.labels)
-    if n_samples <= EXACT_SAMPLES:
+    if n_samples <= SIZES.exact_samples:
         parts = estimator._training_coordinates(np.arange(n_samples))
         arrays |= {f"coordinates/{index}": part for index, part in enumerate(parts)}
     for index, name in enumerate(names):

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
-from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS, SAMPLE
 from mscam_dask.engine.tasks.partition_scores import (
     partition_scores,
     reference_graphs_of_view,
@@ -27,7 +26,7 @@ from mscam_dask.solvers.partition_score import PartitionScore, mean_score
 from mscam_dask.solvers.reference_graphs import view_modularity
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.parameters import EXACT_SAMPLES
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = ["ClusterSpaceMixin"]
 
@@ -60,7 +59,7 @@ class ClusterSpaceMixin(
         """
         self._require_encoders()
         new = self._views(X, reset=False)
-        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_)
         model = fit_votes(views, positions[samples], self.n_clusters_, self._n_voting(len(samples)))
@@ -125,7 +124,7 @@ class ClusterSpaceMixin(
                 f"score takes at least 3 samples, whose neighbors are compared; got {new.n_samples}."
             )
         labels = self.predict(X)
-        rows = sampled_rows(new.n_samples, SAMPLE)
+        rows = sampled_rows(new.n_samples, SIZES.n_scored)
         if len(rows) < new.n_samples:
             drawn = tuple(sampled_view(view, rows) for view in new.views)
             new = dataclasses.replace(new, views=drawn, sample_ids=None, labels=None)
@@ -144,7 +143,7 @@ def _in_discriminants(
 
 def _adjusted_modularity(data: MultiViewData, labels: NDArray[np.int64]) -> float:
     graphs = [
-        reference_graphs_of_view(view, min(REFERENCE_NEIGHBORS, data.n_samples - 1))
+        reference_graphs_of_view(view, min(CONSTANTS.validation_neighbors, data.n_samples - 1))
         for view in data.views
     ]
     (fields,) = partition_scores([labels], [score_partitions(graphs, [labels])])

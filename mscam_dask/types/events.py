@@ -23,7 +23,7 @@ __all__ = [
     "ViewSettingsSelected",
 ]
 
-GraphKind = Literal["distances", "distances and views"]
+GraphKind = Literal["mean", "mixed"]
 """Kind of an initial graph: neighbors by the mean distance over views, or these and those in each view."""
 
 
@@ -162,7 +162,7 @@ class CandidateSettings:
         Connected components of the initial graph.
     score : float
         Cross-view information (nats) of the best spectral cut of that graph.
-    initial_graph : {"distances", "distances and views"}
+    initial_graph : {"mean", "mixed"}
         Neighbors by the mean distance over views, or these and those in each view.
     view_settings : tuple of (str, str, float)
         View, scale and alpha where the views differ; otherwise empty.
@@ -176,7 +176,7 @@ class CandidateSettings:
     n_neighbors: int
     n_connected_components: int
     score: float
-    initial_graph: GraphKind = "distances"
+    initial_graph: GraphKind = "mean"
     view_settings: tuple[tuple[str, Scale, float], ...] = ()
     exclude_views: tuple[str, ...] = ()
 

@@ -349,7 +349,7 @@ def _candidate_entry(setting: CandidateSettings) -> dict[str, Any]:
 
 def _initial_graph(solution: Solution) -> str:
     """Return the kind of the initial graph."""
-    return solution.settings[solution.chosen].initial_graph if solution.chosen >= 0 else "distances"
+    return solution.settings[solution.chosen].initial_graph if solution.chosen >= 0 else "mean"
 
 
 def _refinement_entry(learned: RefinementFinished | None) -> RefinementEntry | None:

@@ -26,6 +26,7 @@ from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.previous_runs import encoded_id
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.types.rules import SIZES
 from tests.messages import quotes
 from tests.pipeline.runs import HERE, again, labels_of
 from tests.synthetic import save_npz, three_subspaces, values_of
@@ -102,7 +103,7 @@ def test_more_samples_than_are_stored_are_read_from_the_data(
     pipeline: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (_stored, _predict, _transform):
-        monkeypatch.setattr(module, "EXACT_SAMPLES", 40)
+        monkeypatch.setattr(module, "SIZES", dataclasses.replace(SIZES, exact_samples=40))
     outcome = again(pipeline(HERE))
     model = read_model(outcome.directory.result)
     assert model is not None

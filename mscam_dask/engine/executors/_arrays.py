@@ -1,20 +1,25 @@
-"""Memory alignment of arrays that come from another process.
+"""Arrays between processes: memory alignment, and sizes that Dask does not know.
 
-Such an array may start at an address in its message that is not a multiple of its
+An array from another process may start at an address in its message that is not a multiple of its
 item size. NumPy computes with it in another order, so the last bits of a product would depend on
 the worker that a task ran on. A copy is aligned.
+
+Dask moves and spills results by `dask.sizeof`, which counts a dataclass as a few dozen bytes
+whatever arrays it holds; `n_bytes` counts these.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from dask.sizeof import sizeof
+from scipy.sparse import csr_array, issparse
 
-__all__ = ["aligned"]
+__all__ = ["aligned", "make_measurable", "n_bytes"]
 
 
 def aligned(value: Any) -> Any:
@@ -57,3 +62,28 @@ def _dataclass(value: Any) -> Any:
 
 def _same(first: Any, second: Any) -> bool:
     return all(left is right for left, right in zip(first, second, strict=True))
+
+
+def n_bytes(value: Any) -> int:
+    """Return the bytes of a value, including what dataclasses and sequences in it hold."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return sys.getsizeof(value) + sum(n_bytes(getattr(value, field.name)) for field in fields)
+    if isinstance(value, list | tuple):
+        return sys.getsizeof(value) + sum(map(n_bytes, value))
+    if issparse(value):
+        arrays = (getattr(value, name, None) for name in ("data", "indices", "indptr"))
+        return sum(int(array.nbytes) for array in arrays if array is not None)
+    return int(sizeof(value))
+
+
+def make_measurable(value: Any) -> None:
+    """Register `n_bytes` with Dask for a value's type, or for those of its items."""
+    for item in value if isinstance(value, list | tuple) else (value,):
+        kind = type(item)
+        if dataclasses.is_dataclass(kind) and kind not in _known:
+            sizeof.register(kind, n_bytes)
+            _known.add(kind)
+
+
+_known: set[type] = set()
