@@ -20,6 +20,7 @@ from mscam_dask.benchmark.settings import (
 )
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
 from mscam_dask.pipeline.config.file_names import are_one_name, name_of_pipeline, name_problem
 from mscam_dask.pipeline.config.parse import nearest, read_table, shown, sub_tables, unknown_tables
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, ExecutionTable, OutputTable
@@ -87,7 +88,9 @@ def read_experiment(
         With every problem, its file, line, table and key: unknown keys, invalid types and values,
         and unknown methods, parameters and data sets with the nearest names.
     """
-    document = document_of(overrides) if path is None else read_document(path, overrides)
+    document = with_dask_defaults(
+        document_of(overrides) if path is None else read_document(path, overrides)
+    )
     problems: list[str] = [
         *unknown_tables(document, _TABLES),
         *text_problems(document),
@@ -125,7 +128,9 @@ def read_experiment(
         datasets=datasets,
         parameters=parameters,
         grids=grids,
-        execution=_absolute(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),
+        execution=_absolute(
+            document, "execution", execution, ("tls_ca", "tls_cert", "tls_key", "scheduler_file")
+        ),
         output=_absolute(document, "output", output, ("directory", "root")),
     )
 
