@@ -10,13 +10,15 @@ import click
 
 __all__ = ["Option", "execution_options", "no_url", "with_options"]
 
+_SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
+
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Decorator that adds an option to a command."""
 
 
 def no_url(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
     """Click callback that refuses a URL as a run directory."""
-    if path is not None and path.parts and path.parts[0] in ("s3:", "gs:", "file:"):
+    if path is not None and path.parts and path.parts[0] in _SCHEMES:
         raise click.BadParameter("a run directory is on a file system. Give a directory.")
     return path
 

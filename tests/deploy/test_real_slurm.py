@@ -71,7 +71,7 @@ def test_a_run_whose_worker_job_is_cancelled_finishes_on_another(
     node: SlurmNode, home: Path
 ) -> None:
     number = submit(node, home)
-    wait_for_line(home, number, "iteration 1 ")
+    wait_for_line(home, number, "iteration 1/")
     (worker,) = node.worker_jobs()
     node.run("scancel", worker)
     job = node.wait(number, "COMPLETED", "FAILED", timeout_s=240)
@@ -85,7 +85,7 @@ def test_a_run_whose_worker_job_is_cancelled_finishes_on_another(
 
 def test_scancel_stops_the_run_for_good(node: SlurmNode, home: Path) -> None:
     number = submit(node, home)
-    wait_for_line(home, number, "iteration 1 ")
+    wait_for_line(home, number, "iteration 1/")
     node.run("scancel", "--name=mscam-nightly")
     job = node.wait(number, "CANCELLED", "FAILED", "COMPLETED", timeout_s=90)
     assert (job["JobState"], job["Restarts"]) == ("CANCELLED", "0")

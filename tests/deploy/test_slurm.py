@@ -255,7 +255,7 @@ def test_a_worker_job_that_is_lost_is_replaced(
         subprocess.Popen(command, env=environment, stdout=out, stderr=out) as driver,
     ):
         deadline = time.monotonic() + 120
-        while "iteration 1 " not in log.read_text():
+        while "iteration 1/" not in log.read_text():
             assert driver.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)

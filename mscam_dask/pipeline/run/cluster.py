@@ -361,12 +361,12 @@ def _certificates(execution: ExecutionTable, name: str) -> Iterator[None]:
     if name not in ("ssh", "slurm-runner") or execution.tls_ca is None:
         yield
         return
-    certificate, key = execution.tls_cert, execution.tls_key or execution.tls_cert
-    roles = {role: {"cert": certificate, "key": key} for role in ("scheduler", "worker", "client")}
-    tls = {"ca-file": execution.tls_ca, **roles}
-    with dask.config.set(
-        {"distributed.comm.tls": tls, "distributed.comm.require-encryption": True}
-    ):
+    setting = "distributed.comm.tls"
+    tls = {f"{setting}.ca-file": execution.tls_ca}
+    for role in ("scheduler", "worker", "client"):
+        tls[f"{setting}.{role}.cert"] = execution.tls_cert
+        tls[f"{setting}.{role}.key"] = execution.tls_key or execution.tls_cert
+    with dask.config.set({**tls, "distributed.comm.require-encryption": True}):
         yield
 
 
