@@ -105,7 +105,7 @@ def read_experiment(
     problems.extend(
         f"{document.where('output', key)}: [output] {key} is for runs only; an experiment keeps "
         "every finished trial in its directory. Remove the key."
-        for key in ("checkpoints", "keep")
+        for key in ("checkpoints", "keep", "metrics")
         if getattr(output, key, None) is not None
     )
     parameters = sub_tables(document, "parameters", problems)

@@ -140,7 +140,9 @@ def read_config(
         evaluate=evaluate,
         report=report,
         incremental=incremental,
-        output=_with_paths(document, "output", output, ("directory", "root", "checkpoints")),
+        output=_with_paths(
+            document, "output", output, ("directory", "root", "checkpoints", "metrics")
+        ),
     )
 
 

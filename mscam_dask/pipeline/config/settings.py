@@ -466,6 +466,13 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             "in the run directory.",
         ),
     ] = None
+    metrics: Annotated[
+        Directory | None,
+        Meta(
+            description="Directory of a textfile collector of Prometheus, for a copy of `metrics.prom` "
+            "named after the pipeline."
+        ),
+    ] = None
 
 
 class Settings(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@
         run.json        see `mscam_dask.pipeline.run.run_record`
         events.jsonl    one JSON record for each event, appended during the run
         labels.csv      sample, cluster
+        metrics.prom    metrics for Prometheus, see `mscam_dask.pipeline.run.metrics_file`
         moved.csv       sample, cluster before, cluster now; of a run with a previous one
         data.zarr/      clustered data, unless the pipeline names a store
         checkpoints/    see `mscam_dask.data.checkpoints`; removed when the run has finished
@@ -50,6 +51,7 @@ _OWN = (
     "events.jsonl",
     "labels.csv",
     "moved.csv",
+    "metrics.prom",
     "report.html",
     "data.zarr",
     "result.zarr",
@@ -104,6 +106,11 @@ class RunDirectory:
     def moved(self) -> Path:
         """Samples that changed cluster since the previous run."""
         return self.path / "moved.csv"
+
+    @property
+    def metrics(self) -> Path:
+        """Metrics for Prometheus."""
+        return self.path / "metrics.prom"
 
     @property
     def data(self) -> Path:
