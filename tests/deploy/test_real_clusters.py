@@ -160,6 +160,7 @@ def test_a_run_on_a_gateway(
     assert (tmp_path / "run/labels.csv").read_bytes() == expected
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Gateway.__del__
 def test_a_run_that_is_stopped_leaves_no_cluster_on_the_gateway(
     tmp_path: Path, gateway: dict[str, str], store: Path
 ) -> None:
