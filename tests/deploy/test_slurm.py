@@ -122,11 +122,12 @@ def alive(group: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_run_on_worker_jobs_that_slurm_started(
     tmp_path: Path, slurm: dict[str, str], pipeline: Path
 ) -> None:
     result = run(
-        *NIGHTLY, "--set", "cluster.max_iter=1", env={**slurm, "MSCAM_JOBS": "2"}, timeout=110
+        *NIGHTLY, "--set", "cluster.max_iter=1", env={**slurm, "MSCAM_JOBS": "2"}, timeout=200
     )
     assert result.returncode in (0, 5), result.stdout + result.stderr
     record = json.loads((tmp_path / "run/run.json").read_text())
@@ -149,6 +150,7 @@ def test_a_run_on_worker_jobs_that_slurm_started(
     assert not [job for job in jobs if alive(job)]
 
 
+@pytest.mark.timeout(300)
 def test_a_request_that_slurm_refuses_and_one_that_it_cannot_take_now(
     slurm: dict[str, str], pipeline: Path
 ) -> None:
@@ -158,7 +160,7 @@ def test_a_request_that_slurm_refuses_and_one_that_it_cannot_take_now(
         ("error: Unable to contact slurm controller (connect failure)", 75),
     ):
         sbatch.write_text(f"#!/bin/sh\necho '{reason}' >&2\nexit 1\n")
-        result = run(*NIGHTLY, env={**slurm, "SLURM_JOB_ID": "3"}, timeout=60)
+        result = run(*NIGHTLY, env={**slurm, "SLURM_JOB_ID": "3"}, timeout=110)
         assert result.returncode == code, result.stdout + result.stderr
         assert reason in " ".join(result.stderr.split())
     sbatch.unlink()

@@ -38,6 +38,7 @@ __all__ = [
 # Keys of [execution] that say where the tasks run.
 _PLACES = ("cluster", "scheduler", "scheduler_file", "in_process")
 _NAMESPACE = "mscam"
+_OF_FITS = ("workers_timeout", "lost_worker_timeout")  # a fit reads these itself
 _OF_STARTED = ("cluster_options", "adapt", "lifetime", "lifetime_stagger", "start_timeout")
 _SECRET = re.compile(r"password|passwd|secret|token|api_?key|access_?key", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(\.\d+)?|\.\d+)\s*([a-zA-Z]+)?")
@@ -448,12 +449,13 @@ def with_dask_defaults(document: Document) -> Document:
         for key, value in (dask.config.get(_NAMESPACE, None) or {}).items()
     }
     known = ExecutionTable.__struct_fields__
+    for key in _OF_FITS:
+        defaults.pop(key, None)
     for key in defaults.keys() - set(known):
         raise ConfigurationError(
             f"Dask's configuration has {_NAMESPACE}.{key.replace('_', '-')}, which is no key of "
             f"[execution].{nearest(key, known)} Remove it."
         )
-    defaults.pop("workers_timeout", None)  # the fit reads it
     if not isinstance(given, dict) or any(key in given for key in _PLACES):
         return document
     added = {key: value for key, value in defaults.items() if key not in given}

@@ -178,12 +178,15 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
         if name == "slurm-runner":
             yield stack.enter_context(_connected_in_slurm(execution))
             return
-        stack.enter_context(
-            dask.config.set({"distributed.scheduler.no-workers-timeout": f"{timeout_s}s"})
-        )
         if name == "local":
+            stack.enter_context(
+                dask.config.set({"distributed.scheduler.no-workers-timeout": f"{timeout_s}s"})
+            )
             yield stack.enter_context(_started(execution, timeout_s))
         else:
+            # A job that is lost does not come back: another one is submitted soon.
+            lost = dask.config.get("distributed.deploy.lost-worker-timeout")
+            stack.enter_context(dask.config.set({"mscam.lost-worker-timeout": lost}))
             yield stack.enter_context(_started_by_class(execution, name, timeout_s))
 
 
