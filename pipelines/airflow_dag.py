@@ -15,8 +15,8 @@ import os
 import shlex
 import subprocess
 
-from airflow.exceptions import AirflowException, AirflowFailException
 from airflow.sdk import Variable, dag, task
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 NOT_CONVERGED = 5
 TRY_AGAIN = 75
@@ -37,7 +37,9 @@ def _setting(name: str, default: str) -> str:
 def mscam_dask() -> None:
     """Cluster every night."""
 
-    @task(retries=6, retry_delay=dt.timedelta(minutes=10))
+    @task(
+        retries=6, retry_delay=dt.timedelta(seconds=float(_setting("MSCAM_RETRY_SECONDS", "600")))
+    )
     def run() -> int:
         """Run the pipeline: nothing when it was done, the rest when it was cut off."""
         command = [*shlex.split(_setting("MSCAM_DASK", "mscam-dask")), "run"]
