@@ -6,10 +6,12 @@ import contextlib
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from mscam_dask.benchmark.experiment import Experiment, Observer
+from mscam_dask.benchmark.config import ExperimentSettings, RobustnessTable, RunsTable
+from mscam_dask.benchmark.experiment import Experiment
 from mscam_dask.benchmark.load_datasets import Dataset, mixture_datasets, open_datasets
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, paper_scores
 from mscam_dask.benchmark.results import (
@@ -32,7 +34,6 @@ from mscam_dask.benchmark.schedule import (
     trial_limits,
     unique,
 )
-from mscam_dask.benchmark.settings import ExperimentSettings, RobustnessTable, RunsTable
 from mscam_dask.benchmark.trial import Limits, Trial, run_trials
 from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
 
@@ -44,31 +45,14 @@ _VARIES_SEED = "; the samples keep the order of the file."
 
 
 def run_comparison(
-    settings: ExperimentSettings,
-    output: str | Path | None = None,
-    *,
-    command: str = "",
-    overwrite: bool = False,
-    insecure: bool = False,
-    observers: Sequence[Observer] = (),
+    settings: ExperimentSettings, output: str | Path | None = None, **options: Any
 ) -> ExperimentRecord:
     """Run every method on every data set; trials that have a result are not repeated.
 
     Parameters
     ----------
-    settings
-        From `mscam_dask.benchmark.config.read_experiment`.
-    output
-        Directory: missing, empty, or of an experiment whose finished trials are reused. By default
-        `mscam_dask.benchmark.experiment.default_output`.
-    command
-        Command for the record.
-    overwrite
-        Run every trial again.
-    insecure
-        Allow a scheduler on another machine without encryption.
-    observers
-        Called with each `Progress`.
+    settings, output, **options
+        As for `mscam_dask.benchmark.experiment.Experiment.open`.
 
     Returns
     -------
@@ -83,14 +67,7 @@ def run_comparison(
     KeyboardInterrupt
         After Ctrl-C.
     """
-    with Experiment.open(
-        settings,
-        output,
-        command=command,
-        overwrite=overwrite,
-        insecure=insecure,
-        observers=observers,
-    ) as experiment:
+    with Experiment.open(settings, output, **options) as experiment:
         _Comparison(settings, experiment).run()
         return experiment.record
 

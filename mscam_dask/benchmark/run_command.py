@@ -14,11 +14,10 @@ from pathlib import Path
 import msgspec
 
 from mscam_dask.benchmark.compare import run_comparison
-from mscam_dask.benchmark.config import Command, read_experiment
+from mscam_dask.benchmark.config import Command, ExperimentSettings, read_experiment
 from mscam_dask.benchmark.experiment import Progress, default_output
 from mscam_dask.benchmark.results import ExperimentRecord, MeanStd
 from mscam_dask.benchmark.schedule import ExperimentPlan, plan_experiment
-from mscam_dask.benchmark.settings import ExperimentSettings
 from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.cli.console import (
     key_values,

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from mscam_dask.benchmark.baselines.base import Baseline
-from mscam_dask.benchmark.experiment import ExperimentDirectory, default_output
-from mscam_dask.benchmark.fitting import trial_data
-from mscam_dask.benchmark.load_datasets import Dataset, mixture_datasets, open_datasets
-from mscam_dask.benchmark.methods import METHODS, grid_points
-from mscam_dask.benchmark.results import DatasetEntry, Kind, Protocol, TrialEntry
-from mscam_dask.benchmark.settings import (
+from mscam_dask.benchmark.config import (
     ExperimentSettings,
     RobustnessTable,
     RunsTable,
     SweepTable,
 )
+from mscam_dask.benchmark.experiment import ExperimentDirectory, default_output
+from mscam_dask.benchmark.fitting import trial_data
+from mscam_dask.benchmark.load_datasets import Dataset, mixture_datasets, open_datasets
+from mscam_dask.benchmark.methods import METHODS, grid_points
+from mscam_dask.benchmark.results import DatasetEntry, Kind, Protocol, TrialEntry
 from mscam_dask.benchmark.sweep import sweep_parameters, sweep_trials
 from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.engine.memory import plan_memory
@@ -246,7 +246,7 @@ def check_method_run(run: MethodRun) -> None:
             estimator = METHODS[run.method].make(first.n_clusters, first.seed, parameters)
             if isinstance(estimator, Baseline):
                 estimator.check_parameters(data)
-            else:
+            elif not METHODS[run.method].takes_arrays:
                 estimator.candidate_settings(data)
         except MscamError as error:
             raise type(error)(f"{where}: {error}") from error

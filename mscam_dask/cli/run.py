@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 
@@ -36,10 +38,16 @@ from mscam_dask.pipeline.config.toml_document import (
 from mscam_dask.pipeline.run.cluster import serve_in_slurm
 from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
 from mscam_dask.pipeline.run.resume import resume_run, run_or_resume
-from mscam_dask.pipeline.run.run import RunOutcome
+from mscam_dask.pipeline.run.run import EXIT_DRIFT, RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
-__all__ = ["execution_overrides", "option_overrides", "resume_directory", "run_file"]
+__all__ = [
+    "execution_overrides",
+    "option_overrides",
+    "resume_directory",
+    "run_file",
+    "run_quickstart",
+]
 
 _GIB = 2.0**30
 _MIB = 2.0**20
@@ -104,6 +112,17 @@ def run_file(
     return _summarize(outcome)
 
 
+def run_quickstart(pipeline: Path, **execution: Any) -> int:
+    """Write the pipeline file of the quickstart unless it is there, run it, return the exit code."""
+    if not pipeline.exists():
+        content = resources.files("mscam_dask.cli").joinpath("quickstart.toml").read_bytes()
+        pipeline.write_bytes(content)
+        show(progress_console(), f"Wrote {pipeline}.")
+    return run_file(
+        pipeline, assignments=(), output=None, overwrite=False, dry_run=False, **execution
+    )
+
+
 def resume_directory(
     run_directory: Path, *, insecure: bool, plain: bool, **execution: object
 ) -> int:
@@ -148,8 +167,11 @@ def _summarize(outcome: RunOutcome) -> int:
     if record.metrics is not None:
         scores = score_text(record.metrics)
         results.append(("Scores", f"{scores} (ground truth was not used in the fit)"))
+    if record.exit_code == EXIT_DRIFT and record.drift is not None:
+        moved = f"{record.drift.share_moved:.1%} of the samples of {record.drift.earlier} moved"
+        results.append(("Drift", f"{moved}, more than [incremental] max_drift: exit code 6"))
     report = "report.html, " if directory.report.is_file() else ""
-    files = f"{report}labels.csv, result.zarr, run.json"
+    files = f"{report}labels.csv, samples.csv, result.zarr, run.json"
     results.append(("Results", f"{relative(directory.path)} ({files})"))
     parts: list[RenderableType] = [key_values(clusters), views_table(data, fit)]
     show(results_console(), *parts, key_values(results))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.readers import Source
 from mscam_dask.data.readers.combine import Sources, gather
 from mscam_dask.data.store.append import joined_samples
-from mscam_dask.data.store.current_pointer import resolve_current
+from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, size_of
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import check_output, write_store

@@ -18,21 +18,19 @@ from mscam_dask.engine.map_views import map_views
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.reference import run_reference
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
-from mscam_dask.estimators._cloning import SharedResourcesMixin
-from mscam_dask.estimators._describe import ClusterDescriptionMixin
-from mscam_dask.estimators._executors import (
+from mscam_dask.estimators._inputs import validate_labels
+from mscam_dask.estimators._resources import (
+    CallbackSupportMixin,
+    FitCallbacks,
+    SharedResourcesMixin,
     executor_for,
     validate_callbacks,
     validate_client,
+    with_callbacks,
     with_dashboard,
 )
-from mscam_dask.estimators._inputs import validate_labels
 from mscam_dask.estimators._search_space import SearchSpaceMixin
-from mscam_dask.estimators._sklearn_callbacks import (
-    CallbackSupportMixin,
-    FitCallbacks,
-    with_callbacks,
-)
+from mscam_dask.estimators._transform import ClusterSpaceMixin
 from mscam_dask.estimators._warnings import (
     neighbor_overlap,
     row_fingerprints,
@@ -56,7 +54,7 @@ _SOLVERS = ("reduced", "reference")
 
 class BaseMultiViewClustering(
     SharedResourcesMixin,
-    ClusterDescriptionMixin,
+    ClusterSpaceMixin,
     SearchSpaceMixin,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
     ClusterMixin,  # type: ignore[misc]
@@ -76,6 +74,7 @@ class BaseMultiViewClustering(
     view_contributions_: dict[str, float]
     view_settings_: dict[str, ViewSettings]
     excluded_views_: tuple[str, ...]
+    sample_ids_: tuple[str, ...] | None
     n_clusters_: int
     solution_: Solution
     data_warnings_: tuple[Any, ...]
@@ -135,6 +134,17 @@ class BaseMultiViewClustering(
             ),
         )
         solution = self._solve(data, candidates)
+        self._keep_fit(solution, data)
+        self.data_warnings_ = tuple(report.issues)
+        self._training_digests = report.digests
+        self._keep(of_table)
+        if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
+            self._warn_split_duplicates(stacklevel=4)
+        warn_no_structure(solution, stacklevel=3)
+        return self
+
+    def _keep_fit(self, solution: Solution, data: MultiViewData) -> None:
+        """Set the attributes of a fit of `data`."""
         self.solution_ = solution
         self.labels_ = solution.labels
         self.consensus_graph_ = solution.consensus_graph
@@ -152,16 +162,13 @@ class BaseMultiViewClustering(
             for index, name in enumerate(data.view_names)
         }
         self.excluded_views_ = solution.exclude_views
-        self.data_warnings_ = tuple(report.issues)
+        self.sample_ids_ = data.sample_ids
+        self.data_warnings_ = ()
         self._training = data
-        self._training_digests = report.digests
+        self._training_digests = {}
         self._membership = None
+        self._coordinates_loaded = None
         self._stability = None
-        self._keep(of_table)
-        if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
-            self._warn_split_duplicates(stacklevel=4)
-        warn_no_structure(solution, stacklevel=3)
-        return self
 
     def _warn_split_duplicates(self, *, stacklevel: int) -> None:
         executor = executor_for(self.client, self.n_jobs)

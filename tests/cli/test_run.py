@@ -181,10 +181,10 @@ def test_components_not_reached_is_exit_code_5_after_the_results(
     real = steps.cluster
 
     def unfinished(*args: Any, **options: Any) -> Any:
-        solution, notes = real(*args, **options)
-        object.__setattr__(solution, "status", Status.COMPONENTS_NOT_REACHED)
-        object.__setattr__(solution, "n_connected_components", 2)
-        return solution, notes
+        estimator, notes = real(*args, **options)
+        object.__setattr__(estimator.solution_, "status", Status.COMPONENTS_NOT_REACHED)
+        object.__setattr__(estimator.solution_, "n_connected_components", 2)
+        return estimator, notes
 
     monkeypatch.setattr(steps, "cluster", unfinished)
     result = call("run", "tiny.toml", "--in-process", "-o", "out")
@@ -280,3 +280,20 @@ def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
     assert "mscam-dask resume " in line
     record = json.loads((here / "out" / "run.json").read_text())
     assert (record["state"], record["exit_code"]) == ("interrupted", 130)
+
+
+def test_the_quickstart_runs_the_file_that_is_there(here: Path, call: Call) -> None:
+    (here / "tiny.toml").rename("quickstart.toml")
+    result = call("quickstart", "--in-process")
+    assert result.exit_code == 0
+    assert [run.name.partition("-")[0] for run in (here / "runs").iterdir()] == ["quickstart"]
+
+
+@pytest.mark.slow
+def test_the_quickstart_writes_its_file_and_keeps_it(here: Path, call: Call) -> None:
+    assert call("quickstart", "--in-process").exit_code == 0
+    written = (here / "quickstart.toml").read_bytes()
+    again = call("quickstart", "--in-process")
+    assert again.exit_code == 0
+    assert "overwrite" in again.stdout
+    assert (here / "quickstart.toml").read_bytes() == written

@@ -24,9 +24,8 @@ from distributed.client import ClosedClientError, FutureCancelledError, FuturesC
 from distributed.comm.core import CommClosedError
 
 from mscam_dask import __version__
-from mscam_dask.engine.executors._aligned import aligned
+from mscam_dask.engine.executors._arrays import aligned, make_measurable
 from mscam_dask.engine.executors._malloc import keep_freed_memory, return_freed_memory
-from mscam_dask.engine.executors._sizeof import make_measurable
 from mscam_dask.engine.executors._spans import Spans, phase_of, span_cleaner
 from mscam_dask.engine.executors._threadpools import PinnedBlas, RefCountedContext
 from mscam_dask.engine.executors.base import Handle

@@ -11,8 +11,14 @@ import msgspec
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
-from mscam_dask.pipeline.config.file_names import name_of_pipeline
-from mscam_dask.pipeline.config.parse import known_keys, nearest, read_table, shown, type_problem
+from mscam_dask.pipeline.config.parse import (
+    known_keys,
+    name_of_pipeline,
+    nearest,
+    read_table,
+    shown,
+    type_problem,
+)
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
     ClusterKeys,

@@ -105,7 +105,7 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
     views
         Scale and alpha of each view where views differ; else None.
     initial_graph
-        "distances" or "distances and views", see `mscam_dask.types.events.CandidateSettings`.
+        "mean" or "mixed", see `mscam_dask.types.events.CandidateSettings`.
     exclude_views
         Names of the excluded views.
     """
@@ -114,7 +114,7 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
     alpha: float | None
     n_neighbors: int
     views: dict[str, ViewSettingsEntry] | None = None
-    initial_graph: str = "distances"
+    initial_graph: str = "mean"
     exclude_views: tuple[str, ...] = ()
 
 
