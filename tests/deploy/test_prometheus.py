@@ -136,7 +136,10 @@ HOUR = 3600
     [
         ("MscamRunFailed", {"running": 0, "exit_code": 3}, 0, True),
         ("MscamRunFailed", {"running": 0, "exit_code": 5}, 0, False),
+        ("MscamRunFailed", {"running": 0, "exit_code": 6}, 0, False),
         ("MscamRunFailed", {"running": 0, "exit_code": 75}, 0, False),
+        ("MscamDriftAboveLimit", {"running": 0, "exit_code": 6}, 0, True),
+        ("MscamDriftAboveLimit", {"running": 0, "exit_code": 5}, 0, False),
         ("MscamRunFailed", {"running": 1, "exit_code": 3}, 0, False),
         ("MscamRunNotResumed", {"running": 0, "exit_code": 75}, 3, True),
         ("MscamRunNotResumed", {"running": 0, "exit_code": 75}, 1, False),

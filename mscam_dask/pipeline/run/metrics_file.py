@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["METRICS", "metrics_text", "read_success", "shared_file", "write_shared"]
 
-_SUCCESS = (0, 5)
 _SUCCESS_METRIC = "mscam_batch_success_timestamp_seconds"
 
 METRICS: Mapping[str, str] = {
@@ -72,7 +71,7 @@ def metrics_text(record: RunRecord, *, started: str, success: float | None) -> s
     add("mscam_batch_running", float(record.ended is None))
     add("mscam_batch_start_timestamp_seconds", _seconds(started))
     add("mscam_batch_end_timestamp_seconds", ended)
-    add(_SUCCESS_METRIC, ended if record.exit_code in _SUCCESS else success)
+    add(_SUCCESS_METRIC, ended if record.state == "finished" else success)
     add("mscam_batch_exit_code", record.exit_code)
     add("mscam_batch_resumes", len(record.resumed))
     for step, seconds in record.seconds.items():
