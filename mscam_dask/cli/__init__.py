@@ -67,7 +67,7 @@ def main() -> None:
     "--output",
     required=True,
     metavar="DIR|URL",
-    help="Store to write; may be an s3:// or gs:// URL.",
+    help="Store to write; may be an s3://, gs:// or az:// URL.",
 )
 @click.option(
     "--view",
