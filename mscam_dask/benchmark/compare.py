@@ -15,6 +15,7 @@ from mscam_dask.benchmark.experiment import Experiment
 from mscam_dask.benchmark.load_datasets import Dataset, mixture_datasets, open_datasets
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, paper_scores
 from mscam_dask.benchmark.results import (
+    LABEL_FREE_SCORES,
     PROTOCOLS,
     SCORES,
     CurveEntry,
@@ -108,7 +109,7 @@ class _Comparison:
         if isinstance(self._table, RobustnessTable):
             return mixture_datasets(self._table, self._seeds)
         self._experiment.notify("reading the data")
-        return open_datasets(self._settings.datasets, self._experiment.directory, need_labels=True)
+        return open_datasets(self._settings.datasets, self._experiment.directory, need_labels=False)
 
     def _varies(self) -> str:
         first = self._table.seed
@@ -207,13 +208,12 @@ def _row(run: MethodRun, entries: Mapping[str, TrialEntry]) -> RowEntry:
         reasons.append(f"{len(keys) - len(ended)} other runs were skipped after that")
     scores = {
         name: _mean_std([value for entry in good if (value := entry.scores.get(name)) is not None])
-        for name in SCORES
+        for name in (SCORES if run.dataset.entry.n_classes else LABEL_FREE_SCORES)
     }
     scores["seconds"] = _mean_std([entry.seconds for entry in good if entry.seconds is not None])
     scores["peak_memory_bytes"] = _mean_std(
         [float(entry.peak_memory_bytes) for entry in good if entry.peak_memory_bytes is not None]
     )
-    METHODS[run.method]
     return RowEntry(
         dataset=run.dataset.entry.name,
         method=run.method,

@@ -86,9 +86,11 @@ class BaseMultiViewClustering(
         Parameters
         ----------
         X : list or dict of (n_samples, n_features_v) arrays, xarray.Dataset, store path or array
-            The views: NumPy, SciPy sparse or Dask arrays of any real dtype; the path of a store
-            made by ``mscam-dask ingest``; or one (n_samples, n_features) array, cut into views
-            by `n_features_per_view`. Row i is sample i in every view.
+            The views: NumPy, SciPy sparse or Dask arrays of any real dtype, frames of pandas or
+            polars, Arrow tables, AnnData; a MuData; the path of a store made by ``mscam-dask ingest``;
+            or one (n_samples, n_features) array, cut into views by `n_features_per_view`. Row i is
+            sample i in every view; frames and AnnData with the same ids in another order are put in
+            the order of the first.
         y : ignored
             For API consistency; labels never enter a fit.
 

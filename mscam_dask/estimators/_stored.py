@@ -14,7 +14,7 @@ A solver without encoders has none of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -120,7 +120,7 @@ def restore_fit(
         The records are not those of this version.
     """
     records = {name: msgspec.convert(model.records[name], kind) for name, kind in _RECORDS.items()}
-    encoders = {
+    encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         name: _encoder(values, _group(model.arrays, f"encoders/{index}/"))
         for index, (name, values) in enumerate(model.records["encoders"].items())
     }
