@@ -15,6 +15,7 @@ from mscam_dask.benchmark.results import Kind, Protocol
 from mscam_dask.data.datasets.mixtures import CORRUPTED_SHARES
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
 from mscam_dask.pipeline.config.parse import (
     are_one_name,
     name_of_pipeline,
@@ -100,7 +101,9 @@ def read_experiment(
         With every problem, its file, line, table and key: unknown keys, invalid types and values,
         and unknown methods, parameters and data sets with the nearest names.
     """
-    document = document_of(overrides) if path is None else read_document(path, overrides)
+    document = with_dask_defaults(
+        document_of(overrides) if path is None else read_document(path, overrides)
+    )
     problems: list[str] = [
         *unknown_tables(document, _TABLES),
         *text_problems(document),
@@ -115,7 +118,7 @@ def read_experiment(
     problems.extend(
         f"{document.where('output', key)}: [output] {key} is for runs only; an experiment keeps "
         "every finished trial in its directory. Remove the key."
-        for key in ("checkpoints", "keep")
+        for key in ("checkpoints", "keep", "metrics")
         if getattr(output, key, None) is not None
     )
     parameters = sub_tables(document, "parameters", problems)
@@ -138,7 +141,9 @@ def read_experiment(
         datasets=datasets,
         parameters=parameters,
         grids=grids,
-        execution=_absolute(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),
+        execution=_absolute(
+            document, "execution", execution, ("tls_ca", "tls_cert", "tls_key", "scheduler_file")
+        ),
         output=_absolute(document, "output", output, ("directory", "root")),
     )
 
@@ -513,7 +518,7 @@ class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_field
         "mscan",
         "mscam",
     )
-    corrupted: Annotated[
+    corruption_rate: Annotated[
         tuple[Share, ...],
         Meta(
             min_length=1,

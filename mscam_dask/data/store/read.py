@@ -242,7 +242,7 @@ def open_store(path: str | Location) -> MultiViewData:
     Parameters
     ----------
     path
-        Directory of the store, or its URL (s3://, gs://, file://).
+        Directory of the store, or its URL (s3://, gs://, az://, file://).
 
     Returns
     -------

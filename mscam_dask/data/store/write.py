@@ -88,7 +88,7 @@ def write_store(
     output
         Directory to make. It appears complete or not at all: a sibling directory is written,
         read back against its digests, synced to disk and given the name, in exchange for the
-        store that had it (see `mscam_dask.data.store.atomic_replace`). Or a URL (s3://, gs://, file://):
+        store that had it (see `mscam_dask.data.store.atomic_replace`). Or a URL (s3://, gs://, az://, file://):
         see `mscam_dask.data.store.atomic_replace`.
     chunk_size
         Samples per chunk; by default as many as make 8 MiB in each view. A fit decodes larger

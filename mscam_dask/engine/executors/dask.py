@@ -80,7 +80,9 @@ _FIT_CONFIG = RefCountedContext(
             # Views in the memory of the driver are sent inside tasks; the memory estimate bounds them.
             "distributed.admin.large-graph-warning-threshold": "4GiB",
             # A LocalCluster gives up a worker that is not back by then, and starts no other.
-            "distributed.deploy.lost-worker-timeout": "120s",
+            "distributed.deploy.lost-worker-timeout": dask.config.get(
+                "mscam.lost-worker-timeout", "120s"
+            ),
         }
     )
 )

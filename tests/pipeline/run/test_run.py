@@ -49,6 +49,7 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
         "pipeline.toml",
         "run.json",
         "events.jsonl",
+        "metrics.prom",
         "labels.csv",
         "samples.csv",
         "samples.parquet",
