@@ -123,7 +123,8 @@ def approximate_neighbors(
     found, _ = _propose(points, n_candidates + 1, 0, n, _BLOCK_BYTES)
     is_self = found == np.arange(n)[:, None]
     is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
-    return found[~is_self].reshape(n, n_candidates)
+    others: NDArray[np.int64] = found[~is_self].reshape(n, n_candidates)
+    return others
 
 
 def _propose(

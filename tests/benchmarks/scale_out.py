@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from distributed import Client, Future, LocalCluster, get_worker
+from distributed import Client, LocalCluster, get_worker
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from mscam_dask import MSCAM
@@ -118,14 +118,21 @@ class _RecordingClient(Client):
 
     recorder: _Recorder
 
-    def submit(self, function: Callable[..., Any], *args: Any, **options: Any) -> Future[Any]:
+    def submit(self, func: Callable[..., Any], *args: Any, **options: Any) -> Any:  # type: ignore[override]
         """Submit a task that is timed."""
-        return super().submit(_timed, function, *args, **options)
+        return super().submit(_timed, func, *args, **options)
 
     def gather(self, futures: Any, *args: Any, **options: Any) -> Any:
         """Gather results, and record for which ones the driver waits."""
         self.recorder.waits.append({future.key for future in futures})
-        return super().gather(futures, *args, **options)
+        gather: Any = super().gather
+        return gather(futures, *args, **options)
+
+
+def _client_of(cluster: Any) -> _RecordingClient:
+    client_type: Any = _RecordingClient
+    client: _RecordingClient = client_type(cluster)
+    return client
 
 
 def _timed(function: Callable[..., Any], *args: Any) -> Any:
@@ -142,7 +149,7 @@ def record_fit(views: Sequence[Any]) -> Recording:
         LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as cluster,
-        _RecordingClient(cluster) as client,
+        _client_of(cluster) as client,
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")

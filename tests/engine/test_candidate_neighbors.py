@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
 
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine import candidate_neighbors
 from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
@@ -20,13 +22,14 @@ def ridge_views(n_views: int, n_samples: int) -> list[RidgeView]:
     points[1::7] = points[::7][: len(points[1::7])]
     shape = ViewShape(n_samples, 6, "features")
     views = [points + 0.1 * rng.standard_normal(points.shape) for _ in range(n_views - 1)]
-    return [
-        ridge_view(
-            view_svd(lambda a, b, v=rows: v[a:b], shape, scale="none", name="v", dtype=np.float32),
-            alpha=1.0,
+
+    def embedded(rows: NDArray[np.float64]) -> RidgeView:
+        read = ArrayRows(rows, "v").read
+        return ridge_view(
+            view_svd(read, shape, scale="none", name="v", dtype=np.float32), alpha=1.0
         )
-        for rows in [points, *views]
-    ]
+
+    return [embedded(rows) for rows in (points, *views)]
 
 
 @pytest.mark.parametrize("n_views", [1, 20])

@@ -69,9 +69,9 @@ def test_overlaps_are_those_with_the_settings_that_voted(chosen: list[int]) -> N
     graphs = np.zeros((3, n, n))
     for graph, view, at in zip(graphs, lists, chosen, strict=True):
         np.put_along_axis(graph, view[at], 1.0, axis=1)
-    for view, choice in enumerate(choices):
-        others = np.delete(graphs, view, axis=0).mean(axis=0)
-        own = lists[view][choice.index]
+    for index, choice in enumerate(choices):
+        others = np.delete(graphs, index, axis=0).mean(axis=0)
+        own = lists[index][choice.index]
         shared = np.take_along_axis(others - others.mean(axis=0), own, axis=1).sum(axis=1) / k
         assert choice.agreement == pytest.approx(shared.mean(), abs=1e-6)
         assert choice.error == pytest.approx(shared.std() / np.sqrt(n), abs=1e-6)
