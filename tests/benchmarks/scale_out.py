@@ -118,7 +118,7 @@ class _RecordingClient(Client):
 
     recorder: _Recorder
 
-    def submit(self, func: Callable[..., Any], *args: Any, **options: Any) -> Any:  # type: ignore[override]
+    def submit(self, func: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Submit a task that is timed."""
         return super().submit(_timed, func, *args, **options)
 
