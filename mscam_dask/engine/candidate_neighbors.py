@@ -11,8 +11,8 @@ __all__ = ["candidate_blocks", "row_ranges"]
 # Number of tasks that search the cells of large data.
 _SEARCHES = 16
 
-_SMALLEST_BLOCK = 512
-_LARGEST_BLOCK = 8192
+_MIN_BLOCK = 512
+_MAX_BLOCK = 8192
 _BLOCKS = 8
 
 # Number of views of which one task searches a whole block of rows.
@@ -21,7 +21,7 @@ _VIEWS_TOGETHER = 16
 
 def row_ranges(n_samples: int) -> list[tuple[int, int]]:
     """Blocks of rows for the A-step, which depend on n only, never on the number of workers."""
-    size = min(_LARGEST_BLOCK, max(_SMALLEST_BLOCK, -(-n_samples // _BLOCKS)))
+    size = min(_MAX_BLOCK, max(_MIN_BLOCK, -(-n_samples // _BLOCKS)))
     return [(start, min(start + size, n_samples)) for start in range(0, n_samples, size)]
 
 
