@@ -15,6 +15,7 @@ from mscam_dask.benchmark.experiment import Experiment
 from mscam_dask.benchmark.load_datasets import Dataset, mixture_datasets, open_datasets
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, paper_scores
 from mscam_dask.benchmark.results import (
+    LABEL_FREE_SCORES,
     PROTOCOLS,
     SCORES,
     CurveEntry,
@@ -108,7 +109,7 @@ class _Comparison:
         if isinstance(self._table, RobustnessTable):
             return mixture_datasets(self._table, self._seeds)
         self._experiment.notify("reading the data")
-        return open_datasets(self._settings.datasets, self._experiment.directory, need_labels=True)
+        return open_datasets(self._settings.datasets, self._experiment.directory, need_labels=False)
 
     def _varies(self) -> str:
         first = self._table.seed
@@ -172,9 +173,9 @@ class _Comparison:
     def _write(self, rows: list[MethodRun], datasets: dict[str, Dataset]) -> None:
         table = tuple(_row(run, self._entries) for run in rows)
         shares = {
-            dataset.entry.name: dataset.entry.corrupted
+            dataset.entry.name: dataset.entry.corruption_rate
             for dataset in datasets.values()
-            if dataset.entry.corrupted is not None
+            if dataset.entry.corruption_rate is not None
         }
         keys = [
             trial.key
@@ -207,13 +208,12 @@ def _row(run: MethodRun, entries: Mapping[str, TrialEntry]) -> RowEntry:
         reasons.append(f"{len(keys) - len(ended)} other runs were skipped after that")
     scores = {
         name: _mean_std([value for entry in good if (value := entry.scores.get(name)) is not None])
-        for name in SCORES
+        for name in (SCORES if run.dataset.entry.n_classes else LABEL_FREE_SCORES)
     }
     scores["seconds"] = _mean_std([entry.seconds for entry in good if entry.seconds is not None])
     scores["peak_memory_bytes"] = _mean_std(
         [float(entry.peak_memory_bytes) for entry in good if entry.peak_memory_bytes is not None]
     )
-    METHODS[run.method]
     return RowEntry(
         dataset=run.dataset.entry.name,
         method=run.method,
@@ -245,7 +245,7 @@ def _curves(rows: Sequence[RowEntry], shares: Mapping[str, float]) -> tuple[Curv
             CurveEntry(
                 method=method,
                 protocol=protocol,
-                corrupted=tuple(shares[row.dataset] for row in own_rows),
+                corruption_rate=tuple(shares[row.dataset] for row in own_rows),
                 mean=tuple(row.scores["accuracy"].mean for row in own_rows),
                 std=tuple(row.scores["accuracy"].std for row in own_rows),
                 paper=tuple(published.get(round(shares[row.dataset], 6)) for row in own_rows),

@@ -97,23 +97,34 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
+_COLUMNS = {
+    "accuracy": "ACC",
+    "normalized_mutual_information": "NMI",
+    "adjusted_rand_index": "ARI",
+    "adjusted_modularity": "Adj. modularity",
+    "cross_view_information": "Information",
+}
+
+
 def show_rows(record: ExperimentRecord, directory: Path) -> None:
     """Print the rows of a comparison and the place of its results."""
+    shown = [
+        (name, title)
+        for name, title in _COLUMNS.items()
+        if any(name in row.scores for row in record.rows)
+    ]
     rows = [
         [
             row.dataset,
             row.method + (" (view chosen with labels)" if row.note else ""),
             row.protocol,
-            *(
-                _text(row.scores[name])
-                for name in ("accuracy", "normalized_mutual_information", "adjusted_rand_index")
-            ),
+            *(_text(row.scores[name]) if name in row.scores else "-" for name, _ in shown),
             _text(row.scores["seconds"], digits=1),
             f"{row.n_runs - row.n_failed} of {row.n_runs}",
         ]
         for row in record.rows
     ]
-    titles = ("Data", "Method", "Protocol", "ACC", "NMI", "ARI", "Seconds", "Runs")
+    titles = ("Data", "Method", "Protocol", *(title for _, title in shown), "Seconds", "Runs")
     console = results_console()
     show(console, table(titles, rows, numbers=titles[3:]))
     for name, sentence in record.protocols.items():

@@ -105,8 +105,8 @@ def main() -> None:
 def ingest(**options: Any) -> int:
     """Write the files of several views into one store.
 
-    SRC is a .npz, .npy, .mat, .csv, .tsv, text, NetCDF or Zarr file, or a directory with the UCI
-    mfeat files. Row i is the same sample in every view.
+    SRC is a .npz, .npy, .mat, .csv, .tsv, .parquet, .feather, .h5ad, .h5mu, text, NetCDF or Zarr
+    file, or a directory with the UCI mfeat files. Row i is the same sample in every view.
     """
     from mscam_dask.cli.ingest import ingest_files
 

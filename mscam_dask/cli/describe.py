@@ -16,6 +16,7 @@ from mscam_dask.cli.console import (
     settings_text,
     show,
     sizes_text,
+    support_text,
     table,
     views_table,
 )
@@ -168,9 +169,11 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
         pairs.append(("Data", f"{record.data.n_samples} samples, digest {record.data.digest}"))
     if record.fit is not None:
         fit = record.fit
+        support = [] if fit.assessment is None else [("Support", support_text(fit.assessment))]
         pairs += [
             ("Clusters", clusters_text(fit)),
             ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
+            *support,
             ("Sizes", sizes_text(fit)),
             ("Settings", settings_text(fit.setting)),
             ("Iterations", str(fit.n_outer_iterations)),

@@ -21,6 +21,7 @@ from mscam_dask.cli.console import (
     settings_text,
     show,
     sizes_text,
+    support_text,
     views_table,
 )
 from mscam_dask.cli.extensions import extension_of_directory, extension_of_file
@@ -157,9 +158,11 @@ def _summarize(outcome: RunOutcome) -> int:
     assert fit is not None
     assert data is not None
     assert record.exit_code is not None
+    support = [] if fit.assessment is None else [("Support", support_text(fit.assessment))]
     clusters = [
         ("Clusters", clusters_text(fit)),
         ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
+        *support,
         ("Sizes", sizes_text(fit)),
         ("Settings", settings_text(fit.setting)),
     ]

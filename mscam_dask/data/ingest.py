@@ -82,8 +82,9 @@ def ingest(
     Parameters
     ----------
     sources
-        One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, .csv.gz, .parquet, whitespace-separated text
-        (any other name, such as the UCI files mfeat-pix), NetCDF (.nc), a Zarr directory, or a
+        One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, .csv.gz, .csv.zst, .parquet, .feather,
+        .h5ad, .h5mu, whitespace-separated text (any other name, such as the UCI files mfeat-pix), NetCDF
+        (.nc), a Zarr directory, or a
         directory with the six UCI mfeat files; or the URL of a store of this package. `Source`
         adds how a file is to be read. A `MultiViewData` is written as it is. Sources with sample
         ids hold the same ids, in any order: rows are put in the order of the first of them.

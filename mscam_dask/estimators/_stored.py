@@ -14,7 +14,7 @@ A solver without encoders has none of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -120,20 +120,23 @@ def restore_fit(
         The records are not those of this version.
     """
     records = {name: msgspec.convert(model.records[name], kind) for name, kind in _RECORDS.items()}
-    encoders = {
+    encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         name: _encoder(values, _group(model.arrays, f"encoders/{index}/"))
         for index, (name, values) in enumerate(model.records["encoders"].items())
     }
     solution = Solution(
         labels=result.labels,
         consensus_graph=result.consensus_graph,
+        learned_graph=result.learned_graph,
         n_connected_components=result.n_connected_components,
         status=Status[result.status],
         score=result.score,
         n_neighbors=result.n_neighbors,
         view_embeddings=result.view_embeddings,
+        view_coordinates=result.view_coordinates,
         view_contributions=result.view_contributions,
         encoders=encoders,
+        assessment=result.assessment,
         **records,
     )
     estimator._keep_fit(solution, training)

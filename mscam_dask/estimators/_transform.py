@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-__all__ = ["ClusterSpaceMixin"]
+__all__ = ["ClusterSpaceMixin", "label_free_scores"]
 
 
 class ClusterSpaceMixin(
@@ -124,11 +123,7 @@ class ClusterSpaceMixin(
                 f"score takes at least 3 samples, whose neighbors are compared; got {new.n_samples}."
             )
         labels = self.predict(X)
-        rows = sampled_rows(new.n_samples, SIZES.n_scored)
-        if len(rows) < new.n_samples:
-            drawn = tuple(sampled_view(view, rows) for view in new.views)
-            new = dataclasses.replace(new, views=drawn, sample_ids=None, labels=None)
-        return _adjusted_modularity(new, np.unique(labels[rows], return_inverse=True)[1])
+        return label_free_scores(new, labels)["adjusted_modularity"]
 
 
 def _in_discriminants(
@@ -141,11 +136,33 @@ def _in_discriminants(
     return np.hstack([view[:, : len(loadings)] @ loadings for view, loadings in pairs])
 
 
-def _adjusted_modularity(data: MultiViewData, labels: NDArray[np.int64]) -> float:
+def label_free_scores(data: MultiViewData, labels: NDArray[np.int64]) -> dict[str, float]:
+    """Scores of a partition on the reference graphs of the views: of a sample of large data.
+
+    Parameters
+    ----------
+    data : MultiViewData
+        At least three samples.
+    labels : (n,) int64
+
+    Returns
+    -------
+    dict
+        "adjusted_modularity" and "cross_view_information" (nats).
+    """
+    rows = sampled_rows(data.n_samples, SIZES.n_scored)
+    views = data.views
+    if len(rows) < data.n_samples:
+        views = tuple(sampled_view(view, rows) for view in views)
+    labels = np.unique(labels[rows], return_inverse=True)[1]
     graphs = [
-        reference_graphs_of_view(view, min(CONSTANTS.validation_neighbors, data.n_samples - 1))
-        for view in data.views
+        reference_graphs_of_view(view, min(CONSTANTS.validation_neighbors, len(rows) - 1))
+        for view in views
     ]
     (fields,) = partition_scores([labels], [score_partitions(graphs, [labels])])
+    score = PartitionScore(*fields)
     modularity = mean_score([view_modularity(graph, labels) for graph in graphs])
-    return adjusted_modularity(modularity, PartitionScore(*fields).reliability)
+    return {
+        "adjusted_modularity": adjusted_modularity(modularity, score.reliability),
+        "cross_view_information": score.score,
+    }

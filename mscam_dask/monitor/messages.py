@@ -156,6 +156,7 @@ def format_event(event: Event, tracker: ProgressTracker) -> list[str]:
             lines = [_timed(format_refinement(event.scores, event.taken), event.seconds)]
         case FitFinished():
             lines = [_timed(_finished(event), event.seconds)]
+            lines += [event.assessment] if event.assessment else []
         case FitFailed():
             lines = [_timed(_failed(event), event.seconds)]
     return lines

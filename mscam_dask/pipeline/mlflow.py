@@ -166,6 +166,7 @@ def _selected(event: SettingsSelected) -> dict[str, object]:
         "alpha": chosen.alpha,
         "n_neighbors": chosen.n_neighbors,
         "initial_graph": chosen.initial_graph,
+        "max_iter": event.max_iter,
         "exclude_views": list(chosen.exclude_views),
     }
     for view, scale, alpha in chosen.view_settings:

@@ -284,6 +284,10 @@ class FitFinished:
         Cross-view information (nats) of the returned labels.
     view_contributions : dict of str to float
         Share of each view in that information.
+    structure : str or None
+        Name of a `mscam_dask.types.result.Structure`; None where nothing was assessed.
+    assessment : str
+        Sentence that says why, and which clusters are not separated; empty where nothing was assessed.
     """
 
     status: str
@@ -292,6 +296,8 @@ class FitFinished:
     seconds: float
     score: float
     view_contributions: dict[str, float]
+    structure: str | None = None
+    assessment: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

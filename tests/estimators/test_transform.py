@@ -13,6 +13,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mscam_dask import MSCAN
+from mscam_dask.engine.tasks.partition_scores import (
+    partition_scores,
+    reference_graphs_of_view,
+    score_partitions,
+)
 from mscam_dask.errors import DataError
 from mscam_dask.estimators import _predict, _transform
 from mscam_dask.linalg.modularity import modularity
@@ -88,13 +93,11 @@ def test_the_score_is_modularity_times_the_share_of_entropy() -> None:
     new = [view[60:] for view in views]
     labels = model.predict(new)
     graphs = [
-        _transform.reference_graphs_of_view(view, CONSTANTS.validation_neighbors)
+        reference_graphs_of_view(view, CONSTANTS.validation_neighbors)
         for view in model._views(new, reset=False).views
     ]
     highest = [max(modularity(graph, labels) for graph in view.graphs) for view in graphs]
-    (fields,) = _transform.partition_scores(
-        [labels], [_transform.score_partitions(graphs, [labels])]
-    )
+    (fields,) = partition_scores([labels], [score_partitions(graphs, [labels])])
     expected = np.mean(highest) * PartitionScore(*fields).reliability
     assert model.score(new) == pytest.approx(expected)
     assert model.score(new, y=np.zeros(60)) == model.score(new)

@@ -133,6 +133,28 @@ class RefinementEntry(Struct, frozen=True, kw_only=True):
     n_accepted: int
 
 
+class AssessmentEntry(Struct, frozen=True, kw_only=True):
+    """How far the data support the clusters.
+
+    Attributes
+    ----------
+    structure
+        Name of a `mscam_dask.types.result.Structure`.
+    message
+        Sentence that says why, and which clusters are not separated.
+    stability
+        Mean over clusters.
+    cluster_stability
+        Of each cluster, in the order of `FitRecord.cluster_names`; None for clusters without a
+        compared sample.
+    """
+
+    structure: str
+    message: str
+    stability: float
+    cluster_stability: tuple[float | None, ...]
+
+
 class FitRecord(Struct, frozen=True, kw_only=True):
     """Outcome of the fit.
 
@@ -159,6 +181,8 @@ class FitRecord(Struct, frozen=True, kw_only=True):
         `mscam_dask.types.events.NClustersSelected` where the number of clusters was selected.
     refinement
         Result of the refinement; None without one.
+    assessment
+        None for one cluster, and for as many clusters as samples.
     """
 
     status: str
@@ -176,6 +200,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     cluster_names: tuple[int, ...]
     n_clusters_curves: dict[str, Any] | None = None
     refinement: RefinementEntry | None = None
+    assessment: AssessmentEntry | None = None
 
     @property
     def sizes(self) -> dict[int, int]:

@@ -366,6 +366,7 @@ def test_a_damaged_model_is_refused_and_made_again(
 
 def test_labels_of_another_run_are_refused(pipeline: Write) -> None:
     outcome = again(pipeline(HERE))
+    assert outcome.record.data is not None
     rewritten(outcome, data=msgspec.structs.replace(outcome.record.data, n_samples=61))
     with pytest.raises(DataError, match=quotes(outcome.directory.path, "result.zarr")):
         load_run(outcome.directory.path)
