@@ -24,7 +24,7 @@ _NOT_PROSE = re.compile(
 )
 _ITEM = re.compile(r" *(?:[-*+]|\d+[.)]) +")
 _ABBREVIATION = re.compile(r"(?:\b(?:al|e\.g|i\.e|vs|Fig|Tab|Eq|Eqs|Sec|cf|etc)|\b[A-Z])\.$")
-_END = re.compile(r"[.!?][\"'’”)*_]*(?=\s|$)")
+_END = re.compile(r"[.!?][\"')*_]*(?=\s|$)")
 
 
 def blocks(text: str) -> Iterator[str]:
@@ -114,4 +114,4 @@ The value is 0.5 at $x$!
         "Its second sentence",
         "The value is 0.5 at FORMULA!",
     ]
-    assert n_words("The value is 0.5 – at FORMULA!") == 6
+    assert n_words("The value is 0.5 - at FORMULA!") == 6
