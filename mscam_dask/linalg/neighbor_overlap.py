@@ -17,7 +17,7 @@ def neighbor_counts(neighbors: NDArray[np.integer[Any]], n_samples: int) -> csr_
     Parameters
     ----------
     neighbors : (n, k) int
-        Distinct neighbors of each sample.
+        Distinct neighbors of each sample; −1 in the rows of samples that have none.
     n_samples : int
         n.
 
@@ -28,6 +28,10 @@ def neighbor_counts(neighbors: NDArray[np.integer[Any]], n_samples: int) -> csr_
     k = neighbors.shape[1]
     rows = np.arange(0, n_samples * k + 1, k)
     columns = np.sort(neighbors, axis=1).ravel()  # a copy: another thread reads the same lists
+    if columns.size and columns.min() < 0:
+        counts = np.where(neighbors[:, 0] >= 0, k, 0)
+        columns, rows = columns[columns >= 0], np.concatenate(([0], np.cumsum(counts)))
+        return csr_array((np.ones(len(columns)), columns, rows), shape=(n_samples, n_samples))
     return csr_array((np.ones(neighbors.size), columns, rows), shape=(n_samples, n_samples))
 
 
@@ -39,15 +43,16 @@ def shared_neighbors(
     Parameters
     ----------
     neighbors : (n, k) int
-        Neighbors of each sample in one view.
+        Neighbors of each sample in one view; −1 in the rows of samples that have none.
     others : (n, n) sparse
         Neighbor graphs of the other views, summed; rows with equal sums.
 
     Returns
     -------
-    (n,)
-        (1/k) Σ_{j ∈ N(i)} (B_ij − Σ_l B_lj / n). Its mean is zero for neighbors that are
-        independent of B, however often some samples (hubs) are neighbors in both.
+    (m,)
+        For each of the m samples with neighbors, (1/k) Σ_{j ∈ N(i)} (B_ij − Σ_l B_lj / n). Its mean
+        is zero for neighbors that are independent of B, however often some samples (hubs) are
+        neighbors in both.
 
     Notes
     -----
@@ -62,4 +67,6 @@ def shared_neighbors(
     popularity: NDArray[np.float64] = np.asarray(others.sum(axis=0)).ravel() / n
     given: NDArray[np.float64] = neighbor_counts(neighbors, n).multiply(others).sum(axis=1)
     expected = popularity[neighbors].sum(axis=1)
-    return np.asarray((np.asarray(given).ravel() - expected) / k, dtype=np.float64)
+    shares = np.asarray((np.asarray(given).ravel() - expected) / k, dtype=np.float64)
+    has_neighbors = neighbors[:, 0] >= 0
+    return shares if has_neighbors.all() else shares[has_neighbors]

@@ -23,6 +23,7 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, row_blocks
 
@@ -50,11 +51,14 @@ class LinearDiscriminants:
         Mean squared distance of two samples.
     separation : float
         Sum over the discriminants of s / (1 + s), their shares of variance between clusters.
+    present : PresentSamples or None
+        Samples that the view has, which are the rows of `points`; None for all.
     """
 
     points: NDArray[np.float32]
     mean_distance: float
     separation: float
+    present: PresentSamples | None = None
 
     def coordinates(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Points and the weights of their columns, which are all one."""
@@ -74,7 +78,7 @@ def linear_discriminants(
     ----------
     view : RidgeView
     labels : (n,) int64
-        Clusters 0 … c−1, none empty.
+        Clusters 0 … c−1, none empty; those without a sample in the view are left out.
     most_directions : int
         Directions of the view that are used, those of largest variance.
     block_bytes : int
@@ -94,6 +98,8 @@ def linear_discriminants(
     (1936), doi:10.1111/j.1469-1809.1936.tb02137.x; for a learned partition: C. Ding, T. Li,
     "Adaptive dimension reduction using discriminant analysis and K-means clustering", ICML 2007.
     """
+    if view.present is not None:
+        labels = np.unique(labels[view.present.samples], return_inverse=True)[1]
     vectors, weights = view.coordinates()
     vectors, scale = vectors[:, :most_directions], np.sqrt(weights[:most_directions])
     between, within = _covariances(_blocks(vectors, block_bytes), scale, labels)
@@ -101,6 +107,10 @@ def linear_discriminants(
     spread, floor = np.trace(within) / rank, _LEAST_SPREAD * np.trace(between + within) / rank
     shrunk = (1.0 - _SHRINKAGE) * within + np.eye(rank) * max(_SHRINKAGE * spread, floor)
     kept = min(int(labels.max()), rank)
+    if kept == 0:  # all samples of the view are in one cluster
+        return LinearDiscriminants(
+            np.zeros((len(labels), 0), dtype=np.float32), 0.0, 0.0, view.present
+        )
     shares, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
     shares = np.maximum(shares, 0.0)
     loadings = scale[:, None] * directions * np.sqrt(shares / (1.0 + shares))
@@ -108,7 +118,7 @@ def linear_discriminants(
         np.float32
     )
     separation = float(np.sum(shares / (1.0 + shares)))
-    return LinearDiscriminants(points, mean_squared_distance(points), separation)
+    return LinearDiscriminants(points, mean_squared_distance(points), separation, view.present)
 
 
 def _covariances(

@@ -188,7 +188,7 @@ def _choose(
     view_settings: Sequence[NDArray[np.integer[Any]]], others: csr_array[np.float64], usual: int
 ) -> Choice:
     shares = [shared_neighbors(lists, others) for lists in view_settings]
-    means = [math.fsum(share) / len(share) for share in shares]
+    means = [math.fsum(share) / max(1, len(share)) for share in shares]
     best = max(range(len(means)), key=lambda index: (means[index], index == usual))
     error = _standard_error(shares[best] - shares[usual])
     ahead = (means[best] - means[usual]) / error if error > 0 else 0.0
@@ -198,4 +198,4 @@ def _choose(
 
 
 def _standard_error(values: NDArray[np.float64]) -> float:
-    return float(values.std()) / math.sqrt(len(values))
+    return float(values.std()) / math.sqrt(len(values)) if len(values) else 0.0

@@ -23,6 +23,7 @@ from mscam_dask.data.views.conversion import (
 )
 from mscam_dask.data.views.labels import encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import PresentRows, restrict_to_present
 from mscam_dask.data.views.sources import (
     VIEW_TYPES,
     ArrayRows,
@@ -84,7 +85,8 @@ def as_multi_view(
     Returns
     -------
     MultiViewData
-        Sharing memory with the input where it can; nothing is read from stores or computed.
+        Sharing memory with the input where it can; nothing is read from stores or computed. A row
+        of an array that is all NaN is a sample that the view does not have.
 
     Raises
     ------
@@ -127,7 +129,8 @@ def as_multi_view(
         data = _renamed(data, view_names)
     data = with_view_types(data, view_type)
     _check_dimensions(views, data)
-    return data
+    present = tuple(restrict_to_present(view) for view in data.views)
+    return data if present == data.views else replace(data, views=present)
 
 
 def _check_dimensions(tables: Any, data: MultiViewData) -> None:
@@ -186,6 +189,8 @@ def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewDa
 
 
 def _replaced(view: RowSource, **changes: str) -> RowSource:
+    if isinstance(view, PresentRows):
+        return replace(view, source=_replaced(view.source, **changes))
     return cast("RowSource", replace(cast("Any", view), **changes))
 
 

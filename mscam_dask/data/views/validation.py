@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.conversion import check_unique_ids
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
@@ -170,7 +171,12 @@ def validate(
         check_unique_ids(data.sample_ids, where="the data")
     look = functools.partial(_validated, n_clusters=n_clusters, digest=digest)
     found, read, numbers = zip(*over(look, data.views), strict=True)
-    repeated = duplicate_samples(numbers, n_clusters)
+    presents = map(present_samples, data.views)
+    spread = [
+        rows if present is None or rows is None else present.spread(rows, n_clusters)
+        for present, rows in zip(presents, numbers, strict=True)
+    ]  # absent samples are alike in a view, and unlike the others
+    repeated = duplicate_samples(spread, n_clusters)
     issues = list(itertools.chain.from_iterable(found))
     if repeated is not None:
         first = tuple(repeated[:_SHOWN].tolist())
@@ -516,7 +522,7 @@ def duplicate_samples(
     for view in numbers:
         if view is None:
             return None
-        _, kinds = np.unique(kinds * limit + view, return_inverse=True)
+        _, kinds = np.unique(kinds * (limit + 1) + view, return_inverse=True)
     _, first = np.unique(kinds, return_index=True)
     if len(first) >= limit:
         return None

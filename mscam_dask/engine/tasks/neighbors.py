@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,7 @@ from mscam_dask.solvers.graph_update import (
     Graph,
     candidate_neighbors,
     neighbor_graph,
+    spread_graph,
 )
 from mscam_dask.solvers.joint_embedding import joint_embedding
 from mscam_dask.solvers.lda import LinearDiscriminants
@@ -37,8 +40,12 @@ def candidates(
 
 
 def own_graph(view: RidgeView, n_neighbors: int) -> Graph:
-    """Adaptive-neighbor graph of a single view."""
-    return neighbor_graph(joint_embedding([view]), n_neighbors)
+    """Adaptive-neighbor graph of a single view; samples that it does not have have no neighbors."""
+    if view.present is None:
+        return neighbor_graph(joint_embedding([view]), n_neighbors)
+    whole = dataclasses.replace(view, present=None)
+    graph = neighbor_graph(joint_embedding([whole]), min(n_neighbors, len(view.present) - 1))
+    return spread_graph(graph, view.present)
 
 
 def cells(views: list[RidgeView | LinearDiscriminants], n_candidates: int, seed: int) -> IVFIndex:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import RowSource
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import SampledRows
 from mscam_dask.errors import DataError
 from mscam_dask.solvers.preprocessing import (
@@ -23,6 +25,9 @@ from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Scale, ViewSettings
 
 __all__ = ["Coarse", "SampledNeighbors", "choose", "coarse_overlaps", "sampled_neighbors"]
+
+# With fewer sampled rows, settings of an incomplete view are not compared.
+_FEWEST_PRESENT = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +64,47 @@ def sampled_neighbors(
     """Nearest neighbors within a sample of the rows, for each candidate setting of one view.
 
     Settings that make all rows equal are skipped, unless all of them do. Distance and kernel views
-    ignore the scaling, so that only one is tried.
+    ignore the scaling, so that only one is tried. Rows of samples that the view does not have are −1.
     """
+    present = present_samples(source)
+    if present is None:
+        return _sampled_neighbors(source, options, sample, n_neighbors, coarse)
+    positions = present.positions[sample]
+    has = np.flatnonzero(positions >= 0)
+    some = np.zeros(0, dtype=np.int64) if coarse is None else np.flatnonzero(positions[coarse.rows] >= 0)
+    if len(has) < _FEWEST_PRESENT or (coarse is not None and len(some) < _FEWEST_PRESENT):
+        nothing = np.full((len(sample), n_neighbors), -1, dtype=np.int64)
+        coarsely = np.full((0, 0) if coarse is None else (len(coarse.rows), 1), -1, dtype=np.int32)
+        return SampledNeighbors(dict.fromkeys(range(len(options)), nothing), coarsely)
+    own_coarse = None
+    if coarse is not None:
+        own_rows = np.searchsorted(has, coarse.rows[some])
+        own_coarse = Coarse(own_rows, min(coarse.n_neighbors, len(some) - 1))
+    found = _sampled_neighbors(
+        source, options, positions[has], min(n_neighbors, len(has) - 1), own_coarse
+    )
+    return SampledNeighbors(
+        {key: _spread_lists(lists, has, len(sample)) for key, lists in found.by_settings.items()},
+        found.coarse if coarse is None else _spread_lists(found.coarse, some, len(coarse.rows)),
+    )
+
+
+def _spread_lists(
+    lists: NDArray[np.integer[Any]], rows: NDArray[np.int64], n_rows: int
+) -> NDArray[Any]:
+    """Neighbor lists (n_rows, k) from those (m, k) among `rows`; −1 for the others."""
+    spread = np.full((n_rows, lists.shape[1]), -1, dtype=lists.dtype)
+    spread[rows] = rows[lists]
+    return spread
+
+
+def _sampled_neighbors(
+    source: RowSource,
+    options: tuple[ViewSettings, ...],
+    sample: NDArray[np.int64],
+    n_neighbors: int,
+    coarse: Coarse | None,
+) -> SampledNeighbors:
     rows = SampledRows(source, sample).in_memory().read(0, len(sample))
     shape = ViewShape(len(rows), rows.shape[1], source.view_type)
     positions: dict[Scale, dict[float, int]] = {}

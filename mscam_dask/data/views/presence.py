@@ -1,0 +1,181 @@
+"""Views that do not have all samples: rows that are all NaN stand for absent samples."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mscam_dask.data.views.sources import (
+    ArrayRows,
+    RowSource,
+    ViewType,
+    as_rows,
+    check_row_range,
+    feature_names_of,
+)
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.present_samples import PresentSamples
+
+__all__ = [
+    "PresentRows",
+    "check_presence",
+    "is_in_memory",
+    "n_samples_of",
+    "present_samples",
+    "presence_table",
+    "recorded_presence",
+    "restrict_to_present",
+]
+
+_SHOWN = 5
+
+_MIN_SAMPLES = 2
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PresentRows:
+    """Rows of the samples that an incomplete view has, and the same columns of a pairwise view.
+
+    Parameters
+    ----------
+    source
+        The view with a row for every sample; rows of absent samples are not used.
+    samples
+        (m,) positions of the samples that the view has, ascending.
+    """
+
+    source: RowSource
+    samples: NDArray[np.int64]
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def view_type(self) -> ViewType:
+        return self.source.view_type
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return feature_names_of(self.source)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of all samples n."""
+        return self.source.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        m = len(self.samples)
+        return m, self.source.shape[1] if self.view_type == "features" else m
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return the rows of the view's samples start..stop-1 as read-only float64."""
+        check_row_range(self, start, stop)
+        if start == stop:
+            return as_rows(np.empty((0, self.shape[1])))
+        rows = self.samples[start:stop]
+        first = int(rows[0])
+        block = self.source.read(first, int(rows[-1]) + 1)[rows - first]
+        return as_rows(block if self.view_type == "features" else block[:, self.samples])
+
+
+def present_samples(source: RowSource) -> PresentSamples | None:
+    """Return the samples that a view has, None for all."""
+    if isinstance(source, PresentRows):
+        return PresentSamples(source.samples, source.n_samples)
+    return None
+
+
+def n_samples_of(source: RowSource) -> int:
+    """Return the number of samples of the data that a view is part of."""
+    return source.n_samples if isinstance(source, PresentRows) else source.shape[0]
+
+
+def is_in_memory(source: RowSource) -> bool:
+    """Return whether the rows of a view are in the memory of this process."""
+    return isinstance(source.source if isinstance(source, PresentRows) else source, ArrayRows)
+
+
+def presence_table(views: Sequence[RowSource]) -> NDArray[np.bool_]:
+    """Return whether each view (columns) has each sample (rows)."""
+    table = np.ones((n_samples_of(views[0]), len(views)), dtype=np.bool_)
+    for column, view in enumerate(views):
+        if isinstance(view, PresentRows):
+            table[:, column] = False
+            table[view.samples, column] = True
+    return table
+
+
+def restrict_to_present(view: RowSource, absent: NDArray[np.int64] | None = None) -> RowSource:
+    """Return a view without its absent samples; the view itself if it has all.
+
+    Parameters
+    ----------
+    view
+        With a row for every sample.
+    absent
+        Positions of absent samples. By default the rows of an array that are all NaN; views that are
+        not in memory have all samples then.
+    """
+    if absent is None:
+        absent = _rows_of_nan(view.array) if isinstance(view, ArrayRows) else np.zeros(0, np.int64)
+    if not absent.size:
+        return view
+    return PresentRows(view, np.setdiff1d(np.arange(view.shape[0]), absent))
+
+
+def _rows_of_nan(array: NDArray[Any] | sparse.csr_array[Any]) -> NDArray[np.int64]:
+    """Positions of the rows that are all NaN."""
+    if array.dtype.kind != "f" or 0 in array.shape:
+        return np.zeros(0, dtype=np.int64)
+    if isinstance(array, sparse.csr_array):
+        n_nan = np.concatenate(([0], np.cumsum(np.isnan(array.data))))
+        return np.flatnonzero(np.diff(n_nan[array.indptr]) == array.shape[1])
+    some = np.flatnonzero(np.isnan(array[:, 0]))  # few, if any: the other columns are not read
+    return some[[bool(np.isnan(array[row]).all()) for row in some]] if some.size else some
+
+
+def check_presence(views: Sequence[RowSource], sample_ids: Sequence[str] | None = None) -> None:
+    """Refuse samples that no view has, and views that have fewer than two samples.
+
+    Raises
+    ------
+    DataError
+        With the views, or the number of such samples and the first of them.
+    """
+    for view in views:
+        if isinstance(view, PresentRows) and len(view.samples) < _MIN_SAMPLES:
+            raise DataError(
+                f"View {view.name!r} has {len(view.samples)} of {view.n_samples} samples (rows that are "
+                f"all NaN stand for absent samples); allowed is at least {_MIN_SAMPLES}. Drop the view."
+            )
+    nowhere = np.flatnonzero(~presence_table(views).any(axis=1))
+    if nowhere.size:
+        first = nowhere[:_SHOWN].tolist()
+        shown = first if sample_ids is None else [sample_ids[row] for row in first]
+        raise DataError(
+            f"{nowhere.size} sample(s) are absent from every view: all their values are NaN (first "
+            f"{'rows' if sample_ids is None else 'ids'}: {shown}). Allowed are samples that at least one "
+            "view has: drop these."
+        )
+
+
+def recorded_presence(view: RowSource) -> str:
+    """Return text that identifies the samples of an incomplete view, for digests; else ""."""
+    if not isinstance(view, PresentRows):
+        return ""
+    runs = np.flatnonzero(np.diff(view.samples, prepend=-2) != 1)
+    starts, stops = view.samples[runs], view.samples[np.append(runs[1:] - 1, len(view.samples) - 1)]
+    return f"{view.n_samples}:" + ",".join(
+        f"{a}-{b}" for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
+    )
