@@ -1,8 +1,9 @@
 """Points given by blocks of columns that not every point has: samples that are absent from views.
 
 The squared distance of two points is the mean over the blocks that both have, in units of the mean
-distance of each block, so that it averages to one over the pairs of any set of blocks. Points without
-a common block are infinitely far from each other.
+distance of each block, so that it averages to one over the pairs of any set of blocks. Each other
+block counts a tenth, at its mean distance. Points without a common block are infinitely far from each
+other.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ __all__ = ["IncompleteBlocks", "nearest_sharing", "with_finite_distances"]
 # Neighbors proposed beyond K + K/4, as in the search of complete points.
 _PADDING = 8
 
+# Weight of a block that two points do not share, which counts at its mean distance. The distance
+# over few blocks varies more than that over many, and without it the nearest neighbors of a sample
+# are those that share few: docs/decisions/0077.
+_UNKNOWN_SHARE = 0.1
+
 # Bytes of the distances of a block of rows to all samples.
 _BLOCK_BYTES = 8 * 2**20
 _MIN_ROWS = 16
@@ -29,7 +35,7 @@ _MIN_ROWS = 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IncompleteBlocks:
-    """Points with ‖x_i − x_j‖² = Σ_g Σ_{v ∈ g} d_v(i, j) / Σ_{v ∈ g} μ_v over the blocks v of i and j.
+    """Points with ‖x_i − x_j‖² = Σ_g mean_{v ∈ g} d_v(i, j) / μ_v over the blocks v of i and j.
 
     Attributes
     ----------
@@ -113,10 +119,18 @@ class _Totals:
         result = np.where(self._shared, 0.0, np.inf)
         for group, distances in self._distances.items():
             scales = self._scales[group]
-            if scales.any():
-                np.divide(distances, scales, out=distances, where=scales > 0.0)
-                # without a block of some extent in common, a pair is at the mean distance
-                result += np.where(scales > 0.0, distances, 1.0)
+            whole = sum(
+                scale
+                for scale, own in zip(self._points.scales, self._points.groups, strict=True)
+                if own == group
+            )
+            if whole > 0.0:
+                unknown = _UNKNOWN_SHARE * (whole - scales)
+                scales += unknown
+                # at the mean distance if no block of some extent is shared
+                result += np.divide(
+                    distances + unknown, scales, out=np.ones_like(scales), where=scales > 0.0
+                )
         return result
 
 
