@@ -1,4 +1,4 @@
-"""Command line: `mscam-dask ingest | run | resume | compare | sweep | describe | report | doctor | tls`.
+"""Command line: `mscam-dask quickstart | ingest | run | resume | compare | sweep | describe | report | doctor | tls`.
 
 This module imports Click only. Each command imports its dependencies when it runs, so that
 `--help` and errors in options are fast.
@@ -148,6 +148,19 @@ def run(**options: Any) -> int:
     from mscam_dask.cli.run import run_file
 
     return run_file(**options)
+
+
+@main.command()
+@_execution_options
+@handle_errors
+def quickstart(**options: Any) -> int:
+    """Cluster 1797 handwritten digits from five views: a first run.
+
+    Writes quickstart.toml to the current directory, unless there is one, and runs it.
+    """
+    from mscam_dask.cli.run import run_quickstart
+
+    return run_quickstart(Path("quickstart.toml"), **options)
 
 
 @main.command()
