@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mscam_dask.estimators import MSCAM, MSCAN
+    from mscam_dask.pipeline.run.load_run import load_run
     from mscam_dask.types.result import Status
 
-__all__ = ["MSCAM", "MSCAN", "Status", "__version__"]
+__all__ = ["MSCAM", "MSCAN", "Status", "__version__", "load_run"]
 
 __version__ = "0.1.0"
 
@@ -16,6 +17,7 @@ _HOMES = {
     "MSCAM": "mscam_dask.estimators",
     "MSCAN": "mscam_dask.estimators",
     "Status": "mscam_dask.types.result",
+    "load_run": "mscam_dask.pipeline.run.load_run",
 }
 
 

@@ -37,7 +37,7 @@ from mscam_dask.pipeline.config.toml_document import (
 )
 from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
 from mscam_dask.pipeline.run.resume import resume_run, run_or_resume
-from mscam_dask.pipeline.run.run import RunOutcome
+from mscam_dask.pipeline.run.run import EXIT_DRIFT, RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
 __all__ = [
@@ -161,8 +161,11 @@ def _summarize(outcome: RunOutcome) -> int:
     if record.metrics is not None:
         scores = score_text(record.metrics)
         results.append(("Scores", f"{scores} (ground truth was not used in the fit)"))
+    if record.exit_code == EXIT_DRIFT and record.drift is not None:
+        moved = f"{record.drift.share_moved:.1%} of the samples of {record.drift.earlier} moved"
+        results.append(("Drift", f"{moved}, more than [incremental] max_drift: exit code 6"))
     report = "report.html, " if directory.report.is_file() else ""
-    files = f"{report}labels.csv, result.zarr, run.json"
+    files = f"{report}labels.csv, samples.csv, result.zarr, run.json"
     results.append(("Results", f"{relative(directory.path)} ({files})"))
     parts: list[RenderableType] = [key_values(clusters), views_table(data, fit)]
     show(results_console(), *parts, key_values(results))

@@ -1,10 +1,10 @@
-"""The store of a run's result: labels, consensus graph, view embeddings and history.
+"""The store of a run's result: labels, consensus graph, view embeddings, history and the model.
 
-Layout, version 2, one Zarr v3 group::
+Layout, version 3, one Zarr v3 group::
 
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
-        |                           view_contributions, the names in the last two groups, and
+        |                           view_contributions, the names in the last three groups, and
         |                           nodes and checksum (see `mscam_dask.data.store.checksums`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
@@ -13,6 +13,9 @@ Layout, version 2, one Zarr v3 group::
         view_embeddings/0           (sample, component) float64; attribute: name
         history/graph_weight        (outer_iteration,) or (outer_iteration, view); attribute:
         history/...                 long_name
+        model/records               (byte,) uint8, JSON as UTF-8: settings and records of the fit
+        model/...                   memberships, encoders and ridge coordinates; see
+                                    `mscam_dask.estimators._stored`
 
 The rules are those of `mscam_dask.data.store.schema`: crc32c on every chunk, every chunk written,
 numbers only, names in attributes.
@@ -20,8 +23,9 @@ numbers only, names in attributes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,17 +61,20 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
+    "StoredModel",
     "StoredResult",
     "count_dataset",
     "history_dataset",
+    "read_model",
     "read_result",
     "write_result",
 ]
 
 FORMAT = "mscam_dask.result"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 _CHUNK_ENTRIES = 2**20
+_RECORDS = "model/records"
 _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
 
@@ -103,13 +110,33 @@ class StoredResult:
     history: xarray.Dataset
 
 
-def write_result(solution: Solution, output: str | Path) -> Path:
+@dataclass(frozen=True, eq=False)
+class StoredModel:
+    """Parts of a fit from which it predicts, as numbers and text.
+
+    Attributes
+    ----------
+    records
+        Values that JSON can hold; NaN and infinity are allowed.
+    arrays
+        Arrays by key, such as "membership".
+    """
+
+    records: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+def write_result(
+    solution: Solution, output: str | Path, *, model: StoredModel | None = None
+) -> Path:
     """Write a fit's result as one store.
 
     Parameters
     ----------
     solution
         Of `mscam_dask.engine.fit.run_fit`, or an estimator's ``solution_``.
+    model
+        Of `mscam_dask.estimators._stored.stored_model`; None for a result that predicts nothing.
     output
         Directory to make; nothing may be there. It appears complete or not at all: a sibling
         directory is written, read back, synced to disk and renamed.
@@ -133,8 +160,9 @@ def write_result(solution: Solution, output: str | Path) -> Path:
     partial = new_partial(root)
     try:
         with full_disk_is_temporary(root):
-            _write(solution, partial)
+            _write(solution, partial, model)
             read_result(partial)
+            read_model(partial)
             sync_tree(LOCAL, partial)
             rename_durably(LOCAL, partial, root)
     finally:
@@ -142,7 +170,7 @@ def write_result(solution: Solution, output: str | Path) -> Path:
     return root
 
 
-def _write(solution: Solution, directory: Path) -> None:
+def _write(solution: Solution, directory: Path, model: StoredModel | None) -> None:
     import zarr
 
     names = tuple(solution.view_contributions)
@@ -163,6 +191,7 @@ def _write(solution: Solution, directory: Path) -> None:
             "view_contributions": [float(share) for share in solution.view_contributions.values()],
             "view_embeddings": list(solution.view_embeddings),
             "history": [str(name) for name in history],
+            "model": None if model is None else list(model.arrays),
         },
     )
     _put(group, "labels", solution.labels.astype("<i8"), ("sample",))
@@ -181,6 +210,11 @@ def _write(solution: Solution, directory: Path) -> None:
         dims = tuple(str(dim) for dim in variable.dims)
         array = _put(group, f"history/{variable_name}", numbers, dims)
         array.attrs.update({key: str(prose) for key, prose in variable.attrs.items()})
+    if model is not None:
+        text = np.frombuffer(json.dumps(model.records).encode(), dtype=np.uint8)
+        _put(group, _RECORDS, text, ("byte",))
+        for key, values in model.arrays.items():
+            _put(group, f"model/{key}", values, tuple(f"dim_{i}" for i in range(values.ndim)))
     write_checksums(group, directory)
 
 
@@ -205,18 +239,7 @@ def read_result(path: str | Path) -> StoredResult:
         When a file is missing or damaged; the message names it.
     """
     root = Path(path).absolute()
-    attributes = root_attributes(root)
-    if attributes.get("format") != FORMAT:
-        raise DataError(
-            f"{root} is a Zarr group, but no result of this package (format="
-            f"{attributes.get('format')!r}). Give the result.zarr of a run directory."
-        )
-    if attributes.get("format_version") != FORMAT_VERSION:
-        raise DataError(
-            f"{root} has format version {attributes.get('format_version')!r}; this version reads "
-            f"{FORMAT_VERSION}. Upgrade mscam_dask, or run the pipeline again."
-        )
-    require_checksums(root, attributes)
+    attributes = _attributes(root)
     try:
         n_samples = int(attributes["n_samples"])
         names = tuple(str(name) for name in attributes["view_names"])
@@ -255,6 +278,46 @@ def read_result(path: str | Path) -> StoredResult:
         view_contributions=contributions,
         history=_history(root, names, recorded),
     )
+
+
+def read_model(path: str | Path) -> StoredModel | None:
+    """Read the parts of a result from which it predicts; None where it was written without.
+
+    Raises
+    ------
+    DataError, StoreCorruptError
+        As `read_result`.
+    """
+    root = Path(path).absolute()
+    attributes = _attributes(root)
+    try:
+        keys = attributes["model"]
+        if keys is None:
+            return None
+        records = json.loads(_get(root, _RECORDS)[0].tobytes())
+        arrays = {str(key): _get(root, f"model/{key}")[0] for key in keys}
+    except METADATA_ERRORS as error:
+        if isinstance(error, DataError):
+            raise
+        raise corrupt_store(root / "model", f"its records are unusable: {error!r}") from error
+    return StoredModel(records, arrays)
+
+
+def _attributes(root: Path) -> Mapping[str, Any]:
+    """Return the attributes of a result, after comparing metadata with their checksums."""
+    attributes = root_attributes(root)
+    if attributes.get("format") != FORMAT:
+        raise DataError(
+            f"{root} is a Zarr group, but no result of this package (format="
+            f"{attributes.get('format')!r}). Give the result.zarr of a run directory."
+        )
+    if attributes.get("format_version") != FORMAT_VERSION:
+        raise DataError(
+            f"{root} has format version {attributes.get('format_version')!r}; this version reads "
+            f"{FORMAT_VERSION}. Upgrade mscam_dask, or run the pipeline again."
+        )
+    require_checksums(root, attributes)
+    return attributes
 
 
 def _history(root: Path, view_names: tuple[str, ...], recorded: list[str]) -> xarray.Dataset:

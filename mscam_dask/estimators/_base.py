@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import count_dataset, history_dataset
@@ -19,7 +24,6 @@ from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.reference import run_reference
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.estimators._cloning import SharedResourcesMixin
-from mscam_dask.estimators._describe import ClusterDescriptionMixin
 from mscam_dask.estimators._executors import (
     executor_for,
     validate_callbacks,
@@ -33,6 +37,7 @@ from mscam_dask.estimators._sklearn_callbacks import (
     FitCallbacks,
     with_callbacks,
 )
+from mscam_dask.estimators._transform import ClusterSpaceMixin
 from mscam_dask.estimators._warnings import (
     neighbor_overlap,
     row_fingerprints,
@@ -56,9 +61,11 @@ _SOLVERS = ("reduced", "reference")
 
 class BaseMultiViewClustering(
     SharedResourcesMixin,
-    ClusterDescriptionMixin,
+    ClusterSpaceMixin,
     SearchSpaceMixin,
-    CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
+    CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next four
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -76,6 +83,7 @@ class BaseMultiViewClustering(
     view_contributions_: dict[str, float]
     view_settings_: dict[str, ViewSettings]
     excluded_views_: tuple[str, ...]
+    sample_ids_: tuple[str, ...] | None
     n_clusters_: int
     solution_: Solution
     data_warnings_: tuple[Any, ...]
@@ -135,6 +143,17 @@ class BaseMultiViewClustering(
             ),
         )
         solution = self._solve(data, candidates)
+        self._keep_fit(solution, data)
+        self.data_warnings_ = tuple(report.issues)
+        self._training_digests = report.digests
+        self._keep(of_table)
+        if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
+            self._warn_split_duplicates(stacklevel=4)
+        warn_no_structure(solution, stacklevel=3)
+        return self
+
+    def _keep_fit(self, solution: Solution, data: MultiViewData) -> None:
+        """Set the attributes of a fit of `data`."""
         self.solution_ = solution
         self.labels_ = solution.labels
         self.consensus_graph_ = solution.consensus_graph
@@ -152,16 +171,13 @@ class BaseMultiViewClustering(
             for index, name in enumerate(data.view_names)
         }
         self.excluded_views_ = solution.exclude_views
-        self.data_warnings_ = tuple(report.issues)
+        self.sample_ids_ = data.sample_ids
+        self.data_warnings_ = ()
         self._training = data
-        self._training_digests = report.digests
+        self._training_digests = {}
         self._membership = None
+        self._coordinates_loaded = None
         self._stability = None
-        self._keep(of_table)
-        if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
-            self._warn_split_duplicates(stacklevel=4)
-        warn_no_structure(solution, stacklevel=3)
-        return self
 
     def _warn_split_duplicates(self, *, stacklevel: int) -> None:
         executor = executor_for(self.client, self.n_jobs)

@@ -103,7 +103,8 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
             return np.full(c, np.nan)
         samples = sampled_rows(len(self.labels_), max(_STABILITY_SAMPLES, _PER_CLUSTER * c))
         views = self._training_coordinates(samples)
-        return cluster_stability(views, self.labels_[samples], c, self.n_neighbors_)
+        labels = np.searchsorted(self.cluster_names_, self.labels_[samples])
+        return cluster_stability(views, labels, c, self.n_neighbors_)
 
     def cluster_features(self, top: int = 20) -> tuple[ClusterFeature, ...]:
         """List the features that set each cluster apart from all other samples.
@@ -139,7 +140,12 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
             for view in self._training.views
             if view.view_type == "features" and view.name not in self.excluded_views_
         ]
-        look = functools.partial(_effects_of, labels=self.labels_, n_clusters=self.n_clusters_)
+        names = self.cluster_names_
+        look = functools.partial(
+            _effects_of,
+            labels=np.searchsorted(names, self.labels_),
+            n_clusters=self.n_clusters_,
+        )
         found = map_views(
             look, views, executor_for(self.client, self.n_jobs), stage="cluster_features"
         )
@@ -147,7 +153,7 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         for view, (effects, digest) in zip(views, found, strict=True):
             if digest not in (None, self._training_digests.get(view.name, digest)):
                 raise DataError(CHANGED.format(view.name))
-            listed.extend(_strongest(view, effects, int(top)))
+            listed.extend(_strongest(view, effects, names, int(top)))
         return tuple(listed)
 
 
@@ -170,7 +176,9 @@ def _effects_of(
     return effects, None if digest is None else digest.hexdigest()
 
 
-def _strongest(view: RowSource, effects: FeatureEffects, top: int) -> Iterator[ClusterFeature]:
+def _strongest(
+    view: RowSource, effects: FeatureEffects, clusters: NDArray[np.int64], top: int
+) -> Iterator[ClusterFeature]:
     names: Any = feature_names_of(view) or range(view.shape[1])
     for cluster, row in enumerate(
         np.nan_to_num(effects.effects, nan=0.0, posinf=np.inf, neginf=-np.inf)
@@ -179,7 +187,7 @@ def _strongest(view: RowSource, effects: FeatureEffects, top: int) -> Iterator[C
             if row[column] != 0.0:
                 yield ClusterFeature(
                     view=view.name,
-                    cluster=cluster,
+                    cluster=int(clusters[cluster]),
                     feature=str(names[column]),
                     column=int(column),
                     mean=float(effects.means[cluster, column]),

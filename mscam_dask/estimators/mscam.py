@@ -144,6 +144,10 @@ class MSCAM(BaseMultiViewClustering):
         Scale and α of each view.
     excluded_views_ : tuple of str
         Excluded views. They have no embedding, no history and no share in the score.
+    sample_ids_ : tuple of str or None
+        Ids of the samples; None where they are known by position only.
+    view_votes_ : dict of str to (n_samples,) int64
+        Cluster that the neighbors of each sample in each view prefer.
     history_ : xarray.Dataset
         Quantities of the fit over (outer_iteration, view).
     data_warnings_ : tuple

@@ -364,6 +364,14 @@ class IncrementalTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "selected again."
         ),
     ] = 30
+    max_drift: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(
+            title="a number from 0 to 1",
+            description="Largest share of the common samples that may change cluster since the last "
+            "run; above it the exit code is 6, and the results are written. No limit by default.",
+        ),
+    ] = None
 
 
 class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,6 +5,8 @@
         run.json        see `mscam_dask.pipeline.run.run_record`
         events.jsonl    one JSON record for each event, appended during the run
         labels.csv      sample, cluster
+        samples.csv     sample, cluster, confidence, next best cluster, vote of each view
+        samples.parquet the same, where pyarrow is installed
         moved.csv       sample, cluster before, cluster now; of a run with a previous one
         data.zarr/      clustered data, unless the pipeline names a store
         checkpoints/    see `mscam_dask.data.checkpoints`; removed when the run has finished
@@ -49,6 +51,8 @@ _OWN = (
     "pipeline.toml",
     "events.jsonl",
     "labels.csv",
+    "samples.csv",
+    "samples.parquet",
     "moved.csv",
     "report.html",
     "data.zarr",
@@ -99,6 +103,11 @@ class RunDirectory:
     def labels(self) -> Path:
         """Cluster of each sample, as text."""
         return self.path / "labels.csv"
+
+    @property
+    def samples(self) -> Path:
+        """Cluster, confidence, next best cluster and votes of each sample, as text."""
+        return self.path / "samples.csv"
 
     @property
     def moved(self) -> Path:

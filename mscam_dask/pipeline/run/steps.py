@@ -15,12 +15,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.results import read_model, read_result, write_result
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import Observer
 from mscam_dask.errors import ConvergenceWarning, DataError, DataWarning, MscamError
 from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.estimators._stored import stored_model
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
 from mscam_dask.pipeline.config.settings import ClusterTable, Settings
@@ -48,6 +50,12 @@ from mscam_dask.pipeline.run.run_record import (
     SourceRecord,
     ViewSettingsEntry,
 )
+from mscam_dask.pipeline.run.sample_tables import (
+    FORMATS,
+    has_parquet,
+    sample_table,
+    table_bytes,
+)
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
 from mscam_dask.types.parameters import ViewSettings
 from mscam_dask.types.result import Solution
@@ -63,8 +71,10 @@ __all__ = [
     "fit_summary",
     "ingest_data",
     "labels_text",
+    "samples_files",
     "validate_data",
     "validation_summary",
+    "write_model",
 ]
 
 _NOTED = (ConvergenceWarning, DataWarning)
@@ -191,7 +201,7 @@ def cluster(
     observers: Sequence[Observer],
     checkpoint_store: CheckpointStore | None = None,
     from_previous_fit: Mapping[str, Any] | None = None,
-) -> tuple[Solution, tuple[str, ...]]:
+) -> tuple[MSCAM | MSCAN, tuple[str, ...]]:
     """Fit the estimator that [cluster] names.
 
     Parameters
@@ -212,7 +222,8 @@ def cluster(
 
     Returns
     -------
-    solution : Solution
+    estimator : MSCAM or MSCAN
+        Fitted.
     notes : tuple of str
         Warnings of the fit.
     """
@@ -226,7 +237,7 @@ def cluster(
     )
     with _warnings_noted() as notes:
         estimator.fit(data)
-    return estimator.solution_, tuple(notes)
+    return estimator, tuple(notes)
 
 
 @contextmanager
@@ -348,3 +359,21 @@ def labels_text(data: MultiViewData, labels: NDArray[np.int64]) -> bytes:
     writer.writerow(("sample", "cluster"))
     writer.writerows(zip(names, labels.tolist(), strict=True))
     return stream.getvalue().encode()
+
+
+def write_model(estimator: MSCAM | MSCAN, output: Path) -> Path:
+    """Write the result store of a fitted estimator, with all that it predicts from."""
+    return write_result(estimator.solution_, output, model=stored_model(estimator))
+
+
+def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
+    """Return samples.csv, and samples.parquet where pyarrow is installed, of a result store."""
+    labels, model = read_result(result).labels, read_model(result)
+    arrays = {} if model is None else model.arrays
+    membership, names, votes = arrays.get("membership"), np.unique(labels), {}
+    if model is not None and membership is not None:
+        voters = model.records["encoders"]
+        votes = {view: names[arrays["view_votes"][:, i]] for i, view in enumerate(voters)}
+    table = sample_table(data.sample_ids, labels, membership, names, votes)
+    suffixes = FORMATS if has_parquet() else (".csv",)
+    return {f"samples{suffix}": table_bytes(table, suffix) for suffix in suffixes}

@@ -230,9 +230,9 @@ def test_components_not_reached_is_exit_code_5_with_results(
     real = steps.cluster
 
     def unfinished(*args: Any, **options: Any) -> Any:
-        solution, notes = real(*args, **options)
-        object.__setattr__(solution, "status", Status.COMPONENTS_NOT_REACHED)
-        return solution, notes
+        estimator, notes = real(*args, **options)
+        object.__setattr__(estimator.solution_, "status", Status.COMPONENTS_NOT_REACHED)
+        return estimator, notes
 
     monkeypatch.setattr(steps, "cluster", unfinished)
     outcome = run(pipeline(IN_PROCESS), tmp_path / "out")
