@@ -16,6 +16,7 @@ from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import build_solution, finalize, graph_from_partition
+from mscam_dask.engine.incomplete import check_incomplete
 from mscam_dask.engine.initial_graph import prepare_views
 from mscam_dask.engine.initialize import improve_by_restarts
 from mscam_dask.engine.n_clusters import choose_count, with_count
@@ -115,6 +116,7 @@ def run_fit(
         If a view or a checkpoint cannot be used.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
+    check_incomplete(data, candidates)
     trivial = _trivial(data.n_samples, candidates[0].n_clusters)
     if choices.n_clusters and not 2 <= candidates[0].n_clusters < data.n_samples:
         raise ConfigurationError(

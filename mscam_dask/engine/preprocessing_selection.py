@@ -127,6 +127,8 @@ def select_view_settings(
     choices_of_each = gathered[: len(chosen)]
     # the same for all of them: partitions are compared by the scores of the same views
     uninformative = () if coarse is None else uninformative_views(gathered[0], gathered[-1])
+    if not data.covers_samples_without(uninformative):
+        uninformative = ()
     agreements = [
         _agreement(data.view_names, options, choices, uninformative) for choices in choices_of_each
     ]

@@ -84,6 +84,7 @@ class BaseMultiViewClustering(
     view_settings_: dict[str, ViewSettings]
     excluded_views_: tuple[str, ...]
     sample_ids_: tuple[str, ...] | None
+    view_presence_: NDArray[np.bool_]
     n_clusters_: int
     solution_: Solution
     data_warnings_: tuple[Any, ...]
@@ -97,7 +98,8 @@ class BaseMultiViewClustering(
         X : list or dict of (n_samples, n_features_v) arrays, xarray.Dataset, store path or array
             The views: NumPy, SciPy sparse or Dask arrays of any real dtype; the path of a store
             made by ``mscam-dask ingest``; or one (n_samples, n_features) array, cut into views
-            by `n_features_per_view`. Row i is sample i in every view.
+            by `n_features_per_view`. Row i is sample i in every view; a row that is all NaN is a
+            sample that the view does not have.
         y : ignored
             For API consistency; labels never enter a fit.
 
@@ -172,6 +174,7 @@ class BaseMultiViewClustering(
         }
         self.excluded_views_ = solution.exclude_views
         self.sample_ids_ = data.sample_ids
+        self.view_presence_ = data.presence
         self.data_warnings_ = ()
         self._training = data
         self._training_digests = {}

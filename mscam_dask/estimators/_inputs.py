@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from mscam_dask.data.sparse import checked_sparse, is_sparse
-from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource, as_multi_view
 from mscam_dask.data.views.conversion import is_instance_of
+from mscam_dask.data.views.presence import PresentRows, n_samples_of, present_samples
 from mscam_dask.data.views.validation import check_finite, check_not_negative
 from mscam_dask.engine.warm_start import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
@@ -61,8 +62,25 @@ class MultiViewInputMixin:
                 "already separate. Remove n_features_per_view."
             )
         else:
+            if not reset and isinstance(X, list | tuple) and any(item is None for item in X):
+                X = self._by_name(X)
             data = as_multi_view(X, view_type=self.view_type if reset else self._view_types_of(X))
-        return data if reset else self._as_fitted(data)
+        if reset:
+            return data
+        may_lack_views = not isinstance(X, list | tuple) and not _is_plain_table(X)
+        return self._as_fitted(data, may_lack_views=may_lack_views)
+
+    def _by_name(self, X: Sequence[Any]) -> dict[str, Any]:
+        """Views of a sequence that are not None, by the names of the fit."""
+        if len(X) != len(self.view_names_) or all(item is None for item in X):
+            raise DataError(
+                f"got {len(X)} views, {sum(item is None for item in X)} of them None; allowed are the "
+                f"{len(self.view_names_)} views of the fit {list(self.view_names_)} in order, with None "
+                "for some, but not all, of them."
+            )
+        return {
+            name: item for name, item in zip(self.view_names_, X, strict=True) if item is not None
+        }
 
     def _table(self, X: Any, *, reset: bool) -> Any:
         """Table validated by scikit-learn, whose errors are raised as errors of this package."""
@@ -97,38 +115,66 @@ class MultiViewInputMixin:
         return {
             name: kind
             for name, kind in metrics.items()
-            if name in there or name not in self.excluded_views_
+            if name in there or not (isinstance(X, Mapping) or name in self.excluded_views_)
         }
 
-    def _as_fitted(self, data: MultiViewData) -> MultiViewData:
+    def _as_fitted(self, data: MultiViewData, *, may_lack_views: bool) -> MultiViewData:
         """Validated views of new samples in the order of the fit, without excluded views."""
         by_name = {source.name: source for source in data.views}
+        may_lack_views &= any(name not in self.excluded_views_ for name in by_name)
         asked = [
             source
             for source in self._training.views
-            if source.name in by_name or source.name not in self.excluded_views_
+            if source.name in by_name
+            or not (may_lack_views or source.name in self.excluded_views_)
         ]
         expected = {
-            source.name: source.shape[0] if source.view_type != "features" else source.shape[1]
+            source.name: n_samples_of(source)
+            if source.view_type != "features"
+            else source.shape[1]
             for source in asked
         }
+        data = dataclasses.replace(data, views=tuple(map(_all_columns, data.views)))
+        by_name = {source.name: source for source in data.views}
         got = {source.name: source.shape[1] for source in data.views}
         if got != expected:
             raise DataError(
                 f"the fit saw views with these numbers of columns: {expected}; got {got}. "
-                "Give the same views, by the same names, with the same features."
+                "Give the same views, by the same names, with the same features; views that the new "
+                "samples do not have may be missing from a mapping, or None in a sequence."
             )
         check_feature_names(
             ((source, by_name[source.name]) for source in asked),
             estimator=type(self).__name__,
             stacklevel=4,
         )
-        counted = [by_name[name] for name in self.view_names_ if name not in self.excluded_views_]
+        counted = [
+            _columns_of(source, by_name[source.name])
+            for source in asked
+            if source.name not in self.excluded_views_
+        ]
         for source in counted:
             check_finite(source)
             if source.view_type == "distance":
                 check_not_negative(source)
         return dataclasses.replace(data, views=tuple(counted))
+
+
+def _all_columns(view: RowSource) -> RowSource:
+    """Return a view of new samples with all columns, also of a pairwise view."""
+    if isinstance(view, PresentRows) and view.view_type != "features":
+        return dataclasses.replace(view, columns=np.arange(view.source.shape[1]))
+    return view
+
+
+def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:
+    """Return a pairwise view of new samples with the columns of the samples that the fit had of it."""
+    present = present_samples(fitted)
+    if present is None or fitted.view_type == "features":
+        return new
+    if isinstance(new, PresentRows):
+        return dataclasses.replace(new, columns=present.samples)
+    return PresentRows(new, np.arange(new.shape[0]), present.samples)
 
 
 def validate_labels(init_labels: Any, n_samples: int, n_clusters: int) -> NDArray[np.int64]:

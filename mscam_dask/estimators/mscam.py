@@ -137,11 +137,14 @@ class MSCAM(BaseMultiViewClustering):
         Number of neighbors used; larger than requested if the graph has too many components.
     view_names_ : tuple of str
     view_embeddings_ : dict of str to (n_samples, n_clusters)
-        F_v given the final graph; empty if n_clusters is 1 or the number of samples.
+        F_v given the final graph, NaN for samples that the view does not have; empty if n_clusters
+        is 1 or the number of samples.
     view_contributions_ : dict of str to float
         Share of each view in the score; they sum to 1.
     view_settings_ : dict of str to ViewSettings
         Scale and α of each view.
+    view_presence_ : (n_samples, n_views) bool
+        Whether each view has each sample.
     excluded_views_ : tuple of str
         Excluded views. They have no embedding, no history and no share in the score.
     sample_ids_ : tuple of str or None

@@ -9,6 +9,7 @@ other.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,13 @@ from mscam_dask.linalg.distances import distances_to, squared_distances
 from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.linalg.present_samples import PresentSamples
 
-__all__ = ["IncompleteBlocks", "nearest_sharing", "with_finite_distances"]
+__all__ = [
+    "IncompleteBlocks",
+    "SharedDistances",
+    "as_incomplete_blocks",
+    "nearest_sharing",
+    "with_finite_distances",
+]
 
 # Neighbors proposed beyond K + K/4, as in the search of complete points.
 _PADDING = 8
@@ -132,6 +139,40 @@ class _Totals:
                     distances + unknown, scales, out=np.ones_like(scales), where=scales > 0.0
                 )
         return result
+
+
+def as_incomplete_blocks(views: Sequence[NDArray[np.float64]]) -> IncompleteBlocks:
+    """Points from the arrays (n, r_v) of views with mean squared distance one; NaN for absent samples."""
+    n = len(views[0])
+    samples = [np.flatnonzero(~np.isnan(view[:, 0])) for view in views]
+    return IncompleteBlocks(
+        n,
+        tuple(view[rows] for view, rows in zip(views, samples, strict=True)),
+        tuple(PresentSamples(rows, n) for rows in samples),
+        (0,) * len(views),
+        (1.0,) * len(views),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedDistances:
+    """Squared distances between points given by views side by side, NaN in the columns of absent ones.
+
+    Attributes
+    ----------
+    widths : tuple of int
+        Number of columns of each view.
+    """
+
+    widths: tuple[int, ...]
+
+    def __call__(
+        self, rows: NDArray[np.float64], others: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Distances (a, b) of `rows` (a, Σr) to `others` (b, Σr), as of `IncompleteBlocks`."""
+        both = np.concatenate([rows, others])
+        points = as_incomplete_blocks(np.split(both, np.cumsum(self.widths)[:-1], axis=1))
+        return points.distances(np.arange(len(rows)), np.arange(len(rows), len(both)))
 
 
 def nearest_sharing(

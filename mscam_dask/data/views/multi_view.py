@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,6 +122,11 @@ class MultiViewData:
     def presence(self) -> NDArray[np.bool_]:
         """Whether each view (columns) has each sample (rows)."""
         return presence_table(self.views)
+
+    def covers_samples_without(self, excluded: Collection[int]) -> bool:
+        """Whether every sample is in a view that is not at one of these positions."""
+        kept = [view for index, view in enumerate(self.views) if index not in excluded]
+        return not self.is_incomplete or bool(presence_table(kept).any(axis=1).all())
 
     @property
     def view_names(self) -> tuple[str, ...]:

@@ -34,9 +34,6 @@ __all__ = [
 
 _SHOWN = 5
 
-_MIN_SAMPLES = 2
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class PresentRows:
     """Rows of the samples that an incomplete view has, and the same columns of a pairwise view.
@@ -47,10 +44,13 @@ class PresentRows:
         The view with a row for every sample; rows of absent samples are not used.
     samples
         (m,) positions of the samples that the view has, ascending.
+    columns
+        Columns of a pairwise view that are kept; by default those of `samples`.
     """
 
     source: RowSource
     samples: NDArray[np.int64]
+    columns: NDArray[np.int64] | None = None
 
     @property
     def name(self) -> str:
@@ -71,8 +71,13 @@ class PresentRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        m = len(self.samples)
-        return m, self.source.shape[1] if self.view_type == "features" else m
+        if self.view_type == "features":
+            return len(self.samples), self.source.shape[1]
+        return len(self.samples), len(self._kept_columns)
+
+    @property
+    def _kept_columns(self) -> NDArray[np.int64]:
+        return self.samples if self.columns is None else self.columns
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -86,7 +91,7 @@ class PresentRows:
         rows = self.samples[start:stop]
         first = int(rows[0])
         block = self.source.read(first, int(rows[-1]) + 1)[rows - first]
-        return as_rows(block if self.view_type == "features" else block[:, self.samples])
+        return as_rows(block if self.view_type == "features" else block[:, self._kept_columns])
 
 
 def present_samples(source: RowSource) -> PresentSamples | None:
@@ -128,37 +133,40 @@ def restrict_to_present(view: RowSource, absent: NDArray[np.int64] | None = None
         not in memory have all samples then.
     """
     if absent is None:
-        absent = _rows_of_nan(view.array) if isinstance(view, ArrayRows) else np.zeros(0, np.int64)
+        is_array = isinstance(view, ArrayRows)
+        absent = _rows_of_nan(view) if is_array else np.zeros(0, np.int64)
     if not absent.size:
         return view
     return PresentRows(view, np.setdiff1d(np.arange(view.shape[0]), absent))
 
 
-def _rows_of_nan(array: NDArray[Any] | sparse.csr_array[Any]) -> NDArray[np.int64]:
-    """Positions of the rows that are all NaN."""
+def _rows_of_nan(view: ArrayRows) -> NDArray[np.int64]:
+    """Positions of the rows that are all NaN, but for the diagonal of a square pairwise view."""
+    array = view.array
     if array.dtype.kind != "f" or 0 in array.shape:
         return np.zeros(0, dtype=np.int64)
     if isinstance(array, sparse.csr_array):
         n_nan = np.concatenate(([0], np.cumsum(np.isnan(array.data))))
         return np.flatnonzero(np.diff(n_nan[array.indptr]) == array.shape[1])
-    some = np.flatnonzero(np.isnan(array[:, 0]))  # few, if any: the other columns are not read
-    return some[[bool(np.isnan(array[row]).all()) for row in some]] if some.size else some
+    has_diagonal = view.view_type != "features" and array.shape[0] == array.shape[1] > 1
+    # few rows, if any, have NaN in one column: the other columns are read only for these
+    some = np.flatnonzero(np.isnan(array[:, 0]) | np.isnan(array[:, -1]))
+    absent = [
+        row
+        for row in some.tolist()
+        if np.isnan(np.delete(array[row], row) if has_diagonal else array[row]).all()
+    ]
+    return np.array(absent, dtype=np.int64)
 
 
 def check_presence(views: Sequence[RowSource], sample_ids: Sequence[str] | None = None) -> None:
-    """Refuse samples that no view has, and views that have fewer than two samples.
+    """Refuse samples that no view has.
 
     Raises
     ------
     DataError
-        With the views, or the number of such samples and the first of them.
+        With the number of such samples and the first of them.
     """
-    for view in views:
-        if isinstance(view, PresentRows) and len(view.samples) < _MIN_SAMPLES:
-            raise DataError(
-                f"View {view.name!r} has {len(view.samples)} of {view.n_samples} samples (rows that are "
-                f"all NaN stand for absent samples); allowed is at least {_MIN_SAMPLES}. Drop the view."
-            )
     nowhere = np.flatnonzero(~presence_table(views).any(axis=1))
     if nowhere.size:
         first = nowhere[:_SHOWN].tolist()

@@ -38,6 +38,9 @@ __all__ = [
 
 _SHOWN = 5
 
+# Samples of an incomplete view: fewer have no neighbors.
+_MIN_PRESENT = 3
+
 # Sums and differences of numbers below this are numbers.
 _LARGEST = 1e304
 
@@ -165,7 +168,8 @@ def validate(
     its transpose. Differences up to 1e-6 of the largest magnitude pass.
     """
     for view in data.views:
-        check_not_empty(view)
+        if present_samples(view) is None:
+            check_not_empty(view)
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
@@ -249,7 +253,7 @@ def check_finite(view: RowSource) -> None:
             n_nan += block_nan
             n_infinite += int(bad.sum()) - block_nan
             n_rows += hit.size
-            first.extend((hit[: _SHOWN - len(first)] + start).tolist())
+            first.extend(_sample_rows(view, hit[: _SHOWN - len(first)] + start))
         elif rows.size:
             largest = max(largest, float(rows.max()), -float(rows.min()))
     if n_rows:
@@ -274,6 +278,12 @@ def validate_view(
     Its rows go into `digest` and `distinct`, if there are some.
     """
     check_view(view.name, view.shape, view.dtype)
+    present = present_samples(view)
+    if present is not None and len(present) < _MIN_PRESENT:
+        raise DataError(
+            f"View {view.name!r} has {len(present)} of {present.n_samples} samples (rows that are all "
+            f"NaN are absent samples); allowed is at least {_MIN_PRESENT}. Drop the view."
+        )
     if view.view_type != "features":
         check_square(view)
     lowest, highest, zero_rows = _scan(view, digest, distinct)
@@ -315,12 +325,18 @@ def _scan(
         rows = view.read(start, stop)
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
-        zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
+        zero_rows.extend(_sample_rows(view, np.flatnonzero(~rows.any(axis=1)) + start))
         if digest is not None:
             digest.update(rows)
         if distinct is not None:
             distinct.update(rows)
     return lowest, highest, zero_rows
+
+
+def _sample_rows(view: RowSource, rows: NDArray[np.int64]) -> list[int]:
+    """Positions of rows of a view among all samples."""
+    present = present_samples(view)
+    return (rows if present is None else present.samples[rows]).tolist()
 
 
 def _refuse_constant(view: RowSource) -> None:
