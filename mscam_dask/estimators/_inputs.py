@@ -122,22 +122,22 @@ class MultiViewInputMixin:
         """Validated views of new samples in the order of the fit, without excluded views."""
         by_name = {source.name: source for source in data.views}
         may_lack_views &= any(name not in self.excluded_views_ for name in by_name)
-        asked = [
-            source
-            for source in self._training.views
-            if source.name in by_name
-            or not (may_lack_views or source.name in self.excluded_views_)
-        ]
         expected = {
             source.name: n_samples_of(source)
             if source.view_type != "features"
             else source.shape[1]
-            for source in asked
+            for source in self._training.views
+            if source.name in by_name or source.name not in self.excluded_views_
         }
+        asked = [
+            source
+            for source in self._training.views
+            if source.name in by_name or (source.name in expected and not may_lack_views)
+        ]
         data = dataclasses.replace(data, views=tuple(map(_all_columns, data.views)))
         by_name = {source.name: source for source in data.views}
         got = {source.name: source.shape[1] for source in data.views}
-        if got != expected:
+        if got != {source.name: expected[source.name] for source in asked}:
             raise DataError(
                 f"the fit saw views with these numbers of columns: {expected}; got {got}. "
                 "Give the same views, by the same names, with the same features; views that the new "
