@@ -30,9 +30,7 @@ def check_incomplete(data: MultiViewData, candidates: Sequence[Parameters]) -> N
             f"{first.exact_samples} samples if views are incomplete. Fit the samples that all views "
             "have, and give the others to predict."
         )
-    small = {
-        view.name: view.shape[0] for view in data.views if view.shape[0] <= first.n_clusters
-    }
+    small = {view.name: view.shape[0] for view in data.views if view.shape[0] <= first.n_clusters}
     if small:
         raise DataError(
             f"Views {small} have fewer samples than n_clusters + 1 = {first.n_clusters + 1}; allowed are "

@@ -43,9 +43,7 @@ def map_views(
     DataError
         Error of the first view, in order, that has one.
     """
-    in_driver = {
-        view.name for view in views if is_in_memory(view) and not executor.shares_memory
-    }
+    in_driver = {view.name for view in views if is_in_memory(view) and not executor.shares_memory}
     outcomes = {view.name: _outcome(look, view) for view in views if view.name in in_driver}
     others = [view for view in views if view.name not in in_driver]
     if others:

@@ -15,7 +15,12 @@ from sklearn.utils.validation import validate_data
 from mscam_dask.data.sparse import checked_sparse, is_sparse
 from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource, as_multi_view
 from mscam_dask.data.views.conversion import is_instance_of
-from mscam_dask.data.views.presence import PresentRows, n_samples_of, present_samples
+from mscam_dask.data.views.presence import (
+    PresentRows,
+    n_samples_of,
+    present_samples,
+    restrict_to_present,
+)
 from mscam_dask.data.views.validation import check_finite, check_not_negative
 from mscam_dask.engine.warm_start import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
@@ -123,9 +128,7 @@ class MultiViewInputMixin:
         by_name = {source.name: source for source in data.views}
         may_lack_views &= any(name not in self.excluded_views_ for name in by_name)
         expected = {
-            source.name: n_samples_of(source)
-            if source.view_type != "features"
-            else source.shape[1]
+            source.name: n_samples_of(source) if source.view_type != "features" else source.shape[1]
             for source in self._training.views
             if source.name in by_name or source.name not in self.excluded_views_
         }
@@ -172,9 +175,8 @@ def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:
     present = present_samples(fitted)
     if present is None or fitted.view_type == "features":
         return new
-    if isinstance(new, PresentRows):
-        return dataclasses.replace(new, columns=present.samples)
-    return PresentRows(new, np.arange(new.shape[0]), present.samples)
+    whole = new.source if isinstance(new, PresentRows) else new
+    return restrict_to_present(whole, columns=present.samples)
 
 
 def validate_labels(init_labels: Any, n_samples: int, n_clusters: int) -> NDArray[np.int64]:

@@ -60,9 +60,7 @@ class ClusterSpaceMixin(ClusterDescriptionMixin):
         samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_)
-        model = fit_votes(
-            views, positions[samples], self.n_clusters_, self._n_voting(len(samples))
-        )
+        model = fit_votes(views, positions[samples], self.n_clusters_, self._n_voting(len(samples)))
         sums = np.zeros((self.n_clusters_, _in_discriminants(model, views).shape[1]))
         counts = np.zeros_like(sums)
         for start, parts in self._training_blocks():

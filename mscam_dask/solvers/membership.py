@@ -112,7 +112,9 @@ class NeighborVotes:
         for index, (view, loadings) in enumerate(zip(views, self.loadings, strict=True)):
             own = ~np.isnan(self.discriminants[index]).any(axis=1)
             rows = np.flatnonzero(has[:, index])
-            if not loadings.shape[1]:  # all voters of the view are in one cluster, or there are none
+            if not loadings.shape[
+                1
+            ]:  # all voters of the view are in one cluster, or there are none
                 preferred[rows, index] = votes[rows].argmax(axis=1)
                 continue
             by_view = self._votes_of_near(

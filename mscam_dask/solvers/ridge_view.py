@@ -135,9 +135,7 @@ class RidgeView:
         return self.basis.vectors, self.weight * gains**2
 
 
-def ridge_view(
-    view: ViewSVD, *, alpha: float, present: PresentSamples | None = None
-) -> RidgeView:
+def ridge_view(view: ViewSVD, *, alpha: float, present: PresentSamples | None = None) -> RidgeView:
     """Ridge self-representation of a view for one α, with negligible directions dropped.
 
     Parameters

@@ -286,9 +286,7 @@ def _merge_incomplete(
     return canonical_labels(labels.astype(np.int64))
 
 
-def _centroids(
-    points: IncompleteBlocks, labels: NDArray[np.int64], count: int
-) -> IncompleteBlocks:
+def _centroids(points: IncompleteBlocks, labels: NDArray[np.int64], count: int) -> IncompleteBlocks:
     """Mean of each cluster in each view that has samples of it."""
     blocks, present = [], []
     for block, own in zip(points.blocks, points.present, strict=True):

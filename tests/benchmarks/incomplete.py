@@ -108,7 +108,9 @@ def main() -> None:
             means = np.mean(scores, axis=0)
             cells = " | ".join("–" if np.isnan(mean) else f"{mean:.3f}" for mean in means)
             sys.stdout.write(
-                f"| {name} | {share:.0%} | {cells} | {means[0] / complete:.2f} |\n".replace("%", " %")
+                f"| {name} | {share:.0%} | {cells} | {means[0] / complete:.2f} |\n".replace(
+                    "%", " %"
+                )
             )
             sys.stdout.flush()
 

@@ -34,6 +34,7 @@ __all__ = [
 
 _SHOWN = 5
 
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class PresentRows:
     """Rows of the samples that an incomplete view has, and the same columns of a pairwise view.
@@ -121,7 +122,12 @@ def presence_table(views: Sequence[RowSource]) -> NDArray[np.bool_]:
     return table
 
 
-def restrict_to_present(view: RowSource, absent: NDArray[np.int64] | None = None) -> RowSource:
+def restrict_to_present(
+    view: RowSource,
+    absent: NDArray[np.int64] | None = None,
+    *,
+    columns: NDArray[np.int64] | None = None,
+) -> RowSource:
     """Return a view without its absent samples; the view itself if it has all.
 
     Parameters
@@ -131,18 +137,20 @@ def restrict_to_present(view: RowSource, absent: NDArray[np.int64] | None = None
     absent
         Positions of absent samples. By default the rows of an array that are all NaN; views that are
         not in memory have all samples then.
+    columns
+        Columns of a pairwise view that are kept, and in which rows may be all NaN.
     """
     if absent is None:
         is_array = isinstance(view, ArrayRows)
-        absent = _rows_of_nan(view) if is_array else np.zeros(0, np.int64)
-    if not absent.size:
+        absent = _rows_of_nan(view, columns) if is_array else np.zeros(0, np.int64)
+    if not absent.size and columns is None:
         return view
-    return PresentRows(view, np.setdiff1d(np.arange(view.shape[0]), absent))
+    return PresentRows(view, np.setdiff1d(np.arange(view.shape[0]), absent), columns)
 
 
-def _rows_of_nan(view: ArrayRows) -> NDArray[np.int64]:
+def _rows_of_nan(view: ArrayRows, columns: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Positions of the rows that are all NaN, but for the diagonal of a square pairwise view."""
-    array = view.array
+    array = view.array if columns is None else view.array[:, columns]
     if array.dtype.kind != "f" or 0 in array.shape:
         return np.zeros(0, dtype=np.int64)
     if isinstance(array, sparse.csr_array):

@@ -71,7 +71,11 @@ def sampled_neighbors(
         return _sampled_neighbors(source, options, sample, n_neighbors, coarse)
     positions = present.positions[sample]
     has = np.flatnonzero(positions >= 0)
-    some = np.zeros(0, dtype=np.int64) if coarse is None else np.flatnonzero(positions[coarse.rows] >= 0)
+    some = (
+        np.zeros(0, dtype=np.int64)
+        if coarse is None
+        else np.flatnonzero(positions[coarse.rows] >= 0)
+    )
     if len(has) < _FEWEST_PRESENT or (coarse is not None and len(some) < _FEWEST_PRESENT):
         nothing = np.full((len(sample), n_neighbors), -1, dtype=np.int64)
         coarsely = np.full((0, 0) if coarse is None else (len(coarse.rows), 1), -1, dtype=np.int32)
