@@ -275,16 +275,20 @@ def report(**options: Any) -> int:
 
 
 @main.command()
+@click.argument(
+    "run", metavar="[RUN_DIR]", required=False, type=click.Path(path_type=Path), callback=no_url
+)
 @handle_errors
-def doctor() -> int:
-    """Check that pipelines can run here.
+def doctor(run: Path | None) -> int:
+    """Check that pipelines can run here, or that a finished run is valid.
 
-    Each check prints its result and, if there is a problem, the remedy. The exit code is 1 if a
-    check failed.
+    For RUN_DIR: files are as the run wrote them, the components of the graph are the clusters, rows
+    of the graph and view contributions sum to one, and the data have not changed. Each check prints
+    its result and, if there is a problem, the remedy. The exit code is 1 if a check failed.
     """
     from mscam_dask.cli.doctor import run_checks
 
-    return run_checks()
+    return run_checks(run)
 
 
 @main.command()

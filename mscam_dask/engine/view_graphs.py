@@ -12,12 +12,14 @@ import dataclasses
 from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
+from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.solvers.graph_update import mean_graph
+from mscam_dask.solvers.partition_score import is_nearly_perfect
 from mscam_dask.types.parameters import Parameters
 
-__all__ = ["have_view_graphs", "view_graphs", "with_view_graphs"]
+__all__ = ["can_use_view_graphs", "have_view_graphs", "view_graphs", "with_view_graphs"]
 
 # The mean has the edges of all views: with hundreds of views it would be a dense matrix, and with many
 # samples larger than everything else in a fit. A sample has one list of neighbors in each view and one
@@ -32,6 +34,19 @@ _WEIGHTS = (2.0, 1.0)
 def have_view_graphs(n_views: int, n_samples: int) -> bool:
     """Return whether the mixed initial graph is possible: two views or more, and not too large."""
     return 1 < n_views <= _MOST_VIEWS and (n_views + 1) * n_samples <= _MOST_LISTS
+
+
+def can_use_view_graphs(start: Initialization) -> bool:
+    """Return whether the mixed initial graph is tried and a fit has a refinement.
+
+    Not if the initial graph has too many components, if its cut is nearly perfect (then a growing
+    graph weight leads to exactly c components), or if the graphs of the views are too large.
+    """
+    return (
+        start.spectrum is not None
+        and not is_nearly_perfect(start.best.score, start.parameters)
+        and have_view_graphs(len(start.prepared.names), start.prepared.n_samples)
+    )
 
 
 def view_graphs(

@@ -147,7 +147,7 @@ def test_a_continued_fit_does_not_choose_again(monkeypatch: pytest.MonkeyPatch) 
     def never(*args: Any) -> None:
         raise AssertionError("chosen before")
 
-    monkeypatch.setattr("mscam_dask.engine.fit.choose_count", never)
+    monkeypatch.setattr("mscam_dask.engine.select.choose_count", never)
     told: list[FitEvent] = []
     again = MSCAM("auto", n_jobs=1, checkpoint_store=kept, callbacks=[told.append]).fit(views)
     assert isinstance(told[1], NClustersSelected)

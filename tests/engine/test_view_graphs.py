@@ -20,7 +20,6 @@ from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.search_space import Choices
@@ -53,7 +52,7 @@ def moons(n_views: int = 2, *, seed: int = 0, n_samples: int = 240) -> tuple[lis
 
 
 def have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "have_view_graphs", lambda *_: False)
+    monkeypatch.setattr(select, "can_use_view_graphs", lambda _: False)
 
 
 def settings() -> list[Parameters]:
@@ -155,9 +154,6 @@ def test_a_checkpoint_of_the_other_auto_settings_is_refused() -> None:
     state = memory.saved[-1]
     with pytest.raises(ConfigurationError, match=quotes("auto_settings")):
         run_fit(views, settings(), SerialExecutor(), checkpoint_store=Memory(state))
-    older = {key: value for key, value in state.record.items() if key != "either_graph"}
-    before = Memory(Checkpoint(state.arrays, older))  # of a version that did not say
-    run_fit(views, settings(), SerialExecutor(), checkpoint_store=before, choices=EITHER)
 
 
 def test_every_executor_and_a_restart_give_the_same_bits() -> None:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.parameters import Parameters
 from tests.estimators.small import pair_views, quick
@@ -40,7 +40,7 @@ def absent_where(views: list[Array], absent: NDArray[np.bool_]) -> list[Array]:
 
 @pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
 @pytest.mark.parametrize("auto_settings", [True, False])
-def test_every_sample_is_clustered(estimator: Any, auto_settings: bool) -> None:  # noqa: FBT001
+def test_every_sample_is_clustered(estimator: Any, auto_settings: bool) -> None:
     views, labels, has = with_gaps()
     model = estimator(3, auto_settings=auto_settings, n_jobs=1).fit(views)
     assert adjusted_rand_score(labels, model.labels_) > 0.9

@@ -26,8 +26,8 @@ __all__ = [
     "check_presence",
     "is_in_memory",
     "n_samples_of",
-    "present_samples",
     "presence_table",
+    "present_samples",
     "recorded_presence",
     "restrict_to_present",
 ]
