@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from mscam_dask.data.sparse import checked_sparse, is_sparse
 from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource, as_multi_view
 from mscam_dask.data.views.conversion import is_instance_of
+from mscam_dask.data.views.missing_cells import fill_view
 from mscam_dask.data.views.presence import (
     PresentRows,
     n_samples_of,
@@ -25,6 +26,7 @@ from mscam_dask.data.views.validation import check_finite, check_not_negative
 from mscam_dask.engine.warm_start import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
 from mscam_dask.estimators._feature_names import check_feature_names
+from mscam_dask.linalg.impute import Imputer
 
 __all__ = ["MultiViewInputMixin", "validate_labels"]
 
@@ -40,6 +42,7 @@ class MultiViewInputMixin:
     view_names_: tuple[str, ...]
     excluded_views_: tuple[str, ...]
     _training: MultiViewData
+    _imputers: Mapping[str, Imputer] = {}
 
     def _views_to_fit(self, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
         """Views of `X`, and the attributes scikit-learn sets for a table, for `_keep` after the fit."""
@@ -56,6 +59,7 @@ class MultiViewInputMixin:
 
     def _views(self, X: Any, *, reset: bool) -> MultiViewData:
         """Views of `X`; a plain table is first validated by scikit-learn."""
+        may_lack_views = not isinstance(X, list | tuple) and not _is_plain_table(X)
         if _is_plain_table(X):
             table = self._table(X, reset=reset)
             n_columns = table.shape[1]
@@ -67,12 +71,14 @@ class MultiViewInputMixin:
                 "already separate. Remove n_features_per_view."
             )
         else:
+            given = X
             if not reset and isinstance(X, list | tuple) and any(item is None for item in X):
-                X = self._by_name(X)
-            data = as_multi_view(X, view_type=self.view_type if reset else self._view_types_of(X))
+                given = self._by_name(X)
+                may_lack_views = True
+            view_type = self.view_type if reset else self._view_types_of(given)
+            data = as_multi_view(given, view_type=view_type)
         if reset:
             return data
-        may_lack_views = not isinstance(X, list | tuple) and not _is_plain_table(X)
         return self._as_fitted(data, may_lack_views=may_lack_views)
 
     def _by_name(self, X: Sequence[Any]) -> dict[str, Any]:
@@ -155,6 +161,11 @@ class MultiViewInputMixin:
             _columns_of(source, by_name[source.name])
             for source in asked
             if source.name not in self.excluded_views_
+        ]
+        imputers = self._imputers
+        counted = [
+            fill_view(source, imputers[source.name]) if source.name in imputers else source
+            for source in counted
         ]
         for source in counted:
             check_finite(source)

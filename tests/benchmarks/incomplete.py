@@ -5,8 +5,8 @@ no view is kept in one of them. The table has the mean ARI with the classes over
 
 - incomplete: a fit of all samples, rows of absent samples NaN;
 - mean-filled: a fit of all samples, rows of absent samples the mean of the others;
-- intersection: a fit of the samples that all views have, the others assigned by `predict`, "–" if there are
-  too few of them for a fit;
+- intersection: a fit of the samples that all views have, the others assigned by `predict`; "none" if
+  there are too few of them for a fit;
 
 and that of the first as a share of a fit of the complete data. With ``--quick``, MSRC-v1 and one seed.
 """
@@ -106,7 +106,7 @@ def main() -> None:
                 for views in (removed(data.views, share, seed) for seed in range(seeds))
             ]
             means = np.mean(scores, axis=0)
-            cells = " | ".join("–" if np.isnan(mean) else f"{mean:.3f}" for mean in means)
+            cells = " | ".join("none" if np.isnan(mean) else f"{mean:.3f}" for mean in means)
             sys.stdout.write(
                 f"| {name} | {share:.0%} | {cells} | {means[0] / complete:.2f} |\n".replace(
                     "%", " %"

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.conversion import check_unique_ids
+from mscam_dask.data.views.missing_cells import missing_cells, missing_cells_message
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import (
@@ -120,7 +121,7 @@ class ValidationReport:
 
 _Findings = tuple[DataIssue, ...]
 _Seen = tuple[_Findings, str, NDArray[np.int64] | None]
-_Over = Callable[[Callable[[RowSource], _Seen], Sequence[RowSource]], Iterable[_Seen]]
+_Over = Callable[[Callable[[RowSource], Any], Sequence[RowSource]], Iterable[Any]]
 
 
 def validate(
@@ -174,7 +175,14 @@ def validate(
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
     look = functools.partial(_validated, n_clusters=n_clusters, digest=digest)
-    found, read, numbers = zip(*over(look, data.views), strict=True)
+    try:
+        seen = list(over(look, data.views))
+    except DataError as error:
+        missing = [one for one in over(missing_cells, data.views) if one is not None]
+        if not any(one.n_missing for one in missing):
+            raise
+        raise DataError(missing_cells_message(missing, data.sample_ids)) from error
+    found, read, numbers = zip(*seen, strict=True)
     presents = map(present_samples, data.views)
     spread = [
         rows if present is None or rows is None else present.spread(rows, n_clusters)
