@@ -330,13 +330,15 @@ def _method_problems(
     if isinstance(table, SweepTable):
         yield from _sweep_problems(document, table, parameters, grids)
         return
-    known = list(METHODS)
+    known = METHODS.known()
     for requested in table.methods or ():
         if requested not in METHODS:
             yield (
                 f"{document.where(name, 'methods')}: [{name}] methods has {requested!r}, which is not a "
-                f"method.{nearest(requested, known)} Allowed are {', '.join(known)}."
+                f"method.{nearest(requested, known)} Allowed are {', '.join(known)}, and module:Class."
             )
+        elif requested not in known:
+            yield from _class_problems(document, name, requested)
     for kind, tables in (("parameters", parameters), ("grid", grids)):
         for requested, values in tables.items():
             if requested not in METHODS:
@@ -348,6 +350,19 @@ def _method_problems(
                 yield from _parameter_problems(document, (kind, requested), values)
             else:
                 yield from _grid_problems(document, requested, values)
+
+
+def _class_problems(document: Document, name: str, requested: str) -> Iterable[str]:
+    """Yield the problem of a method "module:Class" that cannot be made."""
+    try:
+        METHODS[requested].make(2, 0, {})
+    except ConfigurationError as error:
+        yield f"{document.where(name, 'methods')}: [{name}] {error}"
+    except TypeError as error:
+        yield (
+            f"{document.where(name, 'methods')}: [{name}] method {requested!r} cannot be made with "
+            f"n_clusters alone ({error}). Give its other parameters defaults."
+        )
 
 
 def _grid_problems(document: Document, name: str, values: Mapping[str, Any]) -> Iterable[str]:
@@ -391,5 +406,6 @@ def _parameter_problems(
     except ConfigurationError as error:
         key = next((key for key in values if repr(key) in str(error)), "")
         where = document.where(*path, key) if key else document.where(*path)
-        hint = nearest(key, sorted(method.make(2, 0, view).get_params())) if key else ""
+        names = getattr(method.make(2, 0, view), "get_params", dict) if key else dict
+        hint = nearest(key, sorted(names()))
         yield f"{where}: [{'.'.join(path)}] {error}{hint}"

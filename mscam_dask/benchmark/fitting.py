@@ -89,11 +89,15 @@ def fit_trial(trial: Trial) -> TrialFit:
             f"data set {trial.dataset!r} has no labels, so methods cannot be compared on it. Give "
             "labels = ... in its table."
         )
-    estimator = METHODS[trial.method].make(trial.n_clusters, trial.seed, trial.parameters)
+    method = METHODS[trial.method]
+    estimator = method.make(trial.n_clusters, trial.seed, trial.parameters)
+    views: Any = data
+    if method.takes_arrays:
+        views = [np.array(view.read(0, data.n_samples)) for view in data.views]
     with PinnedBlas(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the scores show how good a result is
         started = time.perf_counter()
-        labels: NDArray[Any] = np.asarray(estimator.fit(data).labels_)
+        labels: NDArray[Any] = np.asarray(estimator.fit(views).labels_)
         seconds = time.perf_counter() - started
     scores = score_partition(data.labels, labels)
     return TrialFit(

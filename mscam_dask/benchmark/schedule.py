@@ -246,7 +246,7 @@ def check_method_run(run: MethodRun) -> None:
             estimator = METHODS[run.method].make(first.n_clusters, first.seed, parameters)
             if isinstance(estimator, Baseline):
                 estimator.check_parameters(data)
-            else:
+            elif not METHODS[run.method].takes_arrays:
                 estimator.candidate_settings(data)
         except MscamError as error:
             raise type(error)(f"{where}: {error}") from error

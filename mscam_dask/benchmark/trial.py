@@ -23,6 +23,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -185,6 +186,7 @@ class TrialProcess:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._directory = Path()
 
     def run(self, trial: Trial, limits: Limits) -> TrialFit:
         """Run one trial; a failure is its result."""
@@ -208,7 +210,10 @@ class TrialProcess:
         return msgspec.json.decode(answer, type=TrialFit)
 
     def _started(self) -> subprocess.Popen[bytes]:
+        if self._directory != Path.cwd():  # modules of the working directory may be methods
+            self.close()
         if self._process is None or self._process.poll() is not None:
+            self._directory = Path.cwd()
             self._process = subprocess.Popen(
                 _python("serve"),
                 stdin=subprocess.PIPE,

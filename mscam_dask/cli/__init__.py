@@ -1,4 +1,4 @@
-"""Command line: `mscam-dask quickstart | ingest | run | resume | predict | runs | compare | sweep | describe | report | doctor | tls`.
+"""Command line: one command for each task, from `mscam-dask quickstart` to `mscam-dask tls`.
 
 This module imports Click only. Each command imports its dependencies when it runs, so that
 `--help` and errors in options are fast.

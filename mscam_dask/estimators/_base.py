@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import count_dataset, history_dataset
@@ -65,9 +60,7 @@ class BaseMultiViewClustering(
     SharedResourcesMixin,
     ClusterSpaceMixin,
     SearchSpaceMixin,
-    CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next four
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
+    CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
@@ -32,7 +33,11 @@ from mscam_dask.types.parameters import EXACT_SAMPLES
 __all__ = ["ClusterSpaceMixin"]
 
 
-class ClusterSpaceMixin(ClusterDescriptionMixin):
+class ClusterSpaceMixin(
+    ClusterDescriptionMixin,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # untyped, as the next
+    TransformerMixin,  # type: ignore[misc]  # wraps only a `transform` that is defined below it
+):
     """Mixin for estimators with `transform` and `score`."""
 
     def transform(self, X: Any) -> NDArray[np.float64]:

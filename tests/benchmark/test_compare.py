@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import msgspec
@@ -16,9 +17,11 @@ import zarr
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from mscam_dask.benchmark import methods
 from mscam_dask.benchmark.compare import run_comparison
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.experiment import ExperimentDirectory, Progress
+from mscam_dask.benchmark.methods import GROUP, METHODS
 from mscam_dask.benchmark.results import (
     PROTOCOLS,
     ExperimentRecord,
@@ -29,6 +32,7 @@ from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.metrics import clustering_accuracy
 from tests.benchmark.conftest import Write
 from tests.messages import quotes
 from tests.synthetic import three_subspaces
@@ -438,3 +442,77 @@ def test_an_experiment_stopped_by_a_signal_resumes(write: Write, here: Path) -> 
     assert record.state == "interrupted"
     record = run_comparison(settings, here / "out")
     assert (record.state, record.n_reused) == ("finished", 2)
+
+
+OWN = """
+import numpy as np
+
+
+class Halves:
+    def __init__(self, n_clusters, random_state=None, column=0):
+        self.n_clusters, self.random_state, self.column = n_clusters, random_state, column
+
+    def fit(self, views, y=None):
+        assert isinstance(views, list) and all(type(view) is np.ndarray for view in views)
+        order = np.argsort(np.argsort(views[0][:, self.column]))
+        self.labels_ = order * self.n_clusters // len(order)
+        return self
+
+
+class NoClusters:
+    def fit(self, views):
+        return self
+"""
+
+
+def test_own_classes_are_compared(write: Write, here: Path) -> None:
+    (here / "own_methods.py").write_text(OWN)
+    text = (
+        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['own_methods:Halves', 'knn-sc']\nruns = 2\n"
+    )
+    record, _ = run(write(f"{text}[parameters.'own_methods:Halves']\ncolumn = 1\n"), here / "out")
+    own, other = record.rows
+    assert (own.method, own.parameters, own.n_failed) == ("own_methods:Halves", {"column": 1}, 0)
+    assert other.method == "knn-sc"
+    assert [method.title for method in record.methods] == ["Halves", "kNN-SC"]
+    data = np.load(here / "tiny.npz")
+    order = np.argsort(np.argsort(data["view_0"][:, 1]))
+    expected = clustering_accuracy(data["labels"], order * 3 // 60)
+    assert own.scores["accuracy"].mean == expected
+
+
+def test_methods_of_entry_points_are_compared(
+    write: Write, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "own_methods.py").write_text(OWN)
+    entry = EntryPoint("halves", "own_methods:Halves", GROUP)
+    monkeypatch.setattr(methods, "entry_points", lambda group: [entry] * (group == GROUP))
+    found = methods._Methods()
+    assert found["halves"].make(3, 7, {"column": 1}).random_state == 7
+    assert "halves" in found.known()
+    assert "halves" not in list(found)  # which an experiment runs by default
+    assert list(found) == list(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("own_methods:Halfs", ["own_methods:Halfs"]),
+        ("no_module:Halves", ["no_module:Halves"]),
+        ("own_methods:NoClusters", ["own_methods:NoClusters", "n_clusters"]),
+    ],
+)
+def test_own_classes_that_cannot_be_compared_are_refused(
+    name: str, values: list[str], write: Write, here: Path
+) -> None:
+    (here / "own_methods.py").write_text(OWN)
+    file = write(f"[compare]\ndatasets = ['tiny.npz']\nmethods = ['{name}']\nruns = 1\n")
+    with pytest.raises(ConfigurationError, match=quotes(*values)):
+        read_experiment(file)
+
+
+def test_unknown_parameters_of_own_classes_are_refused(write: Write, here: Path) -> None:
+    (here / "own_methods.py").write_text(OWN)
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['own_methods:Halves']\nruns = 1\n"
+    with pytest.raises(ConfigurationError, match=quotes("Halves", "'row'", "column")):
+        read_experiment(write(f"{text}[parameters.'own_methods:Halves']\nrow = 1\n"))

@@ -11,7 +11,7 @@ import zarr
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.data.results import read_result, write_result
+from mscam_dask.data.results import FORMAT_VERSION, read_result, write_result
 from mscam_dask.data.store.checksums import write_checksums
 from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.errors import DataError, StoreCorruptError
@@ -136,7 +136,7 @@ def test_what_is_no_result(model: MSCAM, tmp_path: Path) -> None:
     write_checksums(group, path)
     with pytest.raises(DataError, match=quotes(path, "97")):
         read_result(path)
-    group.attrs.update({"format_version": 2, "history": ["../labels"]})
+    group.attrs.update({"format_version": FORMAT_VERSION, "history": ["../labels"]})
     write_checksums(group, path)
     with pytest.raises(StoreCorruptError, match=quotes(path / "zarr.json", "'../labels'")):
         read_result(path)

@@ -122,6 +122,7 @@ def test_a_run_stopped_anywhere_ends_with_the_same_bits(
     assert {item.name for item in root.iterdir()} == {
         *(".lock", "pipeline.toml", "run.json", "events.jsonl"),
         *("data.zarr", "labels.csv", "report.html", "result.zarr"),
+        *("samples.csv", "samples.parquet"),
     }
     resumed = [event for event in events if isinstance(event, FitResumed)]
     assert bool(resumed) == (stop not in ("ingest begins", "ingest ends", "validate ends"))

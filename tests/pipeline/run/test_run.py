@@ -50,6 +50,8 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
         "run.json",
         "events.jsonl",
         "labels.csv",
+        "samples.csv",
+        "samples.parquet",
         "data.zarr",
         "result.zarr",
         "report.html",
