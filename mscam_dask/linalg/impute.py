@@ -10,7 +10,6 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics.pairwise import nan_euclidean_distances
 
 __all__ = ["IMPUTE_METHODS", "ImputeMethod", "Imputer", "fit_imputer"]
 
@@ -48,6 +47,8 @@ class Imputer:
         filled = np.where(missing, self.statistics, rows)
         if self.donors is None:
             return filled
+        from sklearn.metrics.pairwise import nan_euclidean_distances  # slow to import
+
         some = np.flatnonzero(missing.any(axis=1))
         step = max(1, block_bytes // (8 * len(self.donors)))
         for start in range(0, len(some), step):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "impute_views",
     "missing_cells",
     "missing_cells_message",
+    "naming_missing_cells",
 ]
 
 _SHOWN = 5
@@ -112,6 +114,28 @@ def missing_cells_message(
         f"{'; '.join(parts)}. Allowed are finite numbers, and rows that are all NaN for samples that a "
         f"view does not have. {remedy}"
     )
+
+
+@contextmanager
+def naming_missing_cells(
+    data: MultiViewData, over: Callable[..., Iterable[MissingCells | None]] = map
+) -> Iterator[None]:
+    """Replace a data error by one that names the missing cells of all views, if there are any.
+
+    Parameters
+    ----------
+    data
+        Views that are read once more after an error.
+    over
+        Applies a function to each view.
+    """
+    try:
+        yield
+    except DataError as error:
+        found = [one for one in over(missing_cells, data.views) if one is not None]
+        if not any(one.n_missing for one in found):
+            raise
+        raise DataError(missing_cells_message(found, data.sample_ids)) from error
 
 
 def impute_methods(impute: Any, names: Sequence[str]) -> dict[str, ImputeMethod]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mscam_dask.data.views.align import LiftedRows
 from mscam_dask.data.views.sources import (
     ArrayRows,
     RowSource,
@@ -17,6 +18,7 @@ from mscam_dask.data.views.sources import (
     as_rows,
     check_row_range,
     feature_names_of,
+    recorded_digest,
 )
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.present_samples import PresentSamples
@@ -29,6 +31,7 @@ __all__ = [
     "presence_table",
     "present_samples",
     "recorded_presence",
+    "replaced_view",
     "restrict_to_present",
 ]
 
@@ -84,6 +87,11 @@ class PresentRows:
     def dtype(self) -> np.dtype[Any]:
         return self.source.dtype
 
+    @property
+    def recorded_digest(self) -> str:
+        """Digest of these rows that a store has recorded; else an empty text."""
+        return recorded_digest(self.source) if self.columns is None else ""
+
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return the rows of the view's samples start..stop-1 as read-only float64."""
         check_row_range(self, start, stop)
@@ -100,6 +108,13 @@ def present_samples(source: RowSource) -> PresentSamples | None:
     if isinstance(source, PresentRows):
         return PresentSamples(source.samples, source.n_samples)
     return None
+
+
+def replaced_view(view: RowSource, **changes: Any) -> RowSource:
+    """Return a view with another name or view type."""
+    if isinstance(view, PresentRows):
+        return dataclasses.replace(view, source=replaced_view(view.source, **changes))
+    return cast("RowSource", dataclasses.replace(cast("Any", view), **changes))
 
 
 def n_samples_of(source: RowSource) -> int:
@@ -135,14 +150,20 @@ def restrict_to_present(
     view
         With a row for every sample.
     absent
-        Positions of absent samples. By default the rows of an array that are all NaN; views that are
-        not in memory have all samples then.
+        Positions of absent samples. By default the rows of an array that are all NaN, and samples
+        whose ids the view does not have; other views that are not in memory have all samples then.
     columns
         Columns of a pairwise view that are kept, and in which rows may be all NaN.
     """
     if absent is None:
-        is_array = isinstance(view, ArrayRows)
-        absent = _rows_of_nan(view, columns) if is_array else np.zeros(0, np.int64)
+        absent = np.zeros(0, dtype=np.int64)
+        if isinstance(view, ArrayRows):
+            absent = _rows_of_nan(view, columns)
+        elif isinstance(view, LiftedRows):
+            absent = np.flatnonzero(view.places < 0)
+            if isinstance(view.source, ArrayRows):  # in which rows may be all NaN
+                nowhere = np.isin(view.places, _rows_of_nan(view.source, None))
+                absent = np.union1d(absent, np.flatnonzero(nowhere))
     if not absent.size and columns is None:
         return view
     return PresentRows(view, np.setdiff1d(np.arange(view.shape[0]), absent), columns)

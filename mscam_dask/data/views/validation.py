@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.conversion import check_unique_ids
-from mscam_dask.data.views.missing_cells import missing_cells, missing_cells_message
+from mscam_dask.data.views.missing_cells import naming_missing_cells
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import (
@@ -175,13 +175,8 @@ def validate(
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
     look = functools.partial(_validated, n_clusters=n_clusters, digest=digest)
-    try:
+    with naming_missing_cells(data, over):
         seen = list(over(look, data.views))
-    except DataError as error:
-        missing = [one for one in over(missing_cells, data.views) if one is not None]
-        if not any(one.n_missing for one in missing):
-            raise
-        raise DataError(missing_cells_message(missing, data.sample_ids)) from error
     found, read, numbers = zip(*seen, strict=True)
     presents = map(present_samples, data.views)
     spread = [
