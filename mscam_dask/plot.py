@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from mscam_dask.data.views.labels import encode_labels, is_missing
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.palette import CLUSTER_COLORS, cluster_color
-from mscam_dask.monitor.report.layout import cluster_layout
+from mscam_dask.monitor.report.layout import graph_layout
 from mscam_dask.monitor.report.scatter import principal_planes
 from mscam_dask.monitor.report.subsample import (
     DRAW_LIMIT,
@@ -54,7 +54,7 @@ def graph(
     color: ArrayLike | None = None,
     max_samples: int = DRAW_LIMIT,
 ) -> Axes:
-    """Draw the consensus graph in the plane, with a disc for each cluster.
+    """Draw the learned graph in the plane, with a layout that does not know the clusters.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ def graph(
     from matplotlib.collections import LineCollection
 
     labels, rows = _drawn(estimator, max_samples)
-    edges = contracted_graph(estimator.consensus_graph_, rows)
-    places = cluster_layout(edges, labels, rng=np.random.default_rng(DRAW_SEED))
+    edges = contracted_graph(estimator.learned_graph_, rows)
+    places = graph_layout(edges, rng=np.random.default_rng(DRAW_SEED))
     entries = edges.tocoo()
     start, end = entries.coords
     upper = np.flatnonzero(start < end)
@@ -103,13 +103,13 @@ def embedding(
     plane: int = 0,
     max_samples: int = DRAW_LIMIT,
 ) -> Axes:
-    """Draw the learned embedding of one view on a pair of its principal axes.
+    """Draw the ridge embedding of one view, its own data, on a pair of its principal axes.
 
     Parameters
     ----------
     estimator : MSCAM or MSCAN
     view : str
-        A key of `view_embeddings_`.
+        Not excluded.
     ax : Axes, optional
     color, max_samples
         As for `graph`.
@@ -121,12 +121,13 @@ def embedding(
     ConfigurationError
         The view has no embedding or no such plane.
     """
-    if view not in estimator.view_embeddings_:
+    coordinates = estimator.solution_.view_coordinates
+    if view not in coordinates:
         raise ConfigurationError(
-            f"View {view!r} has no embedding; allowed are {list(estimator.view_embeddings_)}."
+            f"View {view!r} has no embedding; allowed are {list(coordinates)}."
         )
     labels, rows = _drawn(estimator, max_samples)
-    planes, names = principal_planes(estimator.view_embeddings_[view][rows])
+    planes, names = principal_planes(coordinates[view][rows].astype(np.float64))
     if not 0 <= plane < len(planes):
         raise ConfigurationError(
             f"plane={plane} of view {view!r}; allowed are 0 to {len(planes) - 1}."

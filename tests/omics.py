@@ -35,7 +35,7 @@ def writable_text() -> Iterator[None]:
 def anndata_of(values: Any, ids: Any = IDS, *, prefix: str = "g") -> Any:
     """An AnnData with ids, names of variables, a sparse layer of squares and two columns in obsm."""
     anndata = pytest.importorskip("anndata", reason="anndata is not installed")
-    dense: NDArray[np.float64] = values.toarray() if sparse.issparse(values) else values
+    dense: NDArray[np.float64] = values.toarray() if hasattr(values, "toarray") else values
     with writable_text():
         made = anndata.AnnData(
             values,

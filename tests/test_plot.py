@@ -85,8 +85,8 @@ def test_points_of_the_graph_are_the_samples_in_the_colors_of_their_clusters(mod
     assert [to_hex(item.get_facecolor()[0]) for item in points(ax)] == list(CLUSTER_COLORS[:3])
     assert sorted(text.get_text() for text in ax.texts) == ["0", "1", "2"]
     (lines,) = (item for item in ax.collections if isinstance(item, LineCollection))
-    graph = model.consensus_graph_
-    n_edges = ((graph + graph.T) != 0).nnz // 2
+    graph = model.learned_graph_.toarray()
+    n_edges = np.count_nonzero(graph + graph.T) // 2
     assert len(lines.get_segments()) == n_edges
     ends = np.concatenate(lines.get_segments())
     places = np.concatenate([item.get_offsets() for item in points(ax)])
@@ -100,7 +100,7 @@ def test_a_sample_of_the_points_has_every_cluster(model: MSCAM) -> None:
 
 
 def test_points_of_an_embedding_keep_the_distances_of_two_principal_axes(model: MSCAM) -> None:
-    values = model.view_embeddings_["b"]
+    values = model.solution_.view_coordinates["b"].astype(np.float64)
     spread = np.linalg.svd(values - values.mean(axis=0), compute_uv=False)
     ax = plot.embedding(model, "b")
     drawn = np.concatenate([item.get_offsets() for item in points(ax)])

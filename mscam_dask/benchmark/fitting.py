@@ -21,7 +21,8 @@ from mscam_dask.data.views.as_multi_view import with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, RowSource
 from mscam_dask.engine.executors._threadpools import PinnedBlas
-from mscam_dask.errors import DataError, TemporaryFailure
+from mscam_dask.errors import TemporaryFailure
+from mscam_dask.estimators._transform import label_free_scores
 from mscam_dask.metrics import score_partition
 
 __all__ = ["fit_trial", "read_stored", "shuffled_data", "stored_as", "trial_data"]
@@ -84,11 +85,6 @@ def fit_trial(trial: Trial) -> TrialFit:
         If the method rejects data or parameters.
     """
     data = trial_data(trial, shuffle=trial.shuffled)
-    if data.labels is None:
-        raise DataError(
-            f"data set {trial.dataset!r} has no labels, so methods cannot be compared on it. Give "
-            "labels = ... in its table."
-        )
     method = METHODS[trial.method]
     estimator = method.make(trial.n_clusters, trial.seed, trial.parameters)
     views: Any = data
@@ -99,6 +95,13 @@ def fit_trial(trial: Trial) -> TrialFit:
         started = time.perf_counter()
         labels: NDArray[Any] = np.asarray(estimator.fit(views).labels_)
         seconds = time.perf_counter() - started
+    if data.labels is None:
+        return TrialFit(
+            outcome="ok",
+            scores={**label_free_scores(data, labels)},
+            n_found=len(np.unique(labels)),
+            seconds=seconds,
+        )
     scores = score_partition(data.labels, labels)
     return TrialFit(
         outcome="ok",

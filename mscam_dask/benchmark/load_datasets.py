@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from mscam_dask.benchmark.config import DatasetTable, RobustnessTable
 from mscam_dask.benchmark.experiment import ExperimentDirectory
 from mscam_dask.benchmark.fitting import read_stored, stored_as
 from mscam_dask.benchmark.results import DatasetEntry
-from mscam_dask.benchmark.settings import DatasetTable, RobustnessTable
 from mscam_dask.benchmark.trial import MixtureData, StoredData
 from mscam_dask.data.datasets.mixtures import corrupted_mixture
 from mscam_dask.data.store.object_store import Location, as_location

@@ -67,7 +67,7 @@ def main() -> None:
     "--output",
     required=True,
     metavar="DIR|URL",
-    help="Store to write; may be an s3:// or gs:// URL.",
+    help="Store to write; may be an s3://, gs:// or az:// URL.",
 )
 @click.option(
     "--view",
@@ -115,8 +115,8 @@ def main() -> None:
 def ingest(**options: Any) -> int:
     """Write the files of several views into one store.
 
-    SRC is a .npz, .npy, .mat, .csv, .tsv, text, NetCDF or Zarr file, or a directory with the UCI
-    mfeat files. Row i is the same sample in every view.
+    SRC is a .npz, .npy, .mat, .csv, .tsv, .parquet, .feather, .h5ad, .h5mu, text, NetCDF or Zarr
+    file, or a directory with the UCI mfeat files. Row i is the same sample in every view.
     """
     from mscam_dask.cli.ingest import ingest_files
 

@@ -16,12 +16,13 @@ from mscam_dask.cli.console import (
     settings_text,
     show,
     sizes_text,
+    support_text,
     table,
     views_table,
 )
 from mscam_dask.cli.extensions import extension_of_directory
 from mscam_dask.cli.runs import describe_runs
-from mscam_dask.data.store.current_pointer import resolve_current
+from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location, size_of
 from mscam_dask.data.store.read import is_store, verify_store
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -168,9 +169,11 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
         pairs.append(("Data", f"{record.data.n_samples} samples, digest {record.data.digest}"))
     if record.fit is not None:
         fit = record.fit
+        support = [] if fit.assessment is None else [("Support", support_text(fit.assessment))]
         pairs += [
             ("Clusters", clusters_text(fit)),
             ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
+            *support,
             ("Sizes", sizes_text(fit)),
             ("Settings", settings_text(fit.setting)),
             ("Iterations", str(fit.n_outer_iterations)),

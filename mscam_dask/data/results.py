@@ -10,7 +10,11 @@ Layout, version 3, one Zarr v3 group::
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
         consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
         consensus_graph/indptr
+        learned_graph/...           the same, where it is not the consensus graph
+        assessment/...              the arrays of `mscam_dask.types.result.Assessment`; its texts are
+                                    in the root attribute "assessment"
         view_embeddings/0           (sample, component) float64; attribute: name
+        view_coordinates/0          (sample, axis) float32, where views have them; attribute: name
         history/graph_weight        (outer_iteration,) or (outer_iteration, view); attribute:
         history/...                 long_name
         model/records               (byte,) uint8, JSON as UTF-8: settings and records of the fit
@@ -52,7 +56,7 @@ from mscam_dask.data.store.read import check_codecs, open_array, read_chunk
 from mscam_dask.data.store.write import create_array
 from mscam_dask.errors import DataError
 from mscam_dask.types.events import IterationFinished, NClustersSelected
-from mscam_dask.types.result import Solution
+from mscam_dask.types.result import Assessment, Solution
 
 if TYPE_CHECKING:
     import xarray
@@ -74,6 +78,13 @@ FORMAT = "mscam_dask.result"
 FORMAT_VERSION = 3
 
 _CHUNK_ENTRIES = 2**20
+_ASSESSED = {
+    "cluster_stability": ("cluster",),
+    "co_clustering": ("cluster", "other_cluster"),
+    "cluster_agreement": ("view", "cluster"),
+    "view_agreement": ("view", "other_view"),
+    "cluster_tree": ("merge", "column"),
+}
 _RECORDS = "model/records"
 _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
@@ -87,6 +98,8 @@ class StoredResult:
     labels : (n,) int64
     consensus_graph : (n, n) CSR
         Rows on the simplex.
+    learned_graph : (n, n) CSR
+        Graph before it was rebuilt from the partition.
     n_connected_components : int
     status : str
         Name of a `mscam_dask.types.result.Status`.
@@ -94,20 +107,27 @@ class StoredResult:
         Label-free score of the labels.
     n_neighbors : int
     view_embeddings : dict of str to (n, r)
+    view_coordinates : dict of str to (n, m)
+        Principal coordinates of the ridge embeddings, float32.
     view_contributions : dict of str to float
     history : xarray.Dataset
         Over (outer_iteration, view).
+    assessment : Assessment or None
+        None where nothing was assessed.
     """
 
     labels: NDArray[np.int64]
     consensus_graph: csr_array[np.float64]
+    learned_graph: csr_array[np.float64]
     n_connected_components: int
     status: str
     score: float
     n_neighbors: int
     view_embeddings: dict[str, NDArray[np.float64]]
+    view_coordinates: dict[str, NDArray[np.float32]]
     view_contributions: dict[str, float]
     history: xarray.Dataset
+    assessment: Assessment | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,20 +210,27 @@ def _write(solution: Solution, directory: Path, model: StoredModel | None) -> No
             "view_names": list(names),
             "view_contributions": [float(share) for share in solution.view_contributions.values()],
             "view_embeddings": list(solution.view_embeddings),
+            "view_coordinates": list(solution.view_coordinates),
             "history": [str(name) for name in history],
+            "has_learned_graph": not solution.status.is_learned,
+            "assessment": _assessment_texts(solution.assessment),
             "model": None if model is None else list(model.arrays),
         },
     )
     _put(group, "labels", solution.labels.astype("<i8"), ("sample",))
-    graph = solution.consensus_graph
-    sparse = group.create_group("consensus_graph")
-    sparse.attrs.update(_CSR, shape=[int(size) for size in graph.shape])
-    _put(sparse, "data", graph.data.astype("<f8"), ("entry",))
-    _put(sparse, "indices", graph.indices.astype("<i8"), ("entry",))
-    _put(sparse, "indptr", graph.indptr.astype("<i8"), ("edge",))
+    _put_graph(group, "consensus_graph", solution.consensus_graph)
+    if not solution.status.is_learned:
+        _put_graph(group, "learned_graph", solution.learned_graph)
+    for name, dims in _ASSESSED.items() if solution.assessment is not None else ():
+        values = getattr(solution.assessment, name).astype("<f8")
+        _put(group, f"assessment/{name}", values, dims)
     for index, (name, values) in enumerate(solution.view_embeddings.items()):
         key = f"view_embeddings/{index}"
         array = _put(group, key, values.astype("<f8"), ("sample", "component"))
+        array.attrs["name"] = name
+    for index, (name, coordinates) in enumerate(solution.view_coordinates.items()):
+        key = f"view_coordinates/{index}"
+        array = _put(group, key, coordinates.astype("<f4"), ("sample", "axis"))
         array.attrs["name"] = name
     for variable_name, variable in history.items():
         numbers = variable.values.astype("<i8" if variable.dtype.kind in "iub" else "<f8")
@@ -216,6 +243,29 @@ def _write(solution: Solution, directory: Path, model: StoredModel | None) -> No
         for key, values in model.arrays.items():
             _put(group, f"model/{key}", values, tuple(f"dim_{i}" for i in range(values.ndim)))
     write_checksums(group, directory)
+
+
+def _put_graph(group: Any, key: str, graph: csr_array[np.float64]) -> None:
+    sparse = group.create_group(key)
+    sparse.attrs.update(_CSR, shape=[int(size) for size in graph.shape])
+    _put(sparse, "data", graph.data.astype("<f8"), ("entry",))
+    _put(sparse, "indices", graph.indices.astype("<i8"), ("entry",))
+    _put(sparse, "indptr", graph.indptr.astype("<i8"), ("edge",))
+
+
+def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
+    """Everything of an assessment but its arrays, with its structure and message for other readers."""
+    if assessment is None:
+        return None
+    return {
+        "structure": assessment.structure.name,
+        "message": assessment.message,
+        "cluster_names": list(assessment.cluster_names),
+        "view_names": list(assessment.view_names),
+        "neighbor_overlap": assessment.neighbor_overlap,
+        "has_uninformative_views": assessment.has_uninformative_views,
+        "split_half_ari": assessment.split_half_ari,
+    }
 
 
 def _put(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> Any:
@@ -249,25 +299,22 @@ def read_result(path: str | Path) -> StoredResult:
         status, score = str(attributes["status"]), float(attributes["score"])
         n_neighbors = int(attributes["n_neighbors"])
         embedded = [str(name) for name in attributes["view_embeddings"]]
+        projected = [str(name) for name in attributes["view_coordinates"]]
         recorded = [str(name) for name in attributes["history"]]
+        is_rebuilt = bool(attributes["has_learned_graph"])
+        texts = attributes["assessment"]
     except METADATA_ERRORS as error:
         raise corrupt_store(
             root / "zarr.json", f"attribute missing or unusable: {error!r}"
         ) from error
-    data, indices, indptr = (
-        _get(root, f"consensus_graph/{part}")[0] for part in ("data", "indices", "indptr")
-    )
     labels = _get(root, "labels")[0]
-    if len(labels) != n_samples or len(indptr) != n_samples + 1:
+    if len(labels) != n_samples:
         raise corrupt_store(root / "labels", f"not one entry for each of {n_samples} samples")
-    parts = {"data": data, "indices": indices, "indptr": indptr}
-    try:
-        graph = sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
-    except DataError as error:
-        raise corrupt_store(root / "consensus_graph", str(error).partition(". ")[0]) from error
+    graph = _graph(root, "consensus_graph", n_samples)
     return StoredResult(
         labels=labels,
         consensus_graph=graph,
+        learned_graph=_graph(root, "learned_graph", n_samples) if is_rebuilt else graph,
         n_connected_components=n_components,
         status=status,
         score=score,
@@ -275,9 +322,44 @@ def read_result(path: str | Path) -> StoredResult:
         view_embeddings={
             name: _get(root, f"view_embeddings/{index}")[0] for index, name in enumerate(embedded)
         },
+        view_coordinates={
+            name: _get(root, f"view_coordinates/{index}")[0] for index, name in enumerate(projected)
+        },
         view_contributions=contributions,
         history=_history(root, names, recorded),
+        assessment=None if texts is None else _assessment(root, texts),
     )
+
+
+def _graph(root: Path, key: str, n_samples: int) -> csr_array[np.float64]:
+    parts = {part: _get(root, f"{key}/{part}")[0] for part in ("data", "indices", "indptr")}
+    if len(parts["indptr"]) != n_samples + 1:
+        raise corrupt_store(root / key, f"not one row for each of {n_samples} samples")
+    try:
+        graph: csr_array[np.float64] = sparse_from_parts(
+            "csr", parts, (n_samples, n_samples), "the graph"
+        )
+    except DataError as error:
+        raise corrupt_store(root / key, str(error).partition(". ")[0]) from error
+    return graph
+
+
+def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
+    arrays = {name: _get(root, f"assessment/{name}")[0] for name in _ASSESSED}
+    try:
+        half = texts["split_half_ari"]
+        return Assessment(
+            **arrays,
+            view_names=tuple(str(name) for name in texts["view_names"]),
+            neighbor_overlap={
+                str(name): float(overlap) for name, overlap in texts["neighbor_overlap"].items()
+            },
+            has_uninformative_views=bool(texts["has_uninformative_views"]),
+            split_half_ari=None if half is None else float(half),
+            cluster_names=tuple(int(name) for name in texts["cluster_names"]),
+        )
+    except METADATA_ERRORS as error:
+        raise corrupt_store(root / "zarr.json", f"assessment unusable: {error!r}") from error
 
 
 def read_model(path: str | Path) -> StoredModel | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.engine.assess import assess
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.outer_loop import embed_views
@@ -25,12 +26,16 @@ from mscam_dask.types.result import Solution, Status, shares_of_views
 
 __all__ = ["finalize", "trivial_solution"]
 
+# Principal axes of each view that pictures show, two at a time.
+_N_AXES = 6
+
 
 @dataclasses.dataclass(frozen=True)
 class _FinalGraph:
-    """Graph to return, with its labels, status and partition score."""
+    """Graph to return, the learned graph before any rebuilding, labels, status and partition score."""
 
     graph: Handle
+    learned: Handle
     labels: Handle
     status: Status
     partition_score: PartitionScore
@@ -43,11 +48,11 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
     """
     executor, labels, final = session.executor, state.best.labels, None
     if state.spectrum is None:
-        final = _from_partition(labels, Status.MERGED_COMPONENTS, context, executor)
+        final = _from_partition(labels, Status.MERGED_COMPONENTS, context, executor, state.graph)
     elif state.decision is Decision.REACHED:
         final = _reached(state, context.prepared, context.parameters, executor)
     if final is None:
-        final = _from_partition(labels, Status.PARTITION_GRAPH, context, executor)
+        final = _from_partition(labels, Status.PARTITION_GRAPH, context, executor, state.graph)
     learned = None if state.refinement is None else state.refinement.finished
     return _solution(final, context, executor, state.history, learned)
 
@@ -68,13 +73,17 @@ def _reached(
     (partition_score,) = score_cuts(prepared, partitions, executor, key="reached")
     if is_worse(partition_score, state.best.partition_score, parameters.tol):
         return None
-    return _FinalGraph(state.graph, labels, Status.CONVERGED, partition_score)
+    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, partition_score)
 
 
 def _from_partition(
-    labels: Any, status: Status, context: FitContext, executor: Executor
+    labels: Any,
+    status: Status,
+    context: FitContext,
+    executor: Executor,
+    learned: Handle | None = None,
 ) -> _FinalGraph:
-    """Return the partition graph of a partition."""
+    """Return the partition graph of a partition, which is the learned graph too where there is none."""
     prepared = context.prepared
     partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
     (partition_score,) = score_cuts(prepared, partitions, executor, key="closed")
@@ -87,7 +96,9 @@ def _from_partition(
         key="partition_graph",
     )
     components = executor.submit(graph_tasks.components_of, graph, key="components/closed")
-    return _FinalGraph(graph, components, status, partition_score)
+    return _FinalGraph(
+        graph, graph if learned is None else learned, components, status, partition_score
+    )
 
 
 def _solution(
@@ -100,17 +111,30 @@ def _solution(
     """Gather the solution, with the embedding of each view given the final graph."""
     prepared = context.prepared
     affinity = executor.submit(graph_tasks.affinity_of, final.graph, key="affinity")
+    before = executor.submit(graph_tasks.affinity_of, final.learned, key="affinity/learned")
     count = executor.submit(graph_tasks.component_count, final.graph, key="component_count/final")
     encoders = [
         executor.submit(view_tasks.encoder_of, view, key=f"encoder/{name}")
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     embeddings = _embeddings(final, context, executor, history)
-    labels, graph, n_components, *maps = executor.gather([final.labels, affinity, count, *encoders])
+    coordinates = executor.gather(
+        [
+            executor.submit(
+                view_tasks.principal_coordinates, view, _N_AXES, key=f"principal_coordinates/{name}"
+            )
+            for view, name in zip(prepared.views, prepared.names, strict=True)
+        ]
+    )
+    labels, graph, learned_graph, n_components, *maps = executor.gather(
+        [final.labels, affinity, before, count, *encoders]
+    )
+    is_trivial = final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
         consensus_graph=graph,
+        learned_graph=learned_graph,
         n_connected_components=n_components,
         status=final.status,
         score=final.partition_score.score,
@@ -124,10 +148,12 @@ def _solution(
         prepared=context.records,
         history=history,
         view_embeddings=embeddings,
+        view_coordinates=dict(zip(prepared.names, coordinates, strict=True)),
         view_contributions={
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
         encoders=dict(zip(prepared.names, maps, strict=True)),
+        assessment=None if is_trivial else assess(final.learned, final.labels, context, executor),
     )
 
 

@@ -18,7 +18,7 @@ from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.outer_loop import max_admm_iterations, outer_loop
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
 from mscam_dask.engine.preprocessing_selection import choice_for
-from mscam_dask.engine.refine import MAX_ITERATIONS, refine
+from mscam_dask.engine.refine import refine
 from mscam_dask.engine.select import (
     Search,
     Selected,
@@ -33,6 +33,7 @@ from mscam_dask.solvers.rank_control import RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.rules import RULES
 from mscam_dask.types.search_space import Choices
 
 __all__ = ["Observer", "run_fit"]
@@ -129,6 +130,7 @@ def run_fit(
             state = outer_loop(state, context, session)
             state = refine(state, context, session)
             solution = finalize(state, context, session)
+    assessment = solution.assessment
     session.notify(
         FitFinished(
             status=solution.status.name,
@@ -137,6 +139,8 @@ def run_fit(
             seconds=session.seconds,
             score=solution.score,
             view_contributions=solution.view_contributions,
+            structure=None if assessment is None else assessment.structure.name,
+            assessment="" if assessment is None else assessment.message,
         )
     )
     return solution
@@ -194,7 +198,7 @@ def _max_iterations(start: Initialization, *, refines: bool) -> int:
     if start.spectrum is None:
         return 0
     n_admm = max_admm_iterations(start.parameters, refines=refines)
-    return n_admm + MAX_ITERATIONS if refines else n_admm
+    return n_admm + RULES.max_refinements if refines else n_admm
 
 
 def _resume(

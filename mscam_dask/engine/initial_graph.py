@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.precompute import LARGE_RANK, LazyReferenceGraphs, PrecomputedViews
+from mscam_dask.engine.precompute import LazyReferenceGraphs, PrecomputedViews
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.graph_update import assemble_graph
 from mscam_dask.types.events import GraphKind
 from mscam_dask.types.parameters import Parameters, Scale
+from mscam_dask.types.rules import SIZES
 
 __all__ = [
     "InitialGraph",
@@ -62,14 +63,14 @@ class InitialGraph:
     n_components : int
     n_neighbors : int
         Number of neighbors k of each sample in it.
-    kind : {"distances", "distances and views"}
+    kind : {"mean", "mixed"}
         Neighbors by the mean distance over views, or these and those in each view.
     """
 
     graph: Handle
     n_components: int
     n_neighbors: int
-    kind: GraphKind = "distances"
+    kind: GraphKind = "mean"
 
 
 def prepare_views(
@@ -124,7 +125,7 @@ def _prepare_large(
             view_tasks.svd_view,
             source,
             view_settings.scale,
-            LARGE_RANK,
+            SIZES.max_rank,
             key=f"factor/{key}/{source.name}",
         )
         views.append(

@@ -24,11 +24,9 @@ from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_bette
 from mscam_dask.solvers.rank_control import Decision, RankControl
 from mscam_dask.types.events import IterationFinished, ViewIteration
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import RULES
 
-__all__ = ["MAX_ADMM_ITERATIONS", "embed_views", "outer_iteration", "outer_loop"]
-
-MAX_ADMM_ITERATIONS = 3
-"""Maximum number of outer iterations by ADMM before the refinement: docs/decisions/0074."""
+__all__ = ["embed_views", "max_admm_iterations", "outer_iteration", "outer_loop"]
 
 # Number of views that one task of the reduction adds up: with one view per task, hundreds of views
 # would mean thousands of small tasks in each iteration.
@@ -37,7 +35,7 @@ _FAN_IN = 16
 
 def max_admm_iterations(parameters: Parameters, *, refines: bool) -> int:
     """Maximum number of outer iterations by ADMM."""
-    return min(MAX_ADMM_ITERATIONS, parameters.max_iter) if refines else parameters.max_iter
+    return min(RULES.max_admm_iterations, parameters.max_iter) if refines else parameters.max_iter
 
 
 def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopState:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
 from mscam_dask.engine.incomplete import refuse_incomplete
-from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
@@ -27,6 +26,7 @@ from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.events import IterationFinished
 from mscam_dask.types.parameters import Parameters, Scale
 from mscam_dask.types.result import Solution, Status, shares_of_views
+from mscam_dask.types.rules import CONSTANTS
 
 __all__ = ["run_reference"]
 
@@ -96,7 +96,9 @@ def run_reference(
     reached = result.n_connected_components == parameters.n_clusters
     scores = [
         view_score(
-            reference_graphs_of_view(source, min(REFERENCE_NEIGHBORS, data.n_samples - 1)),
+            reference_graphs_of_view(
+                source, min(CONSTANTS.validation_neighbors, data.n_samples - 1)
+            ),
             result.labels,
         )
         for source in data.views
@@ -104,6 +106,7 @@ def run_reference(
     return Solution(
         labels=result.labels,
         consensus_graph=result.consensus_graph,
+        learned_graph=result.consensus_graph,
         n_connected_components=result.n_connected_components,
         status=Status.CONVERGED if reached else Status.COMPONENTS_NOT_REACHED,
         score=mean_score(scores),
@@ -113,6 +116,7 @@ def run_reference(
         prepared=(),
         history=_history(result, parameters),
         view_embeddings=dict(zip(data.view_names, result.view_embeddings, strict=True)),
+        view_coordinates={},
         view_contributions=shares_of_views(data.view_names, scores),
         encoders={},
     )

@@ -30,14 +30,9 @@ from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import RULES
 
-__all__ = ["MAX_ITERATIONS", "refine", "refine_iteration"]
-
-MAX_ITERATIONS = 3
-"""Maximum number of these iterations; with weak views, more of them drift: docs/decisions/0064."""
-
-# Largest loss of score, relative, at which a new partition is accepted: docs/decisions/0064.
-_MAX_RELATIVE_LOSS = 0.015
+__all__ = ["refine", "refine_iteration"]
 
 
 def refine(state: LoopState, context: FitContext, session: Session) -> LoopState:
@@ -55,7 +50,7 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
     refinement = state.refinement
     assert refinement is not None
     own = view_graphs(context.prepared, context.parameters, executor, key="refinement")
-    limit = refinement.first + MAX_ITERATIONS
+    limit = refinement.first + RULES.max_refinements
     while state.decision is Decision.ACCEPT and state.iteration < limit:
         state = refine_iteration(state, own, context, executor)
         session.finish_iteration(state, context)
@@ -167,7 +162,7 @@ def _is_accepted(following: Initialization, state: LoopState, context: FitContex
         return False
     if context.from_previous_fit:
         return is_better(new, best, parameters)
-    return not is_worse(new, best, _MAX_RELATIVE_LOSS)
+    return not is_worse(new, best, RULES.max_relative_loss)
 
 
 def _next_graph(

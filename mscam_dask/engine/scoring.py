@@ -10,6 +10,7 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import partition_scores as score_tasks
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
 
 __all__ = [
     "MAX_SCORE_TASKS",
@@ -19,9 +20,6 @@ __all__ = [
     "score_partitions_by_views",
     "spectrum_of",
 ]
-
-# Number of rows of a spectral embedding that suffice to place c centers.
-_CUT_SAMPLES = 20_000
 
 MAX_SCORE_TASKS = 16
 """Maximum number of tasks that score partitions; with more views, each task has several."""
@@ -88,7 +86,7 @@ def score_partitions_by_views(
 
 def n_samples_cut(prepared: PreparedHandles, parameters: Parameters) -> int:
     """Number of samples of large data for the k-means of spectral cuts; 0 for all."""
-    return _CUT_SAMPLES if parameters.is_large(prepared.n_samples) else 0
+    return SIZES.n_cut if parameters.is_large(prepared.n_samples) else 0
 
 
 def spectrum_of(

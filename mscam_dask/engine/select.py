@@ -36,12 +36,10 @@ from mscam_dask.engine.warm_start import warm_start
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import RULES
 from mscam_dask.types.search_space import Choices
 
 __all__ = ["Search", "Selected", "select", "select_n_clusters", "select_preprocessing"]
-
-# Relative gain of score for which uninformative views are kept: docs/decisions/0072.
-_LITTLE = 0.03
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,7 +189,7 @@ def _with_or_without(
         starts.append((start.best.partition_score, start.record(precomputed.names)))
         release(start, executor)
     (score_without, record_without), (score_with_all, record_with_all) = starts
-    clearly = dataclasses.replace(without[0], tol=max(without[0].tol, _LITTLE))
+    clearly = dataclasses.replace(without[0], tol=max(without[0].tol, RULES.min_gain_of_all_views))
     if is_better(score_with_all, score_without, clearly):
         return everything, [record_without]
     return without, [record_with_all]

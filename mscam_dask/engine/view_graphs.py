@@ -18,22 +18,15 @@ from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.solvers.graph_update import mean_graph
 from mscam_dask.solvers.partition_score import is_nearly_perfect
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = ["can_use_view_graphs", "have_view_graphs", "view_graphs", "with_view_graphs"]
-
-# The mean has the edges of all views: with hundreds of views it would be a dense matrix, and with many
-# samples larger than everything else in a fit. A sample has one list of neighbors in each view and one
-# by the mean distance.
-_MOST_VIEWS = 16
-_MOST_LISTS = 2**19
-
-# Weights of the graph of the mean distance and of the mean of the view graphs: docs/decisions/0058.
-_WEIGHTS = (2.0, 1.0)
 
 
 def have_view_graphs(n_views: int, n_samples: int) -> bool:
     """Return whether the mixed initial graph is possible: two views or more, and not too large."""
-    return 1 < n_views <= _MOST_VIEWS and (n_views + 1) * n_samples <= _MOST_LISTS
+    n_lists = (n_views + 1) * n_samples
+    return 1 < n_views <= SIZES.max_view_graphs and n_lists <= SIZES.max_view_lists
 
 
 def can_use_view_graphs(start: Initialization) -> bool:
@@ -70,13 +63,13 @@ def with_view_graphs(
 
     It has no more components than `first`. Neither of these two graphs is released.
     """
-    graph = executor.submit(mean_graph, [first.graph, own], _WEIGHTS, key=f"mean_graph/{key}")
+    graph = executor.submit(
+        mean_graph, [first.graph, own], CONSTANTS.graph_weights, key=f"mean_graph/{key}"
+    )
     count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
     (n_components,) = executor.gather([count])
     executor.release([count])
-    return dataclasses.replace(
-        first, graph=graph, n_components=int(n_components), kind="distances and views"
-    )
+    return dataclasses.replace(first, graph=graph, n_components=int(n_components), kind="mixed")
 
 
 def _exact(

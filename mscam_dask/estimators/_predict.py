@@ -27,8 +27,8 @@ from mscam_dask.solvers.membership import (
 from mscam_dask.solvers.predict import predict_by_neighbors
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.parameters import EXACT_SAMPLES
 from mscam_dask.types.result import Solution
+from mscam_dask.types.rules import SIZES
 
 __all__ = ["CHANGED", "NeighborPredictMixin"]
 
@@ -126,7 +126,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         """
         self._require_encoders()
         new = self._views(X, reset=False)
-        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_[samples])
         model = fit_votes(views, positions, self.n_clusters_, self._n_voting(len(samples)))
@@ -189,7 +189,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
     def _cross_fitted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Memberships and votes of the training samples, each by the voters of the other folds."""
         positions = np.searchsorted(self.cluster_names_, self.labels_)
-        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         folds, n_neighbors = folds_of(len(self.labels_)), self._n_voting(len(samples))
         models: list[NeighborVotes | None] = []

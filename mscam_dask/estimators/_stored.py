@@ -5,7 +5,7 @@ Keys of the arrays of a `StoredModel`::
     membership                  (sample, cluster), clusters in ascending order of their labels
     view_votes                  (sample, view), positions of clusters in that order
     coordinates/0               (sample, direction), ridge coordinates of the first encoded view,
-                                for at most `EXACT_SAMPLES` samples
+                                for at most `SIZES.exact_samples` samples
     presence                    (sample, view) bool, if views do not have all samples
     encoders/0/loadings, ...    arrays of its `mscam_dask.solvers.ridge_view.Encoder`
 
@@ -15,7 +15,7 @@ A solver without encoders has none of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,8 +35,9 @@ from mscam_dask.types.events import (
     ViewPrepared,
     ViewSettingsSelected,
 )
-from mscam_dask.types.parameters import EXACT_SAMPLES, Parameters
+from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
     from mscam_dask.estimators._base import BaseMultiViewClustering
@@ -61,7 +62,7 @@ def stored_model(estimator: BaseMultiViewClustering) -> StoredModel:
 
     Notes
     -----
-    Reads the training samples once, and a second time above `EXACT_SAMPLES`.
+    Reads the training samples once, and a second time above `SIZES.exact_samples`.
     """
     solution = estimator.solution_
     names = estimator._voting_views()
@@ -77,7 +78,7 @@ def stored_model(estimator: BaseMultiViewClustering) -> StoredModel:
     if estimator._training.is_incomplete:
         arrays["presence"] = estimator.view_presence_
     n_samples = len(solution.labels)
-    if n_samples <= EXACT_SAMPLES:
+    if n_samples <= SIZES.exact_samples:
         parts = estimator._training_coordinates(np.arange(n_samples))
         arrays |= {f"coordinates/{index}": part for index, part in enumerate(parts)}
     for index, name in enumerate(names):
@@ -122,20 +123,23 @@ def restore_fit(
         The records are not those of this version.
     """
     records = {name: msgspec.convert(model.records[name], kind) for name, kind in _RECORDS.items()}
-    encoders = {
+    encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         name: _encoder(values, _group(model.arrays, f"encoders/{index}/"))
         for index, (name, values) in enumerate(model.records["encoders"].items())
     }
     solution = Solution(
         labels=result.labels,
         consensus_graph=result.consensus_graph,
+        learned_graph=result.learned_graph,
         n_connected_components=result.n_connected_components,
         status=Status[result.status],
         score=result.score,
         n_neighbors=result.n_neighbors,
         view_embeddings=result.view_embeddings,
+        view_coordinates=result.view_coordinates,
         view_contributions=result.view_contributions,
         encoders=encoders,
+        assessment=result.assessment,
         **records,
     )
     estimator._keep_fit(solution, training)

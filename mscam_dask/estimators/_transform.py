@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
-from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS, SAMPLE
 from mscam_dask.engine.tasks.partition_scores import (
     partition_scores,
     reference_graphs_of_view,
@@ -28,9 +26,9 @@ from mscam_dask.solvers.partition_score import PartitionScore, mean_score
 from mscam_dask.solvers.reference_graphs import view_modularity
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.parameters import EXACT_SAMPLES
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
-__all__ = ["ClusterSpaceMixin"]
+__all__ = ["ClusterSpaceMixin", "label_free_scores"]
 
 
 class ClusterSpaceMixin(
@@ -62,7 +60,7 @@ class ClusterSpaceMixin(
         """
         self._require_encoders()
         new = self._views(X, reset=False)
-        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_)
         model = fit_votes(views, positions[samples], self.n_clusters_, self._n_voting(len(samples)))
@@ -131,11 +129,7 @@ class ClusterSpaceMixin(
                 f"score takes at least 3 samples, whose neighbors are compared; got {new.n_samples}."
             )
         labels = self.predict(X)
-        rows = sampled_rows(new.n_samples, SAMPLE)
-        if len(rows) < new.n_samples:
-            drawn = tuple(sampled_view(view, rows) for view in new.views)
-            new = dataclasses.replace(new, views=drawn, sample_ids=None, labels=None)
-        return _adjusted_modularity(new, np.unique(labels[rows], return_inverse=True)[1])
+        return label_free_scores(new, labels)["adjusted_modularity"]
 
 
 def _in_discriminants(
@@ -169,11 +163,33 @@ def _mean_distances(
         return np.sqrt(totals / counts)
 
 
-def _adjusted_modularity(data: MultiViewData, labels: NDArray[np.int64]) -> float:
+def label_free_scores(data: MultiViewData, labels: NDArray[np.int64]) -> dict[str, float]:
+    """Scores of a partition on the reference graphs of the views: of a sample of large data.
+
+    Parameters
+    ----------
+    data : MultiViewData
+        At least three samples.
+    labels : (n,) int64
+
+    Returns
+    -------
+    dict
+        "adjusted_modularity" and "cross_view_information" (nats).
+    """
+    rows = sampled_rows(data.n_samples, SIZES.n_scored)
+    views = data.views
+    if len(rows) < data.n_samples:
+        views = tuple(sampled_view(view, rows) for view in views)
+    labels = np.unique(labels[rows], return_inverse=True)[1]
     graphs = [
-        reference_graphs_of_view(view, min(REFERENCE_NEIGHBORS, data.n_samples - 1))
-        for view in data.views
+        reference_graphs_of_view(view, min(CONSTANTS.validation_neighbors, len(rows) - 1))
+        for view in views
     ]
     (fields,) = partition_scores([labels], [score_partitions(graphs, [labels])])
+    score = PartitionScore(*fields)
     modularity = mean_score([view_modularity(graph, labels) for graph in graphs])
-    return adjusted_modularity(modularity, PartitionScore(*fields).reliability)
+    return {
+        "adjusted_modularity": adjusted_modularity(modularity, score.reliability),
+        "cross_view_information": score.score,
+    }

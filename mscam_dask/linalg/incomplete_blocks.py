@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mscam_dask.linalg.distances import distances_to, squared_distances
 from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.linalg.present_samples import PresentSamples
+from mscam_dask.types.rules import CONSTANTS
 
 __all__ = [
     "IncompleteBlocks",
@@ -29,11 +30,6 @@ __all__ = [
 
 # Neighbors proposed beyond K + K/4, as in the search of complete points.
 _PADDING = 8
-
-# Weight of a block that two points do not share, which counts at its mean distance. The distance
-# over few blocks varies more than that over many, and without it the nearest neighbors of a sample
-# are those that share few: docs/decisions/0077.
-_UNKNOWN_SHARE = 0.1
 
 # Bytes of the distances of a block of rows to all samples.
 _BLOCK_BYTES = 8 * 2**20
@@ -132,7 +128,8 @@ class _Totals:
                 if own == group
             )
             if whole > 0.0:
-                unknown = _UNKNOWN_SHARE * (whole - scales)
+                # few blocks vary more than many: without it, the nearest neighbors share few
+                unknown = CONSTANTS.unknown_view_weight * (whole - scales)
                 scales += unknown
                 # at the mean distance if no block of some extent is shared
                 result += np.divide(

@@ -16,6 +16,7 @@ from mscam_dask.types.events import (
     RefinementFinished,
     SettingsSelected,
 )
+from mscam_dask.types.rules import RULES
 
 __all__ = [
     "ProgressTracker",
@@ -155,6 +156,7 @@ def format_event(event: Event, tracker: ProgressTracker) -> list[str]:
             lines = [_timed(format_refinement(event.scores, event.taken), event.seconds)]
         case FitFinished():
             lines = [_timed(_finished(event), event.seconds)]
+            lines += [event.assessment] if event.assessment else []
         case FitFailed():
             lines = [_timed(_failed(event), event.seconds)]
     return lines
@@ -189,7 +191,7 @@ def _n_clusters(event: NClustersSelected) -> str:
     return (
         f"n_clusters={event.n_clusters} selected (range {event.counts[0]}\u2013{event.counts[-1]}): "
         f"largest eigengap ({event.eigengap[at]:.2f}) among values whose adjusted modularity is "
-        f"within 8 % of the maximum; adjusted modularity {event.adjusted_modularity[at]:.3f}, "
+        f"within {RULES.clear_difference * 100:.0f} % of the maximum; adjusted modularity {event.adjusted_modularity[at]:.3f}, "
         f"stability {event.stability[at]:.2f}. Maxima: "
         f"{', '.join(f'{name} {n_clusters}' for name, n_clusters in maxima.items())}"
     )
@@ -213,12 +215,12 @@ def format_graph(n_neighbors: int, initial_graph: str) -> str:
 
     Examples
     --------
-    >>> format_graph(20, "distances")
+    >>> format_graph(20, "mean")
     'n_neighbors=20'
-    >>> format_graph(20, "distances and views")
+    >>> format_graph(20, "mixed")
     'n_neighbors=20, mixed initial graph'
     """
-    mixed = ", mixed initial graph" if initial_graph == "distances and views" else ""
+    mixed = ", mixed initial graph" if initial_graph == "mixed" else ""
     return f"n_neighbors={n_neighbors}{mixed}"
 
 

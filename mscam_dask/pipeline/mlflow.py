@@ -61,13 +61,12 @@ class MlflowObserver:
                 {
                     "n_samples": event.n_samples,
                     "n_clusters": event.n_clusters,
-                    "max_iter": event.max_iter,
                     "n_views": len(event.views),
                     "executor": event.executor,
                 }
             )
         elif isinstance(event, SettingsSelected):
-            self._log_params(_selected(event))
+            self._log_params({"max_iter": event.max_iter, **_selected(event)})
         elif isinstance(event, IterationFinished):
             self._mlflow.log_metrics(_iteration_metrics(event), step=event.iteration)
         elif isinstance(event, FitFinished):
@@ -167,6 +166,7 @@ def _selected(event: SettingsSelected) -> dict[str, object]:
         "alpha": chosen.alpha,
         "n_neighbors": chosen.n_neighbors,
         "initial_graph": chosen.initial_graph,
+        "max_iter": event.max_iter,
         "exclude_views": list(chosen.exclude_views),
     }
     for view, scale, alpha in chosen.view_settings:

@@ -26,17 +26,12 @@ from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, row_blocks
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = ["LinearDiscriminants", "linear_discriminants"]
 
-# Leading directions of a view that are used; more of them would overfit the clusters.
-_MOST_DIRECTIONS = 64
-
-# Shrinkage of the covariance within clusters toward the identity: docs/decisions/0059.
-_SHRINKAGE = 0.3
-
 # Smallest spread, as a share of the mean variance: clusters of equal samples stay invertible.
-_LEAST_SPREAD = 1e-6
+_MIN_SPREAD = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,7 +64,7 @@ def linear_discriminants(
     view: RidgeView,
     labels: NDArray[np.int64],
     *,
-    most_directions: int = _MOST_DIRECTIONS,
+    most_directions: int = SIZES.max_rank,
     block_bytes: int = BLOCK_BYTES,
 ) -> LinearDiscriminants:
     """Solve B u = s S u for one view and a partition, and project the samples on the solutions.
@@ -104,8 +99,10 @@ def linear_discriminants(
     vectors, scale = vectors[:, :most_directions], np.sqrt(weights[:most_directions])
     between, within = _covariances(_blocks(vectors, block_bytes), scale, labels)
     rank = len(scale)
-    spread, floor = np.trace(within) / rank, _LEAST_SPREAD * np.trace(between + within) / rank
-    shrunk = (1.0 - _SHRINKAGE) * within + np.eye(rank) * max(_SHRINKAGE * spread, floor)
+    spread, floor = np.trace(within) / rank, _MIN_SPREAD * np.trace(between + within) / rank
+    shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * max(
+        CONSTANTS.shrinkage * spread, floor
+    )
     kept = min(int(labels.max()), rank)
     if kept == 0:  # all samples of the view are in one cluster
         return LinearDiscriminants(

@@ -19,6 +19,7 @@ from scipy.linalg import eigh
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete_blocks import SharedDistances
 from mscam_dask.linalg.neighbors import top_k_columns
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = [
     "N_FOLDS",
@@ -32,16 +33,10 @@ __all__ = [
 N_FOLDS = 5
 """Folds of the cross-fitting."""
 
-# Fitted on five benchmark data sets with their ground truth: docs/confidence.md.
-_JOINT_WEIGHT = 0.25
-
-# Neighbors that vote: a quarter of the mean cluster size, within these limits.
-_CLUSTER_SHARE = 0.25
+# Limits of the number of neighbors that vote.
 _MIN_NEIGHBORS, _MAX_NEIGHBORS = 5, 40
 
 # As in `mscam_dask.solvers.lda`.
-_MAX_DIRECTIONS = 64
-_SHRINKAGE = 0.3
 _MIN_CLUSTERS = 2
 _MIN_SPREAD = 1e-6
 
@@ -98,7 +93,8 @@ class NeighborVotes:
             self._votes(view[:, : len(loadings)] @ loadings, voters)
             for view, loadings, voters in zip(views, self.loadings, self.discriminants, strict=True)
         ]
-        shares: Points = _JOINT_WEIGHT * votes + (1.0 - _JOINT_WEIGHT) * np.mean(by_view, axis=0)
+        weight = CONSTANTS.joint_vote_weight
+        shares: Points = weight * votes + (1.0 - weight) * np.mean(by_view, axis=0)
         return shares, np.stack([one.argmax(axis=1) for one in by_view], axis=1)
 
     def _with_absent(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
@@ -112,9 +108,7 @@ class NeighborVotes:
         for index, (view, loadings) in enumerate(zip(views, self.loadings, strict=True)):
             own = ~np.isnan(self.discriminants[index]).any(axis=1)
             rows = np.flatnonzero(has[:, index])
-            if not loadings.shape[
-                1
-            ]:  # all voters of the view are in one cluster, or there are none
+            if not loadings.size:  # all voters of the view are in one cluster, or there are none
                 preferred[rows, index] = votes[rows].argmax(axis=1)
                 continue
             by_view = self._votes_of_near(
@@ -127,7 +121,8 @@ class NeighborVotes:
             counts[rows] += 1.0
             preferred[rows, index] = by_view.argmax(axis=1)
         shares = np.where(counts > 0.0, shares / np.maximum(counts, 1.0), votes)
-        return _JOINT_WEIGHT * votes + (1.0 - _JOINT_WEIGHT) * shares, preferred
+        weight = CONSTANTS.joint_vote_weight
+        return weight * votes + (1.0 - weight) * shares, preferred
 
     def _votes_of_near(
         self,
@@ -161,7 +156,7 @@ class NeighborVotes:
 
 def n_voting_neighbors(n_voters: int, n_clusters: int) -> int:
     """Number of neighbors that vote: a quarter of the mean cluster size, from 5 to 40."""
-    wanted = int(_CLUSTER_SHARE * n_voters / n_clusters)
+    wanted = int(CONSTANTS.voting_share * n_voters / n_clusters)
     return min(max(_MIN_NEIGHBORS, min(wanted, _MAX_NEIGHBORS)), n_voters)
 
 
@@ -196,7 +191,7 @@ def fit_votes(
     """
     found = np.unique(labels)
     loadings = (
-        tuple(_loadings(view[:, :_MAX_DIRECTIONS], labels) for view in views)
+        tuple(_loadings(view[:, : SIZES.max_rank], labels) for view in views)
         if len(found) > 1
         else ()
     )
@@ -233,8 +228,8 @@ def _loadings(points: Points, labels: NDArray[np.int64]) -> Points:
     within = offsets.T @ offsets / n
     between = (centers.T * sizes) @ centers / n
     floor = _MIN_SPREAD * np.trace(between + within) / rank
-    spread = max(_SHRINKAGE * np.trace(within) / rank, floor, np.finfo(np.float64).tiny)
-    shrunk = (1.0 - _SHRINKAGE) * within + np.eye(rank) * spread
+    spread = max(CONSTANTS.shrinkage * np.trace(within) / rank, floor, np.finfo(np.float64).tiny)
+    shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * spread
     kept = min(len(sizes) - 1, rank)
     ratios, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
     ratios = np.maximum(ratios, 0.0)

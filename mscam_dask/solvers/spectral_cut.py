@@ -14,6 +14,7 @@ from mscam_dask.linalg.k_means import k_means, lloyd
 from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
 from mscam_dask.solvers.spectral_embedding import SpectralEmbedding
+from mscam_dask.types.rules import RULES, SIZES
 
 __all__ = [
     "canonical_labels",
@@ -24,14 +25,6 @@ __all__ = [
     "spectral_cut",
     "spread_rows",
 ]
-
-# If a fifth of all starts find the best minimum, thirty starts miss it once in a thousand cuts.
-_RANDOM_STARTS = 30
-
-# If clusters overlap, sums of squares within a tenth do not separate the minima, but partition scores
-# may: docs/decisions/0055.
-_AS_GOOD = 1.1
-_MOST_MINIMA = 10
 
 _SQUARES = operator.itemgetter(1)
 
@@ -85,7 +78,7 @@ def spectral_cut(
     least = _lloyd(rows, _qr_assignment(vectors), c)
     if rng is not None:
         order, seed = _own_order(vectors), int(rng.integers(2**31))
-        drawn = _drawn_in(order, rows[order], c, n_init=_RANDOM_STARTS, seed=seed)
+        drawn = _drawn_in(order, rows[order], c, n_init=SIZES.n_random_starts, seed=seed)
         least = min(least, drawn, key=_SQUARES)
     cuts = [] if known is None else [_lloyd(rows, known, c)]
     return [labels for labels, _ in (*cuts, least)]
@@ -113,11 +106,11 @@ def good_minima(
     order, seed = _own_order(vectors), int(rng.integers(2**31))
     ordered = rows[order]
     found: dict[bytes, tuple[NDArray[np.int64], float]] = {}
-    for one in np.random.RandomState(seed).randint(2**31 - 1, size=_RANDOM_STARTS):
+    for one in np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts):
         minimum = _drawn_in(order, ordered, c, n_init=1, seed=one)
         found.setdefault(minimum[0].tobytes(), minimum)
-    best = sorted(found.values(), key=_SQUARES)[:_MOST_MINIMA]
-    return [labels for labels, squares in best if squares <= _AS_GOOD * best[0][1]]
+    best = sorted(found.values(), key=_SQUARES)[: SIZES.max_cuts]
+    return [labels for labels, squares in best if squares <= RULES.near_optimal * best[0][1]]
 
 
 def sampled_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:

@@ -17,21 +17,28 @@ import zarr
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from mscam_dask import MSCAM
 from mscam_dask.benchmark import methods
 from mscam_dask.benchmark.compare import run_comparison
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.experiment import ExperimentDirectory, Progress
+from mscam_dask.benchmark.load_datasets import open_datasets
 from mscam_dask.benchmark.methods import GROUP, METHODS
+from mscam_dask.benchmark.report import write_experiment_report
 from mscam_dask.benchmark.results import (
+    LABEL_FREE_SCORES,
     PROTOCOLS,
+    SCORES,
     ExperimentRecord,
     Protocol,
     decode_experiment,
 )
+from mscam_dask.benchmark.schedule import method_runs
 from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.estimators._transform import label_free_scores
 from mscam_dask.metrics import clustering_accuracy
 from tests.benchmark.conftest import Write
 from tests.messages import quotes
@@ -516,3 +523,46 @@ def test_unknown_parameters_of_own_classes_are_refused(write: Write, here: Path)
     text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['own_methods:Halves']\nruns = 1\n"
     with pytest.raises(ConfigurationError, match=quotes("Halves", "'row'", "column")):
         read_experiment(write(f"{text}[parameters.'own_methods:Halves']\nrow = 1\n"))
+
+
+def test_data_without_labels_are_compared_by_label_free_scores(write: Write, here: Path) -> None:
+    data = np.load(here / "tiny.npz")
+    views = {name: data[name] for name in ("view_0", "view_1")}
+    np.savez(here / "bare.npz", allow_pickle=False, **views)
+    text = "[compare]\ndatasets = ['bare', 'tiny.npz']\nmethods = ['knn-sc', 'mscam']\nruns = 1\n"
+    table = "[dataset.bare]\nsource = 'bare.npz'\nn_clusters = 3\n"
+    record, _ = run(write(text + table), here / "out")
+    bare, labeled = (
+        [row for row in record.rows if row.dataset == name] for name in ("bare", "tiny")
+    )
+    model = MSCAM(3, n_jobs=1).fit(views)
+    expected = label_free_scores(as_multi_view(views), model.labels_)
+    for name in LABEL_FREE_SCORES:
+        assert bare[1].scores[name].mean == pytest.approx(expected[name])
+        assert name not in labeled[0].scores
+    assert expected["cross_view_information"] == pytest.approx(model.cross_view_information_)
+    assert not set(SCORES) & set(bare[0].scores)
+    with (here / "out" / "results.csv").open() as stream:
+        lines = list(csv.DictReader(stream))
+    assert [line["accuracy_mean"] == "" for line in lines] == [True, True, False, False]
+    assert float(lines[1]["adjusted_modularity_mean"]) == bare[1].scores["adjusted_modularity"].mean
+    markdown = (here / "out" / "results.md").read_text()
+    number = f"{bare[1].scores['adjusted_modularity'].mean:.4f}"
+    assert f"| {number} |" in markdown
+    page = write_experiment_report(here / "out", msgspec.to_builtins(record)).read_text()
+    assert f"{bare[1].scores['adjusted_modularity'].mean:.3f}" in page
+
+
+def test_nothing_is_chosen_with_labels_that_are_not_there(write: Write, here: Path) -> None:
+    data = np.load(here / "tiny.npz")
+    np.savez(here / "bare.npz", allow_pickle=False, view_0=data["view_0"], view_1=data["view_1"])
+    table = "[dataset.bare]\nsource = 'bare.npz'\nn_clusters = 3\n"
+    for more in ("methods = ['sc-bsv']\n", "methods = ['knn-sc']\nprotocols = ['grid']\n"):
+        file = write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{more}{table}")
+        with pytest.raises(ConfigurationError, match=quotes("bare", "labels")):
+            run(file, here / "out")
+    settings = read_experiment(write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{table}"))
+    stores = ExperimentDirectory(here / "stores")
+    datasets = open_datasets(settings.datasets, stores, need_labels=False)
+    runs = method_runs(settings, datasets)
+    assert [each.method for each in runs] == [name for name in METHODS if "bsv" not in name]

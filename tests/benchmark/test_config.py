@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mscam_dask.benchmark.config import Command, experiment_command, read_experiment
+from mscam_dask.benchmark.config import (
+    Command,
+    CompareTable,
+    RobustnessTable,
+    SweepTable,
+    experiment_command,
+    read_experiment,
+)
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, TABLES
-from mscam_dask.benchmark.settings import CompareTable, RobustnessTable, SweepTable
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.toml_document import parse_override, read_document
 from tests.benchmark.conftest import Write

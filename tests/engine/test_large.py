@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable
 from functools import partial
@@ -31,6 +32,7 @@ from mscam_dask.solvers import partition_graph
 from mscam_dask.solvers.graph_update import candidate_neighbors
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.rules import SIZES
 from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -38,8 +40,8 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 @pytest.fixture(autouse=True)
 def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precomputed, "SAMPLE", 250)
-    monkeypatch.setattr(candidate_blocks, "_SMALLEST_BLOCK", 200)
+    monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
+    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 200)
 
 
 @pytest.fixture
@@ -157,9 +159,9 @@ def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_
         return [(one.scale, one.score, one.initial_graph) for one in solution.settings]
 
     unit, standard, joined = settings_of(0.7)
-    assert joined[2] == "distances and views"
+    assert joined[2] == "mixed"
     assert joined[0] == max(unit, standard, key=lambda one: one[1])[0]
-    assert [kind for *_, kind in settings_of(4.0)] == ["distances", "distances"]
+    assert [kind for *_, kind in settings_of(4.0)] == ["mean", "mean"]
 
 
 @pytest.mark.usefixtures("small_cells")

@@ -18,6 +18,7 @@ from mscam_dask.engine.initialize import Initialization, improve_by_restarts
 from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
+from mscam_dask.types.rules import SIZES
 
 SETTINGS = Parameters(n_clusters=6, n_neighbors=10, max_iter=2)
 
@@ -84,7 +85,7 @@ def test_settings_are_compared_without_them(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_large_data_are_cut_on_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.scoring._CUT_SAMPLES", 200)
+    monkeypatch.setattr("mscam_dask.engine.scoring.SIZES", dataclasses.replace(SIZES, n_cut=200))
     watch = Watch(monkeypatch)
     solution = solve(overlapping(), exact_samples=100)
     assert len(watch.labels[0]) == len(solution.labels) == 300

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
+from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.results import count_dataset
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import initial_graph as setup
@@ -23,10 +24,10 @@ from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
 from mscam_dask.engine.tasks import n_clusters as n_clusters_tasks
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.modularity import modularity
-from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.events import FitEvent, FitStarted, NClustersSelected, SettingsSelected
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
+from mscam_dask.types.rules import SIZES
 from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
@@ -157,8 +158,8 @@ def test_a_continued_fit_does_not_choose_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_large_data_are_counted_on_their_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precomputed, "SAMPLE", 150)
-    monkeypatch.setattr(n_clusters_tasks, "_CUT_SAMPLES", 60)
+    monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=150))
+    monkeypatch.setattr(n_clusters_tasks, "SIZES", dataclasses.replace(SIZES, n_cut_by_number=60))
     seen: list[int] = []
     prepare = setup.prepare_views
 

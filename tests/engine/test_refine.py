@@ -39,6 +39,7 @@ from mscam_dask.types.events import (
 )
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.rules import RULES
 from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.snapshots import Memory
@@ -77,7 +78,7 @@ def solve(data: Any, executor: Any = None, **more: Any) -> Solution:
 
 def without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop before the first iteration."""
-    monkeypatch.setattr(refine, "MAX_ITERATIONS", 0)
+    monkeypatch.setattr(refine, "RULES", dataclasses.replace(RULES, max_refinements=0))
 
 
 def test_partitions_get_better(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +188,9 @@ def test_a_graph_of_c_components_ends_the_loop(monkeypatch: pytest.MonkeyPatch) 
     """Its components are the clusters, and it is the graph that is returned."""
     views, labels = gaussian_views(0, spread=8.0)
     given = Parameters(n_clusters=len(set(labels)), scale="none", alpha=10.0)
-    monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEAR", 1.1)
+    monkeypatch.setattr(
+        "mscam_dask.solvers.partition_score.RULES", dataclasses.replace(RULES, nearly_perfect=1.1)
+    )
     solution = run_fit(as_multi_view(views), given, SerialExecutor(), choices=LEARNS)
     last = solution.history[-1]
     assert last.n_connected_components == solution.n_connected_components == len(set(labels))
@@ -253,7 +256,9 @@ def test_clear_partitions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     solution = solve(views)
     assert solution.learned is None
     assert solution.score >= 0.9 * math.log(4)
-    monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEAR", 1.1)
+    monkeypatch.setattr(
+        "mscam_dask.solvers.partition_score.RULES", dataclasses.replace(RULES, nearly_perfect=1.1)
+    )
     assert solve(views).learned is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mscam_dask import MSCAN
+from mscam_dask.engine.tasks.partition_scores import (
+    partition_scores,
+    reference_graphs_of_view,
+    score_partitions,
+)
 from mscam_dask.errors import DataError
 from mscam_dask.estimators import _predict, _transform
 from mscam_dask.linalg.modularity import modularity
 from mscam_dask.solvers.partition_score import PartitionScore
+from mscam_dask.types.rules import CONSTANTS, SIZES
 from tests.estimators.small import pair_views, quick
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
@@ -50,7 +57,7 @@ def test_distances_from_a_sample_of_the_voters(monkeypatch: pytest.MonkeyPatch) 
     views, _ = gaussian_views(0, n_samples=240, n_clusters=3, spread=4.0)
     model = quick().fit(views)
     for module in (_predict, _transform):
-        monkeypatch.setattr(module, "EXACT_SAMPLES", 120)
+        monkeypatch.setattr(module, "SIZES", dataclasses.replace(SIZES, exact_samples=120))
     assert_array_equal(model.transform(views).argmin(axis=1), model.labels_)
 
 
@@ -86,13 +93,11 @@ def test_the_score_is_modularity_times_the_share_of_entropy() -> None:
     new = [view[60:] for view in views]
     labels = model.predict(new)
     graphs = [
-        _transform.reference_graphs_of_view(view, _transform.REFERENCE_NEIGHBORS)
+        reference_graphs_of_view(view, CONSTANTS.validation_neighbors)
         for view in model._views(new, reset=False).views
     ]
     highest = [max(modularity(graph, labels) for graph in view.graphs) for view in graphs]
-    (fields,) = _transform.partition_scores(
-        [labels], [_transform.score_partitions(graphs, [labels])]
-    )
+    (fields,) = partition_scores([labels], [score_partitions(graphs, [labels])])
     expected = np.mean(highest) * PartitionScore(*fields).reliability
     assert model.score(new) == pytest.approx(expected)
     assert model.score(new, y=np.zeros(60)) == model.score(new)
@@ -119,7 +124,7 @@ def test_a_large_set_is_scored_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> N
     views, _ = gaussian_views(0, n_samples=200, spread=3.0)
     model = quick().fit(views)
     whole = model.score(views)
-    monkeypatch.setattr(_transform, "SAMPLE", 100)
+    monkeypatch.setattr(_transform, "SIZES", dataclasses.replace(SIZES, n_scored=100))
     assert model.score(views) != whole
     assert model.score(views) == pytest.approx(whole, abs=0.1)
 

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete_blocks import (
-    _UNKNOWN_SHARE,
     IncompleteBlocks,
     SharedDistances,
     as_incomplete_blocks,
@@ -19,6 +18,7 @@ from mscam_dask.linalg.incomplete_blocks import (
 from mscam_dask.linalg.laplacian import induced_laplacian, laplacian
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.present_samples import PresentSamples
+from mscam_dask.types.rules import CONSTANTS
 
 N = 23
 
@@ -47,7 +47,7 @@ def by_definition(views: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         for j in range(n):
             own = [np.sum((view[i] - view[j]) ** 2) for view in views]
             shared = [d for d in own if not np.isnan(d)]
-            unknown = _UNKNOWN_SHARE * (len(views) - len(shared))
+            unknown = CONSTANTS.unknown_view_weight * (len(views) - len(shared))
             if shared:
                 distances[i, j] = (sum(shared) + unknown) / (len(shared) + unknown)
     return distances

@@ -198,16 +198,18 @@ def _column(node: Any, source: Source) -> NDArray[Any]:
                 f"{source.path}: {node.name!r} has codes from {codes.min()} to {codes.max()}; allowed are "
                 f"-1 to {len(categories) - 1}. Restore the file from a copy."
             )
-        values = np.append(categories.astype(object), None)[codes]
-        return values if (codes < 0).any() else values.astype(categories.dtype)
+        named = np.full(len(codes), None, dtype=object)
+        named[codes >= 0] = categories[codes[codes >= 0]]
+        return named if (codes < 0).any() else named.astype(categories.dtype)
     if form.startswith("nullable-"):
         values = _column(node["values"], source)
         missing = np.asarray(_in_memory(node["mask"], source), dtype=bool)
-        if not missing.any():
-            return values
-        if values.dtype.kind in "biuf":
+        if missing.any() and values.dtype.kind in "biuf":
             return np.where(missing, np.nan, values.astype(np.float64))
-        return np.where(missing, None, values.astype(object))
+        if missing.any():
+            values = values.astype(object)
+            values[missing] = None
+        return values
     raise DataError(
         f"{source.path}: {node.name!r} is a column of encoding {form!r}; allowed are arrays, categories "
         "and nullable columns. Write it again with anndata 0.8 or later, or leave it out."

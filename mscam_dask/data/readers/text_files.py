@@ -34,7 +34,8 @@ def open_bytes(source: Source) -> IO[bytes]:
             while n_bytes <= source.max_bytes and (part := content.read(_READ_BYTES)):
                 n_bytes += len(part)
         check_size(source, "its text", n_bytes)
-    return _unpacked(source)
+    unpacked: IO[bytes] = _unpacked(source)
+    return unpacked
 
 
 def open_text(source: Source) -> IO[str]:

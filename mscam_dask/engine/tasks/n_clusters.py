@@ -13,11 +13,9 @@ from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs, view_modularity
 from mscam_dask.solvers.spectral_cut import spectral_cut
+from mscam_dask.types.rules import SIZES
 
 __all__ = ["cuts_of", "halves_of", "modularities", "split_half_ari", "values_of"]
-
-# Maximum number of rows for k-means, which runs several times for every number of clusters.
-_CUT_SAMPLES = 5000
 
 
 def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
@@ -27,7 +25,8 @@ def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
 
 def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
     """Deterministic spectral cuts into c clusters."""
-    n_samples_cut = 0 if len(spectrum.vectors) <= _CUT_SAMPLES else _CUT_SAMPLES
+    most = SIZES.n_cut_by_number
+    n_samples_cut = 0 if len(spectrum.vectors) <= most else most
     return cut_spectrum(spectrum, n_clusters, n_samples_cut, lambda rows, _: spectral_cut(rows))
 
 

@@ -35,6 +35,7 @@ from mscam_dask.monitor.report.figures import (
 from mscam_dask.monitor.report.n_clusters import n_clusters_section
 from mscam_dask.monitor.report.scatter import Scatter
 from mscam_dask.monitor.report.subsample import DRAW_SEED, Drawing, draw_samples
+from mscam_dask.monitor.report.support import support_section
 from mscam_dask.monitor.report.tables import (
     SampleFacts,
     confusion,
@@ -169,6 +170,9 @@ def run_page(content: RunContent) -> str:
             "bars": bars,
             "bars_cut": bars_cut,
             "separation": separation_rows(matrix.matrix),
+            "is_rebuilt": result.learned_graph is not result.consensus_graph,
+            "assessed": support_section(result.assessment),
+            "structure": "" if result.assessment is None else result.assessment.structure.value,
             "charts": convergence_charts(result, fit["n_clusters"]),
             "settings": [
                 {

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -74,7 +74,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
             _of_present(
                 _RunView(
                     name=view.name,
-                    view_type=view.view_type,
+                    view_type=cast("ViewType", view.view_type),
                     shape=(n_samples, view.shape[1] if view.view_type == "features" else n_samples),
                     dtype=np.dtype(view.dtype),
                     recorded_digest=view.digest,
@@ -89,7 +89,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
         others = {view.name: view.view_type for view in views if view.view_type != "features"}
         if others:
             estimator.set_params(view_type=others)
-        training = MultiViewData(views, sample_ids=sample_ids)  # type: ignore[arg-type]
+        training = MultiViewData(views, sample_ids=sample_ids)
         restore_fit(estimator, result, model, training)
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, DataError):

@@ -26,6 +26,12 @@ from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.cluster import check_workers, observers_of, open_cluster, page_of
 from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
+from mscam_dask.pipeline.run.metrics_file import (
+    metrics_text,
+    read_success,
+    shared_file,
+    write_shared,
+)
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
     changes_are_temporary,
@@ -181,6 +187,11 @@ class Run:
         self.directory = directory
         self._observers = tuple(observers)
         self._started = time.perf_counter()
+        self._started_at = now()
+        self._metrics: Path | None = None
+        if settings.output.metrics is not None:
+            self._metrics = shared_file(settings.output.metrics, settings.name)
+        self._success = None if self._metrics is None else read_success(self._metrics)
         self._runs = previous_runs(settings, directory)
         self._opened: OpenData | None = None
         self._checkpoints: RunCheckpoints | None = None
@@ -213,6 +224,7 @@ class Run:
         return RunOutcome(directory, directory.read_record())
 
     def _run_steps(self, *, fresh: bool) -> None:
+        self._write_metrics()
         check_reach(self._settings)
         if self.record.resumed:
             self._report_resume(self._opened)
@@ -310,6 +322,15 @@ class Run:
             blas=blas_libraries(),
         )
         self.directory.write_record(self.record)
+        with contextlib.suppress(MscamError, OSError):  # results are worth more
+            self._write_metrics()
+
+    def _write_metrics(self) -> None:
+        """Write the metrics of the run so far."""
+        text = metrics_text(self.record, started=self._started_at, success=self._success)
+        self.directory.write(self.directory.metrics, text.encode())
+        if self._metrics is not None:
+            write_shared(self._metrics, text)
 
     def _update(self, **changes: Any) -> None:
         self.record = msgspec.structs.replace(self.record, **changes)

@@ -7,6 +7,7 @@
         labels.csv      sample, cluster
         samples.csv     sample, cluster, confidence, next best cluster, vote of each view
         samples.parquet the same, where pyarrow is installed
+        metrics.prom    metrics for Prometheus, see `mscam_dask.pipeline.run.metrics_file`
         moved.csv       sample, cluster before, cluster now; of a run with a previous one
         data.zarr/      clustered data, unless the pipeline names a store
         checkpoints/    see `mscam_dask.data.checkpoints`; removed when the run has finished
@@ -54,6 +55,7 @@ _OWN = (
     "samples.csv",
     "samples.parquet",
     "moved.csv",
+    "metrics.prom",
     "report.html",
     "data.zarr",
     "result.zarr",
@@ -113,6 +115,11 @@ class RunDirectory:
     def moved(self) -> Path:
         """Samples that changed cluster since the previous run."""
         return self.path / "moved.csv"
+
+    @property
+    def metrics(self) -> Path:
+        """Metrics for Prometheus."""
+        return self.path / "metrics.prom"
 
     @property
     def data(self) -> Path:

@@ -20,7 +20,13 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import Observer
-from mscam_dask.errors import ConvergenceWarning, DataError, DataWarning, MscamError
+from mscam_dask.errors import (
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    MscamError,
+    UnstableClustersWarning,
+)
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.estimators._stored import stored_model
 from mscam_dask.metrics import score_partition
@@ -43,6 +49,7 @@ from mscam_dask.pipeline.run.previous_runs import (
     reusable_store,
 )
 from mscam_dask.pipeline.run.run_record import (
+    AssessmentEntry,
     DriftRecord,
     FitRecord,
     RefinementEntry,
@@ -58,7 +65,7 @@ from mscam_dask.pipeline.run.sample_tables import (
 )
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
 from mscam_dask.types.parameters import ViewSettings
-from mscam_dask.types.result import Solution
+from mscam_dask.types.result import Assessment, Solution
 from mscam_dask.types.search_space import Fixed, most_clusters
 
 __all__ = [
@@ -77,7 +84,7 @@ __all__ = [
     "write_model",
 ]
 
-_NOTED = (ConvergenceWarning, DataWarning)
+_NOTED = (ConvergenceWarning, DataWarning, UnstableClustersWarning)
 
 _SCORES = (
     "accuracy",
@@ -186,9 +193,12 @@ def validation_summary(n_issues: int) -> str:
 
 def fit_summary(fit: FitRecord) -> str:
     """Return the summary of the step cluster."""
+    assessment = fit.assessment
+    stability = "" if assessment is None else f", stability {assessment.stability:.2f}"
     return (
         f"{plural(fit.n_connected_components, 'connected component')} for "
         f"{plural(fit.n_clusters, 'cluster')}, {plural(fit.n_outer_iterations, 'outer iteration')}"
+        f"{stability}"
     )
 
 
@@ -311,6 +321,20 @@ def fit_record(solution: Solution) -> FitRecord:
         },
         cluster_sizes=tuple(sizes.tolist()),
         cluster_names=tuple(names.tolist()),
+        assessment=_assessment_entry(solution.assessment),
+    )
+
+
+def _assessment_entry(assessment: Assessment | None) -> AssessmentEntry | None:
+    if assessment is None:
+        return None
+    return AssessmentEntry(
+        structure=assessment.structure.name,
+        message=assessment.message,
+        stability=assessment.stability,
+        cluster_stability=tuple(
+            None if np.isnan(one) else float(one) for one in assessment.cluster_stability
+        ),
     )
 
 
@@ -325,7 +349,7 @@ def _candidate_entry(setting: CandidateSettings) -> dict[str, Any]:
 
 def _initial_graph(solution: Solution) -> str:
     """Return the kind of the initial graph."""
-    return solution.settings[solution.chosen].initial_graph if solution.chosen >= 0 else "distances"
+    return solution.settings[solution.chosen].initial_graph if solution.chosen >= 0 else "mean"
 
 
 def _refinement_entry(learned: RefinementFinished | None) -> RefinementEntry | None:

@@ -15,6 +15,7 @@ from scipy import sparse
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
 from mscam_dask.data.store.read import open_store
+from mscam_dask.data.views.sources import feature_names_of
 from mscam_dask.errors import DataError
 from tests.data.ingested import stored
 from tests.messages import quotes
@@ -34,7 +35,7 @@ def test_x_is_named_by_the_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored(report)["rna"], RNA)
     store = open_store(report.output)
     assert store.sample_ids == IDS
-    assert store.views[0].feature_names == ("g0", "g1", "g2", "g3", "g4", "g5")
+    assert feature_names_of(store.views[0]) == ("g0", "g1", "g2", "g3", "g4", "g5")
     assert any("rna/layers/squares" in note for note in report.notes)
 
 

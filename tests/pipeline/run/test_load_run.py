@@ -26,6 +26,7 @@ from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.previous_runs import encoded_id
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.types.rules import SIZES
 from tests.messages import quotes
 from tests.pipeline.runs import HERE, again, labels_of
 from tests.synthetic import save_npz, three_subspaces, values_of
@@ -102,7 +103,7 @@ def test_more_samples_than_are_stored_are_read_from_the_data(
     pipeline: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (_stored, _predict, _transform):
-        monkeypatch.setattr(module, "EXACT_SAMPLES", 40)
+        monkeypatch.setattr(module, "SIZES", dataclasses.replace(SIZES, exact_samples=40))
     outcome = again(pipeline(HERE))
     model = read_model(outcome.directory.result)
     assert model is not None
@@ -365,6 +366,7 @@ def test_a_damaged_model_is_refused_and_made_again(
 
 def test_labels_of_another_run_are_refused(pipeline: Write) -> None:
     outcome = again(pipeline(HERE))
+    assert outcome.record.data is not None
     rewritten(outcome, data=msgspec.structs.replace(outcome.record.data, n_samples=61))
     with pytest.raises(DataError, match=quotes(outcome.directory.path, "result.zarr")):
         load_run(outcome.directory.path)

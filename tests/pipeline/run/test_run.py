@@ -49,6 +49,7 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
         "pipeline.toml",
         "run.json",
         "events.jsonl",
+        "metrics.prom",
         "labels.csv",
         "samples.csv",
         "samples.parquet",
@@ -174,7 +175,7 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
     assert {setting["scale"] for setting in fit.candidate_settings} == {"by view"}
     graphs = [setting["initial_graph"] for setting in fit.candidate_settings]
     # preparations that the views agree on and, with so few columns, rows as long as they are
-    assert graphs == ["distances", "distances", "distances and views"]
+    assert graphs == ["mean", "mean", "mixed"]
     assert [setting["n_neighbors"] for setting in fit.candidate_settings] == [20, 20, 20]
     assert fit.selected_setting is not None
     assert fit.setting.initial_graph == graphs[fit.selected_setting]
