@@ -122,11 +122,12 @@ class MultiViewInputMixin:
             if isinstance(self.view_type, Mapping)
             else dict(zip(self.view_names_, self.view_type, strict=True))
         )
-        there = set(X) if isinstance(X, Mapping) else set()
+        by_name = isinstance(X, Mapping | MultiViewData)
+        there = set(X.view_names if isinstance(X, MultiViewData) else X if by_name else ())
         return {
             name: kind
             for name, kind in metrics.items()
-            if name in there or not (isinstance(X, Mapping) or name in self.excluded_views_)
+            if name in there or not (by_name or name in self.excluded_views_)
         }
 
     def _as_fitted(self, data: MultiViewData, *, may_lack_views: bool) -> MultiViewData:

@@ -42,6 +42,7 @@ __all__ = [
     "neighbor_graph",
     "projected_distances",
     "projected_weight",
+    "spread_affinity",
     "spread_graph",
 ]
 
@@ -234,12 +235,18 @@ def neighbor_graph(
 
 def spread_graph(graph: Graph, present: PresentSamples) -> Graph:
     """Graph of all samples from that of the samples of a view; absent ones have no edges."""
-    own = graph.affinity.tocoo()
-    samples = present.samples
-    shape = (present.n_samples, present.n_samples)
-    affinity = csr_array((own.data, (samples[own.row], samples[own.col])), shape=shape)
+    affinity = spread_affinity(graph.affinity, present)
     count, components = connected_components(affinity)
     return Graph(affinity, count, components)
+
+
+def spread_affinity(
+    affinity: csr_array[np.float64], present: PresentSamples
+) -> csr_array[np.float64]:
+    """Sparse matrix (n, n) of all samples from that (m, m) of the samples of a view."""
+    own, samples = affinity.tocoo(), present.samples
+    shape = (present.n_samples, present.n_samples)
+    return csr_array((own.data, (samples[own.row], samples[own.col])), shape=shape)
 
 
 def mean_graph(graphs: Sequence[Graph], weights: Sequence[float] | None = None) -> Graph:

@@ -48,6 +48,8 @@ def gather(
     labels: str | Path | Sequence[Any] | NDArray[Any] | None,
     stack: ExitStack,
     join: Join | None = None,
+    *,
+    may_lack_views: bool = False,
 ) -> tuple[MultiViewData, tuple[str, ...]]:
     """Read sources as one data set: views chosen and renamed, labels encoded, ids compared.
 
@@ -59,6 +61,8 @@ def gather(
         Keeps files open for views that are read later; closed by the caller.
     join
         Samples of sources with different ids; None refuses them.
+    may_lack_views
+        Whether some, but not all, of the requested views may be missing.
 
     Returns
     -------
@@ -85,6 +89,13 @@ def gather(
     if join is not None and len(loaded) > 1:
         loaded = join_sources(_with_chosen_views(loaded, views, labels), join)
     loaded = in_one_order(loaded)
+    if may_lack_views and views is not None:
+        there = {
+            name for item in loaded for name in (*(v.name for v in item.views), *item.cell_arrays)
+        }
+        found = [name for name in views if name in there]
+        if found:
+            views = {name: views[name] for name in found} if isinstance(views, Mapping) else found
     chosen, held_in = _choose(loaded, views)
     ids = common_sample_ids(
         {f"{item.where}": item.sample_ids for item in loaded if item.sample_ids is not None}

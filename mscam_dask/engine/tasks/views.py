@@ -233,9 +233,13 @@ def _divided_by_mean(result: ViewResult, candidates: CandidateEdges) -> NDArray[
 
 
 def principal_coordinates(view: RidgeView, n_axes: int) -> NDArray[np.float32]:
-    """First principal coordinates (n, m) of the ridge embedding of a view, m ≤ `n_axes`."""
+    """First principal coordinates (n, m) of the ridge embedding of a view, m ≤ `n_axes`.
+
+    NaN for samples that the view does not have.
+    """
     vectors, weights = view.coordinates()
-    return np.asarray(vectors[:, :n_axes] * np.sqrt(weights[:n_axes]), dtype=np.float32)
+    found = np.asarray(vectors[:, :n_axes] * np.sqrt(weights[:n_axes]), dtype=np.float32)
+    return found if view.present is None else view.present.spread(found)
 
 
 def encoder_of(view: RidgeView) -> Encoder:

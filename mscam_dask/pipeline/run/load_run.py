@@ -237,5 +237,5 @@ def _new_samples(
         views = [name for name in listed if name not in excluded]
     if table.labels is not None and not Path(table.labels).is_file():
         with contextlib.suppress(DataError):  # new samples need no labels
-            return gather(files, views, table.labels, stack)[0]
-    return gather(files, views, None, stack)[0]
+            return gather(files, views, table.labels, stack, table.join, may_lack_views=True)[0]
+    return gather(files, views, None, stack, table.join, may_lack_views=True)[0]
