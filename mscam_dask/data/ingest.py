@@ -20,6 +20,7 @@ from mscam_dask.data.store.object_store import Location, size_of
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import check_output, write_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
+from mscam_dask.data.views.labels import labeled_samples
 from mscam_dask.data.views.missing_cells import (
     impute_methods,
     impute_views,
@@ -237,7 +238,9 @@ def _report(root: Location, notes: tuple[str, ...]) -> IngestReport:
             IngestedView(view.name, view.view_type, view.shape, view.dtype.name)
             for view in stored.views
         ),
-        n_classes=None if stored.labels is None else len(np.unique(stored.labels)),
+        n_classes=None
+        if stored.labels is None
+        else len(np.unique(stored.labels[labeled_samples(stored.labels)])),
         has_sample_ids=stored.sample_ids is not None,
         notes=notes,
         stored_bytes=size_of(resolve_current(root)),

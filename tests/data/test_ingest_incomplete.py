@@ -144,7 +144,7 @@ def test_growth_without_labels_and_without_a_view(tmp_path: Path) -> None:
     table(batch).to_csv(tmp_path / "new/b.csv")
     report = append(tmp_path / "new/b.csv", store)
     data = verify_store(store)
-    assert report.n_samples == 6
+    assert (report.n_samples, report.n_classes) == (6, 2)
     assert data.sample_ids == (*A, *batch)
     assert data.labels is not None
     assert data.labels.tolist() == [3, 4, 3, 4, -1, -1]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.readers.base import SourceContents
 from mscam_dask.data.views.align import LiftedRows, lifted
 from mscam_dask.data.views.conversion import check_unique_ids
-from mscam_dask.data.views.labels import encode_labels
+from mscam_dask.data.views.labels import UNLABELED, encode_labels
 from mscam_dask.data.views.presence import PresentRows, n_samples_of, presence_table
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import ConfigurationError, DataError
@@ -23,8 +23,6 @@ Join = Literal["inner", "outer"]
 """Samples that every source has, or that any source has."""
 
 JOINS: tuple[Join, ...] = ("inner", "outer")
-
-_UNLABELED = -1
 
 
 def check_join(join: object) -> None:
@@ -122,5 +120,5 @@ def _labels_of(
     """Labels of the wanted samples, −1 for those that the source does not have."""
     codes, names = encode_labels(item.labels)
     by_id = dict(zip(own, codes.tolist(), strict=True))
-    labels = np.array([by_id.get(name, _UNLABELED) for name in wanted], dtype=np.int64)
+    labels = np.array([by_id.get(name, UNLABELED) for name in wanted], dtype=np.int64)
     return labels, item.label_names if names is None else names

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.align import LiftedRows
+from mscam_dask.data.views.labels import UNLABELED
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows, n_samples_of, restrict_to_present
 from mscam_dask.data.views.sources import (
@@ -26,7 +27,6 @@ from mscam_dask.errors import DataError
 __all__ = ["JoinedRows", "joined_samples"]
 
 _SHOWN = 5
-_UNLABELED = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +211,7 @@ def _labels(
             "ingest the whole data again with labels."
         )
     if new.labels is None:
-        unlabeled = np.full(new.n_samples, _UNLABELED, dtype=np.int64)
+        unlabeled = np.full(new.n_samples, UNLABELED, dtype=np.int64)
         return np.concatenate([old.labels, unlabeled]), old.label_names
     if (old.label_names is None) != (new.label_names is None):
         raise DataError(
@@ -225,17 +225,17 @@ def _labels(
     added = [name for name in new.label_names if name not in old.label_names]
     names = (*old.label_names, *added)
     codes = np.array([names.index(name) for name in new.label_names], dtype=np.int64)
-    renamed = np.append(codes, _UNLABELED)[new.labels]  # whose last entry is that of -1
+    renamed = np.append(codes, UNLABELED)[new.labels]  # whose last entry is that of -1
     return np.concatenate([old.labels, renamed]), names
 
 
 def _check_named(labels: NDArray[np.int64], names: tuple[str, ...], whose: str) -> None:
     """Refuse labels that are neither the position of a name nor unlabeled."""
-    rows = np.flatnonzero((labels < _UNLABELED) | (labels >= len(names)))
+    rows = np.flatnonzero((labels < UNLABELED) | (labels >= len(names)))
     if rows.size:
         raise DataError(
             f"{rows.size} label(s) of {whose} have no name, the first {labels[rows[0]]} in row "
             f"{rows[0]}; allowed are 0 to {len(names) - 1}, the positions in label_names "
-            f"{list(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}, and {_UNLABELED} for "
+            f"{list(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}, and {UNLABELED} for "
             "unlabeled samples. Correct the labels, or give them as text."
         )

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.store.read import ZarrRows, is_store, open_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
+from mscam_dask.data.views.labels import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import recorded_digest
@@ -73,7 +76,7 @@ class OpenData:
             digest=self.data.digest(),
             n_samples=self.data.n_samples,
             views=view_entries(self.data),
-            n_classes=None if labels is None else len(set(labels.tolist())),
+            n_classes=None if labels is None else len(np.unique(labels[labeled_samples(labels)])),
             has_sample_ids=self.data.sample_ids is not None,
             notes=tuple(dict.fromkeys(self.notes + notes)),
         )
