@@ -173,9 +173,9 @@ class _Comparison:
     def _write(self, rows: list[MethodRun], datasets: dict[str, Dataset]) -> None:
         table = tuple(_row(run, self._entries) for run in rows)
         shares = {
-            dataset.entry.name: dataset.entry.corrupted
+            dataset.entry.name: dataset.entry.corruption_rate
             for dataset in datasets.values()
-            if dataset.entry.corrupted is not None
+            if dataset.entry.corruption_rate is not None
         }
         keys = [
             trial.key
@@ -245,7 +245,7 @@ def _curves(rows: Sequence[RowEntry], shares: Mapping[str, float]) -> tuple[Curv
             CurveEntry(
                 method=method,
                 protocol=protocol,
-                corrupted=tuple(shares[row.dataset] for row in own_rows),
+                corruption_rate=tuple(shares[row.dataset] for row in own_rows),
                 mean=tuple(row.scores["accuracy"].mean for row in own_rows),
                 std=tuple(row.scores["accuracy"].std for row in own_rows),
                 paper=tuple(published.get(round(shares[row.dataset], 6)) for row in own_rows),

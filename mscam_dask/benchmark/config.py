@@ -518,7 +518,7 @@ class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_field
         "mscan",
         "mscam",
     )
-    corrupted: Annotated[
+    corruption_rate: Annotated[
         tuple[Share, ...],
         Meta(
             min_length=1,

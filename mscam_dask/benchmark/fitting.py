@@ -117,7 +117,7 @@ def trial_data(trial: Trial, *, shuffle: bool) -> MultiViewData:
         return corrupted_mixture(
             trial.data.n_samples,
             rng=np.random.default_rng(trial.seed),
-            corrupted=trial.data.corrupted,
+            corruption_rate=trial.data.corruption_rate,
             noise_variance=trial.data.noise_variance,
             within_variance=trial.data.within_variance,
         )

@@ -328,7 +328,7 @@ def _curves(
         axes = Axes(
             x="corrupted share",
             y="ACC",
-            at=tuple(map(float, curve["corrupted"])),
+            at=tuple(map(float, curve["corruption_rate"])),
             shared=tuple(known),
         )
         charts.append(

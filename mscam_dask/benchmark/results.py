@@ -97,7 +97,7 @@ class DatasetEntry(Struct, frozen=True, kw_only=True):
         `MultiViewData.digest` (names, view types, shapes, values), with the labels.
     n_clusters
         Requested number; the number of classes unless the pipeline sets another.
-    corrupted
+    corruption_rate
         Robustness: the share of samples corrupted in each view.
     note
         Remark on the data; "" without.
@@ -110,7 +110,7 @@ class DatasetEntry(Struct, frozen=True, kw_only=True):
     n_clusters: int
     n_classes: int
     views: tuple[ViewEntry, ...]
-    corrupted: float | None = None
+    corruption_rate: float | None = None
     note: str = ""
 
 
@@ -184,7 +184,7 @@ class CurveEntry(Struct, frozen=True, kw_only=True):
 
     method: str
     protocol: Protocol
-    corrupted: tuple[float, ...]
+    corruption_rate: tuple[float, ...]
     mean: tuple[float | None, ...]
     std: tuple[float | None, ...]
     paper: tuple[float | None, ...]
@@ -404,7 +404,7 @@ def _pair(value: MeanStd, digits: int) -> str:
 
 
 def _curves(curves: Sequence[CurveEntry], titles: dict[str, str]) -> str:
-    shares = curves[0].corrupted
+    shares = curves[0].corruption_rate
     rows = []
     for curve in curves:
         name = titles.get(curve.method, curve.method)

@@ -83,7 +83,7 @@ class StoredData(Struct, frozen=True, kw_only=True, tag="store", tag_field="kind
 class MixtureData(Struct, frozen=True, kw_only=True, tag="mixture", tag_field="kind"):
     """Parameters of `corrupted_mixture`, which the trial draws with its seed."""
 
-    corrupted: float
+    corruption_rate: float
     n_samples: int
     noise_variance: float
     within_variance: float

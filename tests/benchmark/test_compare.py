@@ -418,11 +418,11 @@ def test_the_copy_of_the_settings_says_the_same(write: Write, here: Path) -> Non
 def test_robustness_draws_anew_for_each_run_and_gives_curves(write: Write, here: Path) -> None:
     text = (
         "[robustness]\nmethods = ['knn-sc', 'mscam']\nruns = 2\nn_samples = 60\n"
-        "corrupted = [0.0, 0.5]\n[parameters.mscam]\nauto_settings = false\nmax_iter = 2\n"
+        "corruption_rate = [0.0, 0.5]\n[parameters.mscam]\nauto_settings = false\nmax_iter = 2\n"
     )
     record, _ = run(write(text), here / "out")
     assert record.kind == "robustness"
-    assert [dataset.corrupted for dataset in record.datasets] == [0.0, 0.5]
+    assert [dataset.corruption_rate for dataset in record.datasets] == [0.0, 0.5]
     assert len(record.trials) == len({trial.key for trial in record.trials}) == 8
     curves = {curve.method: curve for curve in record.curves}
     assert curves["mscam"].paper == (0.874, 0.833)

@@ -261,8 +261,8 @@ def test_without_a_file(here: Path) -> None:
         ("[compare]\ndatasets = ['~no-such-user/x']", ["line 2", "'~no-such-user/x'"]),
         ("[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
         (
-            "[robustness]\ncorrupted = [0.1, 30]",
-            ["line 2", "[robustness] corrupted", "[0.1, 30]", "<= 1"],
+            "[robustness]\ncorruption_rate = [0.1, 30]",
+            ["line 2", "[robustness] corruption_rate", "[0.1, 30]", "<= 1"],
         ),
         ("[robustness]\nmethods = ['mlam']", ["line 2", "'mlam'", "'mlan'"]),
     ],
