@@ -54,7 +54,7 @@ class Imputer:
         for start in range(0, len(some), step):
             here = some[start : start + step]
             distances = nan_euclidean_distances(rows[here], self.donors)
-            for column in np.flatnonzero(missing[here].any(axis=0)):
+            for column in np.flatnonzero(missing[here].any(axis=0)).tolist():
                 own = missing[here, column]
                 filled[here[own], column] = self._from_neighbors(distances[own], column)
         return filled
@@ -70,7 +70,8 @@ class Imputer:
         known = ~np.isnan(np.take_along_axis(distances, nearest, axis=1))
         counts = known.sum(axis=1)
         sums = np.where(known, values[has][nearest], 0.0).sum(axis=1)
-        return np.where(counts > 0, sums / np.maximum(counts, 1), self.statistics[column])
+        means: Rows = np.where(counts > 0, sums / np.maximum(counts, 1), self.statistics[column])
+        return means
 
 
 def fit_imputer(rows: Rows, method: ImputeMethod) -> Imputer:
@@ -80,8 +81,6 @@ def fit_imputer(rows: Rows, method: ImputeMethod) -> Imputer:
     -----
     The values are those of ``SimpleImputer(strategy=method)`` and ``KNNImputer()``.
     """
-    known = np.ma.masked_invalid(rows)
     if method == "median":
-        return Imputer(np.asarray(np.ma.median(known, axis=0)))
-    means = np.asarray(np.ma.mean(known, axis=0))
-    return Imputer(means, rows if method == "knn" else None)
+        return Imputer(np.nanmedian(rows, axis=0))
+    return Imputer(np.nanmean(rows, axis=0), rows if method == "knn" else None)

@@ -182,7 +182,7 @@ def graph_rows(
     -------
     indices, weights : (m, k)
     """
-    squared = candidates.squared_distances
+    squared, shared = candidates.squared_distances, None
     if candidates.coverage is not None:
         shared = candidates.coverage > 0.0
         squared = np.where(shared, squared, 0.0)
@@ -191,7 +191,7 @@ def graph_rows(
     distances = data_weight * squared
     if projected is not None:
         distances = distances + projected_weight * projected
-    if candidates.coverage is not None:
+    if shared is not None:
         distances = with_finite_distances(np.where(shared, distances, np.inf))
     return select_neighbors(candidates.indices, distances, n_neighbors)
 

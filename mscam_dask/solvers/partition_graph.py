@@ -8,7 +8,7 @@ are connected by their shortest edges.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,20 +217,27 @@ def _shortest_bridge(
     # evenly spaced samples of very large components
     inside = inside[:: -(-len(inside) // _MAX_PIECE)]
     outside = outside[:: -(-len(outside) // _MAX_PIECE)]
-    others = points.stacked(members[outside]) if isinstance(points, WeightedBlocks) else None
+    distances_of = _distances_to(points, members[outside])
     best = (np.inf, int(inside[0]), int(outside[0]))  # of pieces without a common view
     block = max(1, _BLOCK_BYTES // (8 * len(outside)))
     for start in range(0, len(inside), block):
         part = inside[start : start + block]
-        if others is None:
-            distances = points.distances(members[part], members[outside])
-        else:
-            distances = squared_distances(points.stacked(members[part]), others)
+        distances = distances_of(members[part])
         flat = int(np.argmin(distances))
         row, column = divmod(flat, len(outside))
         candidate = (float(distances[row, column]), int(part[row]), int(outside[column]))
         best = min(best, candidate)
     return best[1], best[2]
+
+
+def _distances_to(
+    points: WeightedBlocks | IncompleteBlocks, others: NDArray[np.int64]
+) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
+    """Function that returns the squared distances of samples to `others`."""
+    if isinstance(points, IncompleteBlocks):
+        return lambda samples: points.distances(samples, others)
+    stacked = points.stacked(others)
+    return lambda samples: squared_distances(points.stacked(samples), stacked)
 
 
 def _with_bridges(

@@ -14,8 +14,10 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.parameters import Parameters
+from tests.clusters import local_client
 from tests.estimators.small import pair_views, quick
 from tests.messages import quotes
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -265,3 +267,28 @@ def test_incomplete_data_above_the_exact_limit_are_refused() -> None:
     parameters = Parameters(n_clusters=3, exact_samples=100)
     with pytest.raises(DataError, match=quotes(150, 100, "incomplete")):
         run_fit(as_multi_view(views), parameters, SerialExecutor())
+
+
+def test_workers_give_the_same_bits() -> None:
+    views, _, _ = with_gaps(n_samples=90)
+    here = MSCAM(3, n_jobs=1).fit(views)
+    with local_client(2) as client:
+        there = MSCAM(3, client=client).fit(views)
+        assert_array_equal(there.predict(views), here.predict(views))
+    assert_array_equal(there.labels_, here.labels_)
+    assert_array_equal(there.consensus_graph_.toarray(), here.consensus_graph_.toarray())
+    for name, embedding in here.view_embeddings_.items():
+        assert_array_equal(there.view_embeddings_[name], embedding)
+
+
+def test_the_memory_plan_counts_the_search_of_incomplete_views() -> None:
+    views, _, _ = with_gaps(n_samples=90)
+    complete = as_multi_view([np.nan_to_num(view) for view in views])
+    parameters = Parameters(n_clusters=3)
+    plan, whole = plan_memory(as_multi_view(views), parameters), plan_memory(complete, parameters)
+    by_task = {task.task: task.peak_bytes for task in whole.tasks}
+    assert all(
+        task.peak_bytes > by_task[task.task]
+        for task in plan.tasks
+        if task.task in ("candidates", "partition graph")
+    )
