@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.precompute import LARGE_RANK, LazyReferenceGraphs, PrecomputedViews
+from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedView
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.graph_update import assemble_graph
@@ -34,11 +36,12 @@ class PreparedHandles:
         Names of the views that are not excluded.
     n_samples : int
     views : tuple of handles, one per view
+        Ridge views; those of large data in blocks of rows (`mscam_dask.engine.row_blocks`).
     validation_views : tuple of str
         Views whose reference graphs score partitions.
     reference_graphs : LazyReferenceGraphs
-    blocks : tuple of handles
-        Candidate neighbors, one handle per block of rows.
+    blocks : tuple of handles or BlockedCandidates
+        Candidate neighbors, one handle per block of rows; those of large data with the order of rows.
     n_validation_samples : int
         Number of samples of the reference graphs if these are not all, otherwise 0.
     """
@@ -48,7 +51,7 @@ class PreparedHandles:
     views: tuple[Handle, ...]
     validation_views: tuple[str, ...]
     reference_graphs: LazyReferenceGraphs
-    blocks: tuple[Handle, ...]
+    blocks: tuple[Handle, ...] | BlockedCandidates
     n_validation_samples: int = 0
 
 
@@ -116,27 +119,28 @@ def _prepare_large(
     key: str,
 ) -> PreparedHandles:
     """Ridge views with truncated bases and approximate candidate neighbors of large data."""
-    views = []
-    for index in parameters.counted(len(data.views)):
-        source = data.views[index]
-        view_settings = parameters.settings_of_view(index)
-        factored = executor.submit(
-            view_tasks.svd_view,
-            source,
-            view_settings.scale,
+    # no partition is scored before the eigenvectors are there: until then workers have time for these
+    names = [data.views[index].name for index in parameters.counted(len(data.views))]
+    precomputed.reference_graphs.handles(executor, names)
+    ranges = row_blocks.block_ranges(data.n_samples)
+    views = [
+        row_blocks.ridge_view_blocks(
+            data.views[index],
+            parameters.settings_of_view(index),
+            ranges,
             LARGE_RANK,
-            key=f"factor/{key}/{source.name}",
+            executor,
+            key=f"{key}/{data.views[index].name}",
         )
-        views.append(
-            executor.submit(
-                view_tasks.ridge_view_of,
-                factored,
-                view_settings.alpha,
-                key=f"prepare/{key}/{source.name}",
-            )
-        )
-        executor.release([factored])
-    return _prepared(precomputed, views, parameters, executor, key=key)
+        for index in parameters.counted(len(data.views))
+    ]
+    n_candidates = parameters.candidates(data.n_samples)
+    ordered, candidates = row_blocks.ordered_by_cells(
+        views, ranges, n_candidates, parameters.seed, executor, key=key
+    )
+    for view in views:
+        executor.release(view.rows)
+    return _with_candidates(precomputed, ordered, candidates, parameters)
 
 
 def _prepared(
@@ -148,22 +152,31 @@ def _prepared(
     key: str,
 ) -> PreparedHandles:
     """Handles of ridge views with their candidate neighbors."""
-    n = precomputed.n_samples
+    blocks = candidate_blocks(views, (), precomputed.n_samples, parameters, executor, key=key)
+    return _with_candidates(precomputed, views, blocks, parameters)
+
+
+def _with_candidates(
+    precomputed: PrecomputedViews,
+    views: Sequence[Handle | BlockedView],
+    blocks: tuple[Handle, ...] | BlockedCandidates,
+    parameters: Parameters,
+) -> PreparedHandles:
     names = tuple(precomputed.names[view] for view in parameters.counted(len(precomputed.names)))
     return PreparedHandles(
         names=names,
-        n_samples=n,
+        n_samples=precomputed.n_samples,
         views=tuple(views),
         validation_views=names,
         reference_graphs=precomputed.reference_graphs,
-        blocks=candidate_blocks(views, n, parameters, executor, key=key),
+        blocks=blocks,
         n_validation_samples=precomputed.n_validation_samples,
     )
 
 
 def build_graph(
     executor: Executor,
-    blocks: Sequence[Handle],
+    blocks: tuple[Handle, ...] | BlockedCandidates,
     summed: list[Handle] | None,
     *,
     n_neighbors: int,
@@ -172,6 +185,17 @@ def build_graph(
     key: str,
 ) -> tuple[Handle, int]:
     """Graph from the A-step over all blocks of rows, and its number of connected components."""
+    if isinstance(blocks, BlockedCandidates):
+        blocked = row_blocks.build_graph(
+            executor,
+            blocks,
+            summed,
+            n_neighbors=n_neighbors,
+            data_weight=data_weight,
+            projected_weight=projected_weight,
+            key=key,
+        )
+        return blocked, blocked.n_components
     rows = [
         executor.submit(
             graph_tasks.block_rows,

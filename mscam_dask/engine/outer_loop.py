@@ -11,9 +11,18 @@ import itertools
 import time
 from collections.abc import Iterator
 
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles, build_graph
-from mscam_dask.engine.scoring import BestPartition, n_samples_cut, score_cuts, spectrum_of
+from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedEmbedding, BlockedSpectrum
+from mscam_dask.engine.scoring import (
+    BestPartition,
+    next_cuts,
+    score_cuts,
+    spectrum_facts,
+    spectrum_of,
+    start_vectors,
+)
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.engine.tasks import views as view_tasks
@@ -25,6 +34,7 @@ from mscam_dask.types.events import (
     NClustersSelected,
     RefinementFinished,
     SettingsSelected,
+    ViewIteration,
     ViewPrepared,
 )
 from mscam_dask.types.parameters import Parameters
@@ -125,6 +135,20 @@ def embed_views(
     key: str,
 ) -> list[Handle]:
     """Submit the ADMM of each view."""
+    if isinstance(spectrum, BlockedSpectrum):
+        assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
+        return list(
+            row_blocks.embed_views(
+                spectrum,
+                graph_weight,
+                prepared.views,
+                prepared.names,
+                prepared.blocks.order.ranges,
+                parameters,
+                executor,
+                key=key,
+            )
+        )
     return [
         executor.submit(
             view_tasks.admm_view,
@@ -147,14 +171,7 @@ def outer_iteration(
     key = str(state.iteration)
     spectrum = spectrum_of(state.graph, state.spectrum, prepared, parameters, executor, key=key)
     results, summed = _solved(spectrum, state.control, prepared, parameters, executor, key)
-    cuts = executor.submit(
-        cut_tasks.next_cuts,
-        spectrum,
-        parameters.n_clusters,
-        state.best.labels,
-        n_samples_cut(prepared, parameters),
-        key=f"spectral_cut/{key}",
-    )
+    cuts = next_cuts(spectrum, state.best.labels, prepared, parameters, executor, key=key)
     partition_scores = score_cuts(prepared, cuts, executor, key=key)
     best, partition_score = _better(state, cuts, partition_scores, parameters, executor)
     executor.release([state.graph] if state.spectrum is None else [state.graph, state.spectrum])
@@ -183,21 +200,13 @@ def outer_iteration(
             )
         attempt += 1
 
-    records = [
-        executor.submit(
-            view_tasks.view_records,
-            group,
-            key=f"view_records/{key}/{first}",
-        )
-        for first, group in _groups(results)
-    ]
-    facts = executor.submit(
-        graph_tasks.spectrum_facts, spectrum, parameters.n_clusters, key=f"spectrum_facts/{key}"
+    view_records = _records(results, executor, key=key)
+    eigengap, spectrum_converged = spectrum_facts(
+        spectrum, parameters.n_clusters, executor, key=key
     )
-    *view_records, (eigengap, spectrum_converged) = executor.gather([*records, facts])
+    executor.release([*results, *summed, cuts])
     # the Laplacian is not needed again; the next eigensolver starts from the vectors
-    warm_start = executor.submit(graph_tasks.warm_start, spectrum, key=f"warm_start/{key}")
-    executor.release([*results, *records, *summed, facts, cuts, spectrum])
+    warm_start = start_vectors(spectrum, executor, key=key)
     record = IterationFinished(
         iteration=state.iteration,
         graph_weight=graph_weight,
@@ -205,7 +214,7 @@ def outer_iteration(
         n_clusters=parameters.n_clusters,
         score=partition_score.score,
         eigengap=eigengap,
-        views=tuple(itertools.chain.from_iterable(view_records)),
+        views=tuple(view_records),
         view_scores=partition_score.view_scores,
         seconds=time.perf_counter() - started,
         spectrum_converged=bool(spectrum_converged),
@@ -213,6 +222,19 @@ def outer_iteration(
     )
     following = LoopState(state.iteration + 1, graph, warm_start, control, best, state.n_neighbors)
     return following, record, decision
+
+
+def _records(results: list[Handle], executor: Executor, *, key: str) -> list[ViewIteration]:
+    """Gather the records of the ADMM of each view."""
+    if isinstance(results[0], BlockedEmbedding):
+        return executor.gather([result.record for result in results])
+    handles = [
+        executor.submit(view_tasks.view_records, group, key=f"view_records/{key}/{first}")
+        for first, group in _groups(results)
+    ]
+    records = list(itertools.chain.from_iterable(executor.gather(handles)))
+    executor.release(handles)
+    return records
 
 
 def _weights(
@@ -248,6 +270,8 @@ def _reduced(
     key: str,
 ) -> list[Handle]:
     """Sums over views of the projected distances by block of rows, by a tree in view order."""
+    if isinstance(prepared.blocks, BlockedCandidates):
+        return row_blocks.projected_sums(results, prepared.blocks, executor, key=key)
     summed = []
     for index, block in enumerate(prepared.blocks):
         level = [

@@ -18,17 +18,19 @@ import dataclasses
 import operator
 import time
 
-from mscam_dask.engine.candidate_neighbors import candidate_blocks
+from mscam_dask.engine import row_blocks
+from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
 from mscam_dask.engine.initialize import Initialization, evaluate_graph
 from mscam_dask.engine.outer_loop import LoopState
-from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.row_blocks import BlockedCandidates
+from mscam_dask.engine.scoring import spectrum_facts, start_vectors
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.engine.view_graphs import have_view_graphs, with_view_graphs
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
-from mscam_dask.types.events import IterationFinished
+from mscam_dask.types.events import IterationFinished, ViewIteration
 from mscam_dask.types.parameters import Parameters
 
 __all__ = ["MAX_ADMM_ITERATIONS", "MAX_ITERATIONS", "can_refine", "refine_iteration"]
@@ -88,33 +90,14 @@ def refine_iteration(
         not accepted, is the same again, or is nearly perfect.
     """
     started, key, best = time.perf_counter(), str(state.iteration), state.best
-    learned = [
-        executor.submit(
-            view_tasks.learn_metric, view, best.labels, name, key=f"learn_metric/{key}/{name}"
-        )
-        for view, name in zip(prepared.views, prepared.names, strict=True)
-    ]
-    metrics = [
-        executor.submit(operator.itemgetter(0), handle, key=f"metric/{key}/{name}")
-        for handle, name in zip(learned, prepared.names, strict=True)
-    ]
+    metrics, views = _metrics(best.labels, prepared, executor, key=key)
     following = _next_graph(state, metrics, own, best.labels, prepared, parameters, executor)
-    records = [
-        executor.submit(operator.itemgetter(1), handle, key=f"view_records/{key}/{name}")
-        for handle, name in zip(learned, prepared.names, strict=True)
-    ]
-    views = executor.gather(records)
     eigengap, converged = float("nan"), True
     if following.spectrum is not None:
-        facts = executor.submit(
-            graph_tasks.spectrum_facts,
-            following.spectrum,
-            parameters.n_clusters,
-            key=f"spectrum_facts/{key}",
+        eigengap, converged = spectrum_facts(
+            following.spectrum, parameters.n_clusters, executor, key=key
         )
-        ((eigengap, converged),) = executor.gather([facts])
-        executor.release([facts])
-    executor.release([*learned, *metrics, *records])
+    executor.release(metrics)
 
     new = following.best
     is_final = following.first.n_components == parameters.n_clusters
@@ -141,6 +124,33 @@ def refine_iteration(
     return _next_state(state, following, executor, key, accepted=accepted), record, decision
 
 
+def _metrics(
+    labels: Handle, prepared: PreparedHandles, executor: Executor, *, key: str
+) -> tuple[list[Handle], list[ViewIteration]]:
+    """Submit the metric of each view learned from a partition, and gather their records."""
+    if isinstance(prepared.blocks, BlockedCandidates):
+        of_blocks, records = row_blocks.learn_metrics(
+            prepared.views, prepared.names, labels, prepared.blocks.order, executor, key=key
+        )
+        return list(of_blocks), records
+    learned = [
+        executor.submit(
+            view_tasks.learn_metric, view, labels, name, key=f"learn_metric/{key}/{name}"
+        )
+        for view, name in zip(prepared.views, prepared.names, strict=True)
+    ]
+    metrics, gathered = (
+        [
+            executor.submit(operator.itemgetter(item), handle, key=f"{stage}/{key}/{name}")
+            for handle, name in zip(learned, prepared.names, strict=True)
+        ]
+        for item, stage in enumerate(("metric", "view_records"))
+    )
+    records = executor.gather(gathered)
+    executor.release([*learned, *gathered])
+    return metrics, records
+
+
 def _next_graph(
     state: LoopState,
     metrics: list[Handle],
@@ -156,7 +166,9 @@ def _next_graph(
     n_candidates = max(state.n_neighbors, parameters.n_neighbors) + 1
     searched = dataclasses.replace(parameters, n_candidates=n_candidates)
     both = [*prepared.views, *metrics]
-    blocks = candidate_blocks(both, prepared.n_samples, searched, executor, key=key)
+    blocks = candidate_blocks(
+        both, prepared.blocks, prepared.n_samples, searched, executor, key=key
+    )
     graph, n_components = build_graph(
         executor,
         blocks,
@@ -166,7 +178,7 @@ def _next_graph(
         projected_weight=0.0,
         key=key,
     )
-    executor.release(blocks)
+    release_candidates(blocks, executor)
     by_distances = InitialGraph(graph, n_components, state.n_neighbors)
     mixed = with_view_graphs(by_distances, own, executor, key=key)
     executor.release([graph])
@@ -185,19 +197,17 @@ def _next_state(
     state: LoopState, following: Initialization, executor: Executor, key: str, *, accepted: bool
 ) -> LoopState:
     """Return the state with the new graph and partition where these were accepted; release the others."""
-    unused = [following.spectrum] if following.spectrum is not None else []
     if not accepted:
+        unused = [] if following.spectrum is None else [following.spectrum]
         executor.release([*unused, following.first.graph, following.best.labels])
         return dataclasses.replace(state, iteration=state.iteration + 1)
     spectrum = state.spectrum
     if following.spectrum is not None:
         # the Laplacian is not needed again
-        spectrum = executor.submit(
-            graph_tasks.warm_start, following.spectrum, key=f"warm_start/{key}"
-        )
+        spectrum = start_vectors(following.spectrum, executor, key=key)
         if state.spectrum is not None:
-            unused.append(state.spectrum)
-    executor.release([*unused, state.graph, state.best.labels])
+            executor.release([state.spectrum])
+    executor.release([state.graph, state.best.labels])
     return dataclasses.replace(
         state,
         iteration=state.iteration + 1,

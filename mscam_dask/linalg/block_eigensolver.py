@@ -219,7 +219,7 @@ class Filter:
         return 4.0 / (self.bound - self.cut)
 
 
-def next_filter(  # noqa: PLR0913 - Ritz pairs and how they came about
+def next_filter(
     found: RitzPairs,
     before: RitzPairs | None,
     n_accurate: int,

@@ -495,7 +495,7 @@ def _filtered(
     return np.hstack((vectors[:, done], filtered))
 
 
-def choose_filter(  # noqa: PLR0913 - a block of Ritz pairs and how well it is to be solved
+def choose_filter(
     values: NDArray[np.float64],
     residuals: NDArray[np.floating[Any]],
     n_rest: int,

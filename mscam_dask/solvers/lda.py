@@ -63,6 +63,10 @@ class LinearDiscriminants:
     mean_distance: float
     separation: float
 
+    def of_rows(self, points: NDArray[np.float32]) -> LinearDiscriminants:
+        """Discriminants of other rows."""
+        return dataclasses.replace(self, points=points)
+
     def coordinates(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Points and the weights of their columns, which are all one."""
         return self.points, np.ones(self.points.shape[1])

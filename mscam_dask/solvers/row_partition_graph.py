@@ -27,8 +27,8 @@ __all__ = [
     "bridges",
     "cluster_rows",
     "join_pools",
-    "pool_of_rows",
     "points_at",
+    "pool_of_rows",
     "with_bridges",
 ]
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.errors import DataError
 from mscam_dask.linalg.orthonormal import column_signs
 from mscam_dask.linalg.ridge import Basis, basis_from_gram, shrinkage_factors
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform, fit_transform_from_moments
@@ -113,7 +112,7 @@ def gram_of_rows(
     return total
 
 
-def ridge_factor(  # noqa: PLR0913 - one view and how it is to be factored
+def ridge_factor(
     sums: Sequence[GramSum],
     transform: RowTransform,
     *,

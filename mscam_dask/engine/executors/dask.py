@@ -29,7 +29,7 @@ from mscam_dask.engine.executors._malloc import keep_freed_memory, return_freed_
 from mscam_dask.engine.executors._sizeof import make_measurable
 from mscam_dask.engine.executors._spans import Spans, phase_of, span_cleaner
 from mscam_dask.engine.executors._threadpools import PinnedBlas, RefCountedContext
-from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.executors.base import Handle, single_handles
 from mscam_dask.errors import (
     ClusterError,
     ConfigurationError,
@@ -529,7 +529,7 @@ class DaskExecutor:
 
     def release(self, handles: Sequence[Handle]) -> None:
         """See `Executor.release`."""
-        for handle in handles:
+        for handle in single_handles(handles):
             handle.release()
 
 

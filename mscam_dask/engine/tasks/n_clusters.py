@@ -7,17 +7,20 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.engine.tasks.graph import GraphSpectrum
-from mscam_dask.engine.tasks.spectral_cut import cut_spectrum
 from mscam_dask.linalg.edge_split import edge_split
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs, view_modularity
-from mscam_dask.solvers.spectral_cut import spectral_cut
+from mscam_dask.solvers.spectral_cut import extend_cut, spectral_cut, spread_rows
+from mscam_dask.solvers.spectral_embedding import walk_embedding
 
 __all__ = ["cuts_of", "halves_of", "modularities", "split_half_ari", "values_of"]
 
 # Maximum number of rows for k-means, which runs several times for every number of clusters.
 _CUT_SAMPLES = 5000
+
+# Minimum number of samples per cluster for k-means.
+_PER_CLUSTER = 4
 
 
 def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
@@ -27,8 +30,14 @@ def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
 
 def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
     """Deterministic spectral cuts into c clusters."""
-    n_samples_cut = 0 if len(spectrum.vectors) <= _CUT_SAMPLES else _CUT_SAMPLES
-    return cut_spectrum(spectrum, n_clusters, n_samples_cut, lambda rows, _: spectral_cut(rows))
+    embedding = walk_embedding(spectrum.spectrum.values, spectrum.vectors, n_clusters)
+    n, enough = len(embedding.rows), max(_CUT_SAMPLES, _PER_CLUSTER * n_clusters)
+    if n <= enough:
+        return spectral_cut(embedding)
+    samples = spread_rows(n, enough)
+    return [
+        extend_cut(embedding, samples, labels) for labels in spectral_cut(embedding.of(samples))
+    ]
 
 
 def halves_of(graph: Graph, seed: int) -> list[Graph]:
