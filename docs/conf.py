@@ -8,7 +8,7 @@ project = "mscam_dask"
 author = "mscam_dask developers"
 release = __version__
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 source_suffix = {".md": "markdown"}
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
@@ -21,3 +21,10 @@ html_css_files = ["tables.css"]
 html_title = f"mscam_dask {__version__}"
 html_show_sourcelink = False
 html_copy_source = False
+
+numpydoc_show_class_members = False
+autosummary_generate = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # docstrings give shapes and types
+# Types of other libraries: their pages are not read to build these.
+nitpick_ignore_regex = [("py:.*", ".*")]

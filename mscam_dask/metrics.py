@@ -172,7 +172,7 @@ def pairwise_f_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
 
     Notes
     -----
-    2 |T ∩ P| / (|T| + |P|), where T and P are the pairs i < j with equal labels in either
+    ``2 |T ∩ P| / (|T| + |P|)``, where T and P are the pairs i < j with equal labels in either
     partition.
 
     Examples

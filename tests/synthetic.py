@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.solvers.invariants import violations
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.types.result import Solution
 
@@ -96,6 +97,8 @@ def assert_partition_and_graph_agree(solution: Solution, *, n_clusters: int) -> 
     assert labels.dtype == np.int64
     np.testing.assert_array_equal(labels, canonical_labels(labels))
     np.testing.assert_array_equal(np.unique(labels), np.arange(n_clusters))
+    promised = violations(labels, A, solution.view_contributions, n_connected_components=n_clusters)
+    assert not promised, promised
     # components, by a search of our own, are the clusters
     np.testing.assert_array_equal(_components(A), labels)
     assert solution.n_connected_components == n_clusters

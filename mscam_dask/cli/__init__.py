@@ -1,4 +1,4 @@
-"""Command line: `mscam-dask ingest | run | resume | compare | sweep | describe | report | doctor | tls`.
+"""Command line: `mscam-dask quickstart | ingest | run | resume | compare | sweep | describe | report | doctor | tls`.
 
 This module imports Click only. Each command imports its dependencies when it runs, so that
 `--help` and errors in options are fast.
@@ -151,6 +151,19 @@ def run(**options: Any) -> int:
 
 
 @main.command()
+@_execution_options
+@handle_errors
+def quickstart(**options: Any) -> int:
+    """Cluster 1797 handwritten digits from five views: a first run.
+
+    Writes quickstart.toml to the current directory, unless there is one, and runs it.
+    """
+    from mscam_dask.cli.run import run_quickstart
+
+    return run_quickstart(Path("quickstart.toml"), **options)
+
+
+@main.command()
 @click.argument("run_directory", metavar="RUN_DIR", type=click.Path(path_type=Path))
 @_execution_options
 @handle_errors
@@ -199,16 +212,20 @@ def report(**options: Any) -> int:
 
 
 @main.command()
+@click.argument(
+    "run", metavar="[RUN_DIR]", required=False, type=click.Path(path_type=Path), callback=no_url
+)
 @handle_errors
-def doctor() -> int:
-    """Check that pipelines can run here.
+def doctor(run: Path | None) -> int:
+    """Check that pipelines can run here, or that a finished run is valid.
 
-    Each check prints its result and, if there is a problem, the remedy. The exit code is 1 if a
-    check failed.
+    For RUN_DIR: files are as the run wrote them, the components of the graph are the clusters, rows
+    of the graph and view contributions sum to one, and the data have not changed. Each check prints
+    its result and, if there is a problem, the remedy. The exit code is 1 if a check failed.
     """
     from mscam_dask.cli.doctor import run_checks
 
-    return run_checks()
+    return run_checks(run)
 
 
 @main.command()

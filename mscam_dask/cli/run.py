@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 
@@ -38,7 +40,13 @@ from mscam_dask.pipeline.run.resume import resume_run, run_or_resume
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
-__all__ = ["execution_overrides", "option_overrides", "resume_directory", "run_file"]
+__all__ = [
+    "execution_overrides",
+    "option_overrides",
+    "resume_directory",
+    "run_file",
+    "run_quickstart",
+]
 
 _GIB = 2.0**30
 _MIB = 2.0**20
@@ -96,6 +104,17 @@ def run_file(
             f"{outcome.record.ended}. --overwrite runs it again.",
         )
     return _summarize(outcome)
+
+
+def run_quickstart(pipeline: Path, **execution: Any) -> int:
+    """Write the pipeline file of the quickstart unless it is there, run it, return the exit code."""
+    if not pipeline.exists():
+        content = resources.files("mscam_dask.cli").joinpath("quickstart.toml").read_bytes()
+        pipeline.write_bytes(content)
+        show(progress_console(), f"Wrote {pipeline}.")
+    return run_file(
+        pipeline, assignments=(), output=None, overwrite=False, dry_run=False, **execution
+    )
 
 
 def resume_directory(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import operator
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -21,9 +22,9 @@ from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.outer_loop import FitContext, LoopState, Refinement
 from mscam_dask.engine.row_blocks import BlockedGraph
 from mscam_dask.engine.scoring import BestPartition
+from mscam_dask.engine.session import FitContext, LoopState, Refinement
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.linalg.neighbor_information import entropy
@@ -36,7 +37,7 @@ from mscam_dask.types.events import (
     SettingsSelected,
     ViewPrepared,
 )
-from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.search_space import Choices
 
 __all__ = ["CheckpointManager", "CheckpointMetadata", "CheckpointStore"]
@@ -79,25 +80,17 @@ class CheckpointMetadata:
     control : RankControl
     n_neighbors : int
         Number of neighbors k in the graph.
-    best_score : float
     best_view_scores : tuple of float
+    best_joint : float
+        Joint information of all views on the best partition.
     best_iteration : int
     history : tuple of IterationFinished
     counted : NClustersSelected or None
         None if the user set the number of clusters.
-    either_graph : bool or None
-        Whether the initial graph was selected too; None in checkpoints of versions without this field.
-    view_settings : tuple of ViewSettings or None
-        Candidates for every view; None in checkpoints of versions without this field.
-    may_exclude_views : bool or None
-        Whether settings without uninformative views were tried too; None in checkpoints of
-        versions without this field.
-    best_joint : float or None
-        Joint information of all views on the best partition; None in checkpoints of versions without
-        this field.
-    known : str or None
-        SHA-256 (hexadecimal) of the initial labels, "" if there were none; None in checkpoints of
-        versions without this field.
+    choices : Choices
+        Selections of the fit other than the candidate settings.
+    known : str
+        SHA-256 (hexadecimal) of the initial labels, "" if there were none.
     refines : bool
         Whether the fit has a refinement.
     refined_from : int or None
@@ -115,19 +108,16 @@ class CheckpointMetadata:
     decision: str
     control: RankControl
     n_neighbors: int
-    best_score: float
     best_view_scores: tuple[float, ...]
+    best_joint: float
     best_iteration: int
     history: tuple[IterationFinished, ...]
-    counted: NClustersSelected | None = None
-    either_graph: bool | None = None
-    view_settings: tuple[ViewSettings, ...] | None = None
-    may_exclude_views: bool | None = None
-    best_joint: float | None = None
-    known: str | None = None
-    refines: bool = False
-    refined_from: int | None = None
-    decision_before: str | None = None
+    counted: NClustersSelected | None
+    choices: Choices
+    known: str
+    refines: bool
+    refined_from: int | None
+    decision_before: str | None
 
 
 class CheckpointManager:
@@ -209,18 +199,19 @@ class CheckpointManager:
             differs.append("the data (their digest is not the recorded one)")
         if record.candidates != self._candidates:
             differs.append(f"the settings (recorded: {record.candidates})")
-        if (record.counted is not None) != self._choices.n_clusters:
-            was = "given" if record.counted is None else "selected"
+        before, now = record.choices, self._choices
+        if before.n_clusters != now.n_clusters:
+            was = "selected" if before.n_clusters else "given"
             differs.append(f"whether the number of clusters is selected (it was {was})")
-        if record.either_graph not in (None, self._choices.initial_graph):
+        if before.initial_graph != now.initial_graph:
             differs.append("whether the initial graph is selected (auto_settings)")
-        tried = record.view_settings
-        if tried is not None and tried != self._choices.view_settings:
+        if before.view_settings != now.view_settings:
+            tried = before.view_settings
             names = ", ".join(f"{option.scale} with {option.alpha:g}" for option in tried)
             differs.append(f"the candidates for scale and alpha (recorded: {names or 'none'})")
-        if record.may_exclude_views not in (None, self._choices.may_exclude_views):
+        if before.may_exclude_views != now.may_exclude_views:
             differs.append("whether excluded views are selected (exclude_views)")
-        if record.known is not None and record.known != self._known:
+        if record.known != self._known:
             was = "others" if record.known else "none"
             differs.append(f"the initial labels (init_labels; recorded: {was})")
         return differs
@@ -257,25 +248,24 @@ class CheckpointManager:
             raise StoreCorruptError(
                 f"the checkpoint is damaged: {fault}. Start the run without its checkpoints."
             ) from error
-        joint = record.best_score if record.best_joint is None else record.best_joint
-        partition_score = PartitionScore(record.best_view_scores, entropy(arrays[_LABELS]), joint)
+        partition_score = PartitionScore(
+            record.best_view_scores, entropy(arrays[_LABELS]), record.best_joint
+        )
         best = BestPartition(labels, partition_score, record.best_iteration)
         refinement = None
         if record.refined_from is not None and record.decision_before is not None:
             refinement = Refinement(record.refined_from, Decision[record.decision_before])
         return LoopState(
-            record.iteration,
             graph,
             spectrum,
             record.control,
             best,
-            record.n_neighbors,
+            Decision[record.decision],
+            record.history,
             refinement,
         )
 
-    def save(
-        self, state: LoopState, decision: Decision, context: FitContext, executor: Executor
-    ) -> None:
+    def save(self, state: LoopState, context: FitContext, executor: Executor) -> None:
         """Save the state after an outer iteration, or before the first one."""
         if self._store is None:
             return
@@ -289,18 +279,15 @@ class CheckpointManager:
             selection=context.selection,
             prepared=context.records,
             iteration=state.iteration,
-            decision=decision.name,
+            decision=state.decision.name,
             control=state.control,
-            n_neighbors=state.n_neighbors,
-            best_score=state.best.score,
+            n_neighbors=context.n_neighbors,
             best_view_scores=state.best.partition_score.view_scores,
             best_joint=state.best.partition_score.joint,
             best_iteration=state.best.iteration,
-            history=tuple(context.history),
+            history=state.history,
             counted=context.counted,
-            either_graph=self._choices.initial_graph,
-            view_settings=self._choices.view_settings,
-            may_exclude_views=self._choices.may_exclude_views,
+            choices=self._choices,
             known=self._known,
             refines=context.refines,
             refined_from=None if state.refinement is None else state.refinement.first,
@@ -332,7 +319,7 @@ def _arrays(
     ]
     if state.spectrum is not None:
         key = f"vectors_of/{state.iteration}"
-        handles.append(executor.submit(graph_tasks.vectors_of, state.spectrum, key=key))
+        handles.append(executor.submit(operator.attrgetter("vectors"), state.spectrum, key=key))
     graph, *vectors = executor.gather(handles)
     executor.release(handles)
     return graph, vectors[0] if vectors else None

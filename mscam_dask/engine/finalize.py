@@ -12,23 +12,25 @@ from scipy.sparse import csr_array
 from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
-from mscam_dask.engine.outer_loop import FitContext, LoopState, embed_views
+from mscam_dask.engine.outer_loop import embed_views
 from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedView
 from mscam_dask.engine.scoring import components_of, score_cuts, spectrum_of
+from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
+from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status, shares_of_views
 
-__all__ = ["FinalGraph", "build_solution", "finalize", "graph_from_partition"]
+__all__ = ["finalize", "trivial_solution"]
 
 
 @dataclasses.dataclass(frozen=True)
-class FinalGraph:
+class _FinalGraph:
     """Graph to return, with its labels, status and partition score."""
 
     graph: Handle
@@ -37,34 +39,44 @@ class FinalGraph:
     partition_score: PartitionScore
 
 
-def finalize(
-    state: LoopState, decision: Decision, context: FitContext, executor: Executor
-) -> FinalGraph:
-    """Return the last graph if it has c components, otherwise the partition graph of the best partition."""
+def finalize(state: LoopState, context: FitContext, session: Session) -> Solution:
+    """Return the solution: the last graph if it has c components, otherwise the partition graph.
+
+    The partition graph is that of the best partition.
+    """
+    executor, labels, final = session.executor, state.best.labels, None
     if state.spectrum is None:
-        return graph_from_partition(state.best.labels, Status.MERGED_COMPONENTS, context, executor)
-    if decision is Decision.REACHED:
-        reached = _reached(state, context.prepared, context.parameters, executor)
-        if reached is not None:
-            return reached
-    return graph_from_partition(state.best.labels, Status.PARTITION_GRAPH, context, executor)
+        final = _from_partition(labels, Status.MERGED_COMPONENTS, context, executor)
+    elif state.decision is Decision.REACHED:
+        final = _reached(state, context.prepared, context.parameters, executor)
+    if final is None:
+        final = _from_partition(labels, Status.PARTITION_GRAPH, context, executor)
+    learned = None if state.refinement is None else state.refinement.finished
+    return _solution(final, context, executor, state.history, learned)
+
+
+def trivial_solution(
+    labels: NDArray[np.int64], status: Status, context: FitContext, executor: Executor
+) -> Solution:
+    """Return the solution of a partition that needs no outer iterations."""
+    return _solution(_from_partition(labels, status, context, executor), context, executor)
 
 
 def _reached(
     state: LoopState, prepared: PreparedHandles, parameters: Parameters, executor: Executor
-) -> FinalGraph | None:
+) -> _FinalGraph | None:
     """Return the graph with c components, or None if an earlier partition scored higher."""
     labels = components_of(state.graph, prepared, executor, key="reached")
     partitions = executor.submit(cut_tasks.single, labels, key="partitions/reached")
     (partition_score,) = score_cuts(prepared, partitions, executor, key="reached")
     if is_worse(partition_score, state.best.partition_score, parameters.tol):
         return None
-    return FinalGraph(state.graph, labels, Status.CONVERGED, partition_score)
+    return _FinalGraph(state.graph, labels, Status.CONVERGED, partition_score)
 
 
-def graph_from_partition(
+def _from_partition(
     labels: Any, status: Status, context: FitContext, executor: Executor
-) -> FinalGraph:
+) -> _FinalGraph:
     """Return the partition graph of a partition."""
     prepared = context.prepared
     partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
@@ -82,10 +94,16 @@ def graph_from_partition(
             key="partition_graph",
         )
     components = components_of(graph, prepared, executor, key="closed")
-    return FinalGraph(graph, components, status, partition_score)
+    return _FinalGraph(graph, components, status, partition_score)
 
 
-def build_solution(final: FinalGraph, context: FitContext, executor: Executor) -> Solution:
+def _solution(
+    final: _FinalGraph,
+    context: FitContext,
+    executor: Executor,
+    history: tuple[IterationFinished, ...] = (),
+    learned: RefinementFinished | None = None,
+) -> Solution:
     """Gather the solution, with the embedding of each view given the final graph."""
     prepared = context.prepared
     encoders = [
@@ -96,7 +114,7 @@ def build_solution(final: FinalGraph, context: FitContext, executor: Executor) -
         )
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
-    embeddings = _embeddings(final, context, executor)
+    embeddings = _embeddings(final, context, executor, history)
     graph, n_components = _gathered(final.graph, prepared, executor)
     labels, *maps = executor.gather([final.labels, *encoders])
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
@@ -109,12 +127,12 @@ def build_solution(final: FinalGraph, context: FitContext, executor: Executor) -
         n_neighbors=context.n_neighbors,
         parameters=context.parameters,
         counted=context.counted,
-        learned=context.learned,
+        learned=learned,
         settings=() if context.selection is None else context.selection.settings,
         agreed=() if context.selection is None else context.selection.view_settings,
         chosen=-1 if context.selection is None else context.selection.chosen,
         prepared=context.records,
-        history=tuple(context.history),
+        history=history,
         view_embeddings=embeddings,
         view_contributions={
             record.view: shares.get(record.view, 0.0) for record in context.records
@@ -137,13 +155,16 @@ def _gathered(
 
 
 def _embeddings(
-    final: FinalGraph, context: FitContext, executor: Executor
+    final: _FinalGraph,
+    context: FitContext,
+    executor: Executor,
+    history: tuple[IterationFinished, ...],
 ) -> dict[str, NDArray[np.float64]]:
     """Embedding of each view given the final graph; empty for trivial partitions."""
     if final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS):
         return {}
     prepared, parameters = context.prepared, context.parameters
-    weight = context.history[-1].graph_weight if context.history else parameters.graph_weight
+    weight = history[-1].graph_weight if history else parameters.graph_weight
     spectrum = spectrum_of(
         final.graph, None, prepared, parameters, executor, key="final", graph_from_partition=True
     )

@@ -1,13 +1,9 @@
-"""Driver of a fit: precompute, select, initialize, outer iterations, refine, finalize."""
+"""Driver of a fit: precompute, select, initialize, outer loop, refine, finalize."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import math
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,46 +11,31 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.finalize import build_solution, finalize, graph_from_partition
+from mscam_dask.engine.finalize import finalize, trivial_solution
 from mscam_dask.engine.initial_graph import prepare_views
-from mscam_dask.engine.initialize import improve_by_restarts
-from mscam_dask.engine.n_clusters import choose_count, with_count
-from mscam_dask.engine.outer_loop import FitContext, LoopState, Refinement, outer_iteration
+from mscam_dask.engine.initialize import Initialization
+from mscam_dask.engine.outer_loop import max_admm_iterations, outer_loop
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
-from mscam_dask.engine.preprocessing_selection import (
-    ViewSettingsChoice,
-    choice_for,
-    select_view_settings,
-    with_view_settings,
+from mscam_dask.engine.preprocessing_selection import choice_for
+from mscam_dask.engine.refine import refine
+from mscam_dask.engine.select import (
+    Search,
+    Selected,
+    select,
+    select_n_clusters,
+    select_preprocessing,
 )
-from mscam_dask.engine.refine import (
-    MAX_ADMM_ITERATIONS,
-    MAX_ITERATIONS,
-    can_refine,
-    refine_iteration,
-)
-from mscam_dask.engine.select import choose_settings
-from mscam_dask.engine.view_graphs import view_graphs
-from mscam_dask.engine.warm_start import warm_start
-from mscam_dask.errors import ConfigurationError, redacted
-from mscam_dask.solvers.partition_score import is_nearly_perfect
-from mscam_dask.solvers.rank_control import Decision, RankControl
-from mscam_dask.types.events import (
-    FitEvent,
-    FitFailed,
-    FitFinished,
-    FitStarted,
-    RefinementFinished,
-)
+from mscam_dask.engine.session import FitContext, LoopState, Observer, Session
+from mscam_dask.engine.view_graphs import can_use_view_graphs
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.solvers.rank_control import RankControl
+from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.rules import RULES
 from mscam_dask.types.search_space import Choices
 
 __all__ = ["Observer", "run_fit"]
-
-Observer = Callable[[FitEvent], None]
-"""Callback that the driver calls with each event of a fit, in order."""
-
 
 _NOTHING = Choices()
 
@@ -115,260 +96,133 @@ def run_fit(
         If a view or a checkpoint cannot be used.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
-    trivial = _trivial(data.n_samples, candidates[0].n_clusters)
-    if choices.n_clusters and not 2 <= candidates[0].n_clusters < data.n_samples:
+    n_samples, n_clusters = data.n_samples, candidates[0].n_clusters
+    if choices.n_clusters and not 2 <= n_clusters < n_samples:
         raise ConfigurationError(
-            f"the largest number of clusters is {candidates[0].n_clusters}; allowed are 2 to "
-            f"{data.n_samples - 1}, one less than the number of samples."
+            f"the largest number of clusters is {n_clusters}; allowed are 2 to {n_samples - 1}, "
+            "one less than the number of samples."
         )
+    is_trivial = n_clusters in (1, n_samples)
     checkpoints = CheckpointManager(
-        checkpoint_store if trivial is None else None, data, candidates, choices, known
+        None if is_trivial else checkpoint_store, data, candidates, choices, known
     )
-    started = time.perf_counter()
-    with _report_failure(observers, started), contextlib.ExitStack() as stack:
-        stack.enter_context(executor)
-        saved = checkpoints.load()
-        agreed: tuple[ViewSettingsChoice, ...] = ()
-        settings = candidates if saved is None else (saved.parameters,)
-        if (
-            saved is None
-            and trivial is None
-            and len(choices.view_settings) > 1
-            and len(data.views) > 1
-        ):
-            agreed = select_view_settings(data, choices.view_settings, candidates[0].seed, executor)
-            settings = with_view_settings(
-                candidates, agreed, may_exclude_views=choices.may_exclude_views
-            )
-        scales = [candidate.scales(len(data.views)) for candidate in settings]
-        precomputed = precompute_views(
-            data, scales, executor, exact_samples=candidates[0].exact_samples
-        )
-        if saved is not None:
-            precomputed = dataclasses.replace(precomputed, records=saved.prepared)
-        counted = None if saved is None else saved.counted
-        if saved is None and choices.n_clusters:
-            counted = choose_count(precomputed, _usable(settings, precomputed)[0], executor)
-            settings = with_count(settings, counted)
-        _notify(
-            observers,
-            FitStarted(
-                n_samples=data.n_samples,
-                n_clusters=settings[0].n_clusters,
-                max_iter=candidates[0].max_iter,
-                views=precomputed.records,
-                executor=executor.description,
-            ),
-        )
-        if counted is not None:
-            _notify(observers, counted)
-        if trivial is not None:
-            context = _trivial_context(precomputed, settings, executor)
-            final = graph_from_partition(*trivial, context, executor)
+    session = Session(executor, tuple(observers), checkpoints)
+    search = Search(candidates, choices, known)
+    with session.open():
+        if is_trivial:
+            solution = _fit_trivial(data, search, session)
         else:
+            saved = checkpoints.load()
+            search = search if saved is None else search.resumed(saved.parameters, saved.counted)
+            search = select_preprocessing(data, search, executor)
+            precomputed = _precompute(data, search, executor)
+            if saved is not None:
+                precomputed = dataclasses.replace(precomputed, records=saved.prepared)
+            search = select_n_clusters(precomputed, search, executor)
+            session.notify(_started(precomputed, search, executor), search.counted)
             if saved is None:
-                context, state = _initialize(
-                    precomputed, settings, agreed, executor, known, choices
-                )
-                context = dataclasses.replace(context, counted=counted)
-                decision = Decision.ACCEPT
-                checkpoints.save(state, decision, context, executor)
-                assert context.selection is not None
-                _notify(observers, context.selection)
+                selected = select(precomputed, search, executor)
+                state, context = _initialize(precomputed, selected, search, session)
             else:
-                context = _resume(precomputed, saved, executor, observers)
-                state, decision = checkpoints.restore(saved, executor), Decision[saved.decision]
-            if state.refinement is None:
-                state, decision = _run_outer_iterations(
-                    state, decision, context, executor, observers, checkpoints
-                )
-            if context.refines:
-                state, decision, context = _refine(
-                    state,
-                    decision,
-                    context,
-                    executor,
-                    observers,
-                    checkpoints,
-                    from_previous_fit=known is not None,
-                )
-            final = finalize(state, decision, context, executor)
-        solution = build_solution(final, context, executor)
-    _notify(
-        observers,
+                state, context = _resume(precomputed, saved, search, session)
+            state = outer_loop(state, context, session)
+            state = refine(state, context, session)
+            solution = finalize(state, context, session)
+    session.notify(
         FitFinished(
             status=solution.status.name,
             n_connected_components=solution.n_connected_components,
             n_iterations=len(solution.history),
-            seconds=time.perf_counter() - started,
+            seconds=session.seconds,
             score=solution.score,
             view_contributions=solution.view_contributions,
-        ),
+        )
     )
     return solution
 
 
-@contextlib.contextmanager
-def _report_failure(observers: Sequence[Observer], started: float) -> Iterator[None]:
-    """Notify observers if a fit ends with an error, including Ctrl-C."""
-    try:
-        yield
-    except BaseException as error:
-        seconds = time.perf_counter() - started
-        _notify(
-            observers,
-            FitFailed(error=type(error).__name__, message=redacted(str(error)), seconds=seconds),
-        )
-        raise
+def _precompute(data: MultiViewData, search: Search, executor: Executor) -> PrecomputedViews:
+    """Compute the SVD of every view for each scaling that is searched."""
+    scales = [candidate.scales(len(data.views)) for candidate in search.candidates]
+    exact_samples = search.candidates[0].exact_samples
+    return precompute_views(data, scales, executor, exact_samples=exact_samples)
 
 
-def _notify(observers: Sequence[Observer], event: FitEvent) -> None:
-    for observer in observers:
-        observer(event)
-
-
-def _trivial(n_samples: int, n_clusters: int) -> tuple[Any, Status] | None:
-    """Partition that needs no outer iterations: one cluster, or as many clusters as samples."""
-    if n_clusters == 1:
-        return np.zeros(n_samples, dtype=np.int64), Status.SINGLE_CLUSTER
-    if n_clusters == n_samples:
-        return np.arange(n_samples, dtype=np.int64), Status.SINGLETONS
-    return None
-
-
-def _trivial_context(
-    precomputed: PrecomputedViews, candidates: Sequence[Parameters], executor: Executor
-) -> FitContext:
-    """Context of a fit that needs no outer iterations."""
-    parameters = _usable(candidates, precomputed)[0]
-    prepared = prepare_views(precomputed, parameters, executor, key="trivial")
-    n_neighbors = min(parameters.n_neighbors, precomputed.n_samples - 1)
-    return FitContext(parameters, prepared, precomputed.records, n_neighbors, None, [])
-
-
-def _usable(candidates: Sequence[Parameters], precomputed: PrecomputedViews) -> list[Parameters]:
-    """Candidates without scalings that make all rows of a view equal."""
-    n_views = len(precomputed.names)
-    return [
-        candidate for candidate in candidates if candidate.scales(n_views) in precomputed.factored
-    ]
+def _started(precomputed: PrecomputedViews, search: Search, executor: Executor) -> FitStarted:
+    return FitStarted(
+        n_samples=precomputed.n_samples,
+        n_clusters=search.candidates[0].n_clusters,
+        views=precomputed.records,
+        executor=executor.description,
+    )
 
 
 def _initialize(
-    precomputed: PrecomputedViews,
-    candidates: Sequence[Parameters],
-    agreed: tuple[ViewSettingsChoice, ...],
-    executor: Executor,
-    known: NDArray[np.int64] | None,
-    choices: Choices,
-) -> tuple[FitContext, LoopState]:
-    """Select the settings, or take those of an earlier fit, and return the initial state."""
-    usable = _usable(candidates, precomputed)
-    if known is None:
-        start, selection = choose_settings(precomputed, usable, executor, choices)
-        start = improve_by_restarts(start, executor)
-    else:
-        start, selection = warm_start(precomputed, usable[0], known, executor)
-    parameters, k = start.parameters, start.first.n_neighbors
-    selection = dataclasses.replace(selection, view_settings=choice_for(parameters, agreed))
+    precomputed: PrecomputedViews, selected: Selected, search: Search, session: Session
+) -> tuple[LoopState, FitContext]:
+    """Return the state before the first outer iteration, and save it."""
+    start, parameters = selected.start, selected.start.parameters
+    refines = search.choices.initial_graph and can_use_view_graphs(start)
+    context = FitContext(
+        parameters=parameters,
+        prepared=start.prepared,
+        records=precomputed.records,
+        n_neighbors=start.first.n_neighbors,
+        selection=SettingsSelected(
+            settings=selected.settings,
+            chosen=selected.chosen,
+            max_iter=_max_iterations(start, refines=refines),
+            seconds=selected.seconds,
+            view_settings=choice_for(parameters, search.overlaps),
+        ),
+        counted=search.counted,
+        refines=refines,
+        from_previous_fit=search.known is not None,
+    )
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight
     )
-    state = LoopState(0, start.first.graph, start.spectrum, control, start.best, k)
-    context = FitContext(
-        parameters,
-        start.prepared,
-        precomputed.records,
-        k,
-        selection,
-        [],
-        refines=choices.initial_graph and can_refine(state, start.prepared, parameters),
-    )
-    return context, state
+    state = LoopState(start.first.graph, start.spectrum, control, start.best)
+    session.checkpoints.save(state, context, session.executor)
+    session.notify(context.selection)
+    return state, context
+
+
+def _max_iterations(start: Initialization, *, refines: bool) -> int:
+    """Maximum number of outer iterations, by ADMM and of the refinement."""
+    if start.spectrum is None:
+        return 0
+    n_admm = max_admm_iterations(start.parameters, refines=refines)
+    return n_admm + RULES.max_refinements if refines else n_admm
 
 
 def _resume(
-    precomputed: PrecomputedViews,
-    saved: CheckpointMetadata,
-    executor: Executor,
-    observers: Sequence[Observer],
-) -> FitContext:
-    """Rebuild the context of a fit from a checkpoint and send its events to the observers again."""
-    _notify(observers, saved.selection)
-    for record in saved.history:
-        _notify(observers, record)
-    prepared = prepare_views(precomputed, saved.parameters, executor, key="restored")
-    return FitContext(
-        saved.parameters,
-        prepared,
-        saved.prepared,
-        saved.n_neighbors,
-        saved.selection,
-        list(saved.history),
-        saved.counted,
+    precomputed: PrecomputedViews, saved: CheckpointMetadata, search: Search, session: Session
+) -> tuple[LoopState, FitContext]:
+    """Rebuild state and context from a checkpoint, and send its events to the observers again."""
+    session.notify(saved.selection, *saved.history)
+    context = FitContext(
+        parameters=saved.parameters,
+        prepared=prepare_views(precomputed, saved.parameters, session.executor, key="restored"),
+        records=saved.prepared,
+        n_neighbors=saved.n_neighbors,
+        selection=saved.selection,
+        counted=saved.counted,
         refines=saved.refines,
+        from_previous_fit=search.known is not None,
     )
+    return session.checkpoints.restore(saved, session.executor), context
 
 
-def _run_outer_iterations(
-    state: LoopState,
-    decision: Decision,
-    context: FitContext,
-    executor: Executor,
-    observers: Sequence[Observer],
-    checkpoints: CheckpointManager,
-) -> tuple[LoopState, Decision]:
-    """Run outer iterations by ADMM until the graph has c components, they stall, or the limit."""
-    parameters, prepared = context.parameters, context.prepared
-    limit = min(MAX_ADMM_ITERATIONS if context.refines else math.inf, parameters.max_iter)
-    while (
-        state.spectrum is not None
-        and decision is Decision.ACCEPT
-        and state.iteration < limit
-        and state.iteration - state.best.iteration <= parameters.patience_for(prepared.n_samples)
-    ):
-        state, record, decision = outer_iteration(state, prepared, parameters, executor)
-        context.history.append(record)
-        checkpoints.save(state, decision, context, executor)
-        _notify(observers, record)
-    return state, decision
-
-
-def _refine(
-    state: LoopState,
-    decision: Decision,
-    context: FitContext,
-    executor: Executor,
-    observers: Sequence[Observer],
-    checkpoints: CheckpointManager,
-    *,
-    from_previous_fit: bool,
-) -> tuple[LoopState, Decision, FitContext]:
-    """Run iterations with metrics learned from the best partition, until one is not accepted."""
-    started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
-    refinement = state.refinement
-    if refinement is None:
-        refinement = Refinement(state.iteration, decision)
-        state = dataclasses.replace(state, refinement=refinement)
-        is_perfect = is_nearly_perfect(state.best.score, parameters)
-        decision = Decision.STOPPED if is_perfect else Decision.ACCEPT
-    limit = refinement.first + MAX_ITERATIONS
-    own = view_graphs(prepared, parameters, executor, key="refinement")
-    while decision is Decision.ACCEPT and state.iteration < limit:
-        state, record, decision = refine_iteration(
-            state, own, prepared, parameters, executor, from_previous_fit=from_previous_fit
-        )
-        context.history.append(record)
-        checkpoints.save(state, decision, context, executor)
-        _notify(observers, record)
-    executor.release([own])
-    rounds = context.history[refinement.first :]
-    n_accepted = sum(record.accepted for record in rounds)
-    learned = RefinementFinished(
-        scores=tuple(record.score for record in rounds),
-        taken=n_accepted,
-        seconds=time.perf_counter() - started,
-    )
-    _notify(observers, learned)
-    last = decision if n_accepted else refinement.decision
-    return state, last, dataclasses.replace(context, learned=learned)
+def _fit_trivial(data: MultiViewData, search: Search, session: Session) -> Solution:
+    """Return the solution with one cluster, or with as many clusters as samples."""
+    precomputed = _precompute(data, search, session.executor)
+    session.notify(_started(precomputed, search, session.executor))
+    parameters = search.usable(precomputed)[0]
+    prepared = prepare_views(precomputed, parameters, session.executor, key="trivial")
+    n_neighbors = min(parameters.n_neighbors, precomputed.n_samples - 1)
+    context = FitContext(parameters, prepared, precomputed.records, n_neighbors)
+    labels, status = np.zeros(data.n_samples, dtype=np.int64), Status.SINGLE_CLUSTER
+    if parameters.n_clusters == data.n_samples:
+        labels, status = np.arange(data.n_samples, dtype=np.int64), Status.SINGLETONS
+    return trivial_solution(labels, status, context, session.executor)

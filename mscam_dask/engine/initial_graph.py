@@ -9,13 +9,14 @@ from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine import row_blocks
 from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.precompute import LARGE_RANK, LazyReferenceGraphs, PrecomputedViews
+from mscam_dask.engine.precompute import LazyReferenceGraphs, PrecomputedViews
 from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedView
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.graph_update import assemble_graph
 from mscam_dask.types.events import GraphKind
 from mscam_dask.types.parameters import Parameters, Scale
+from mscam_dask.types.rules import SIZES
 
 __all__ = [
     "InitialGraph",
@@ -128,7 +129,7 @@ def _prepare_large(
             data.views[index],
             parameters.settings_of_view(index),
             ranges,
-            LARGE_RANK,
+            SIZES.max_rank,
             executor,
             key=f"{key}/{data.views[index].name}",
         )

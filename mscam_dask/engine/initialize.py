@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, initial_graph
@@ -16,6 +17,7 @@ from mscam_dask.engine.scoring import (
 )
 from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
+from mscam_dask.types.events import CandidateSettings
 from mscam_dask.types.parameters import Parameters
 
 __all__ = [
@@ -47,6 +49,25 @@ class Initialization:
     first: InitialGraph
     spectrum: Handle | None
     best: BestPartition
+
+    def record(self, names: Sequence[str]) -> CandidateSettings:
+        """Record of the setting of views with these names, and of its initial graph."""
+        parameters, first = self.parameters, self.first
+        by_view = parameters.view_settings is not None
+        view_settings = tuple(
+            (name, chosen.scale, chosen.alpha)
+            for name, chosen in zip(names, parameters.view_settings or (), strict=by_view)
+        )
+        return CandidateSettings(
+            scale="by view" if by_view else parameters.scale,
+            alpha=None if by_view else parameters.alpha,
+            n_neighbors=first.n_neighbors,
+            n_connected_components=first.n_components,
+            score=self.best.score,
+            initial_graph=first.kind,
+            view_settings=view_settings,
+            exclude_views=tuple(names[view] for view in parameters.exclude_views),
+        )
 
 
 def initialize(

@@ -11,7 +11,6 @@ import dataclasses
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.executors._malloc import KEPT_BYTES
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.precompute import LARGE_RANK
 from mscam_dask.engine.task_memory import (
     TaskMemory,
     encoders,
@@ -21,6 +20,7 @@ from mscam_dask.engine.task_memory import (
 )
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
 
 __all__ = ["MemoryPlan", "TaskMemory", "check_memory", "plan_memory"]
 
@@ -97,7 +97,7 @@ def plan_memory(
     n, c = data.n_samples, parameters.n_clusters
     large = parameters.is_large(n)
     ranks = {
-        source.name: min(*source.shape, LARGE_RANK) if large else min(source.shape)
+        source.name: min(*source.shape, SIZES.max_rank) if large else min(source.shape)
         for source in data.views
     }
     rank = sum(ranks.values())

@@ -15,24 +15,13 @@ from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.events import ViewPrepared
 from mscam_dask.types.parameters import Scale
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = [
-    "LARGE_RANK",
-    "REFERENCE_NEIGHBORS",
-    "SAMPLE",
     "LazyReferenceGraphs",
     "PrecomputedViews",
     "precompute_views",
 ]
-
-# k of the reference graphs: the same for every candidate setting, so that none is favored.
-REFERENCE_NEIGHBORS = 9
-
-# Number of samples of large data on which settings and partitions are scored.
-SAMPLE = 4000
-
-# Largest rank of a view of large data: see docs/decisions/0038.
-LARGE_RANK = 64
 
 
 class LazyReferenceGraphs:
@@ -51,7 +40,7 @@ class LazyReferenceGraphs:
 
     def __init__(self, data: MultiViewData) -> None:
         self._views = {source.name: source for source in data.views}
-        self._n_neighbors = min(REFERENCE_NEIGHBORS, data.n_samples - 1)
+        self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
         self._handles: dict[str, Handle] = {}
 
     def handles(self, executor: Executor, names: Sequence[str]) -> tuple[Handle, ...]:
@@ -113,9 +102,9 @@ def precompute_views(
     With more than `exact_samples` samples, a seeded sample of them is used.
     """
     if exact_samples is not None and data.n_samples > exact_samples:
-        rows = sampled_rows(data.n_samples, SAMPLE)
+        rows = sampled_rows(data.n_samples, SIZES.n_scored)
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
-        sample = _precompute(drawn, scales, executor, max_rank=LARGE_RANK)
+        sample = _precompute(drawn, scales, executor, max_rank=SIZES.max_rank)
         return dataclasses.replace(
             sample,
             n_samples=data.n_samples,

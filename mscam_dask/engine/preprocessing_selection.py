@@ -19,9 +19,9 @@ from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.solvers.preprocessing import Choice, has_few_columns, uninformative_views
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 __all__ = [
-    "COMPARED",
     "ViewSettingsChoice",
     "choice_for",
     "select_view_settings",
@@ -31,21 +31,8 @@ __all__ = [
 ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
 """Selected settings of each view."""
 
-COMPARED = 3000
-"""Maximum number of rows compared, with which the standard error of an overlap is below 0.01."""
-
-_NEIGHBORS = 9
-
-# Maximum number of rows, a tenth of which are the neighbors of each row in the search for
-# uninformative views: docs/decisions/0072.
-_COARSELY_COMPARED = 1000
-_COARSELY = 10
-
 # With two views it is unknown which of them is uninformative.
-_FEWEST_CONFIRMING = 2
-
-# Below this α, directions of little variance count as much as the others; see `select_view_settings`.
-_MILD_ALPHA = 1.0
+_MIN_CONFIRMING = 2
 
 
 def select_view_settings(
@@ -54,7 +41,7 @@ def select_view_settings(
     seed: int,
     executor: Executor,
     *,
-    n_compared: int = COMPARED,
+    n_compared: int = SIZES.n_compared,
 ) -> tuple[ViewSettingsChoice, ...]:
     """Select the settings of each view with the largest neighbor overlap with the other views.
 
@@ -82,11 +69,11 @@ def select_view_settings(
     """
     rng = np.random.default_rng(seed)
     sample = _drawn(data.n_samples, n_compared, rng)
-    k = min(_NEIGHBORS, len(sample) - 1)
+    k = min(CONSTANTS.validation_neighbors, len(sample) - 1)
     coarse = None
-    if len(data.views) > _FEWEST_CONFIRMING:
-        rows = _drawn(len(sample), _COARSELY_COMPARED, rng)
-        coarse = preprocessing_tasks.Coarse(rows, max(k, len(rows) // _COARSELY))
+    if len(data.views) > _MIN_CONFIRMING:
+        rows = _drawn(len(sample), SIZES.n_coarsely_compared, rng)
+        coarse = preprocessing_tasks.Coarse(rows, max(k, len(rows) // CONSTANTS.coarse_divisor))
     neighbors = [
         executor.submit(
             preprocessing_tasks.sampled_neighbors,
@@ -100,8 +87,10 @@ def select_view_settings(
         for source in data.views
     ]
     shapes = [view_shape(source) for source in data.views]
-    wide = any(option.alpha < _MILD_ALPHA <= other.alpha for option in options for other in options)
-    mildest = _MILD_ALPHA if wide else 0.0
+    wide = any(
+        option.alpha < RULES.strong_ridge <= other.alpha for option in options for other in options
+    )
+    mildest = RULES.strong_ridge if wide else 0.0
     rules = [(0.0, False), (mildest, False)]
     if len({option.scale for option in options}) > 1 and any(map(has_few_columns, shapes)):
         rules.append((mildest, True))

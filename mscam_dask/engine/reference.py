@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
-from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
@@ -26,6 +25,7 @@ from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.events import IterationFinished
 from mscam_dask.types.parameters import Parameters, Scale
 from mscam_dask.types.result import Solution, Status, shares_of_views
+from mscam_dask.types.rules import CONSTANTS
 
 __all__ = ["run_reference"]
 
@@ -94,7 +94,9 @@ def run_reference(
     reached = result.n_connected_components == parameters.n_clusters
     scores = [
         view_score(
-            reference_graphs_of_view(source, min(REFERENCE_NEIGHBORS, data.n_samples - 1)),
+            reference_graphs_of_view(
+                source, min(CONSTANTS.validation_neighbors, data.n_samples - 1)
+            ),
             result.labels,
         )
         for source in data.views

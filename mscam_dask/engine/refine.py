@@ -23,51 +23,57 @@ from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_cand
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
 from mscam_dask.engine.initialize import Initialization, evaluate_graph
-from mscam_dask.engine.outer_loop import LoopState
 from mscam_dask.engine.row_blocks import BlockedCandidates
 from mscam_dask.engine.scoring import spectrum_facts, start_vectors
+from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
 from mscam_dask.engine.tasks import views as view_tasks
-from mscam_dask.engine.view_graphs import have_view_graphs, with_view_graphs
+from mscam_dask.engine.view_graphs import view_graphs, with_view_graphs
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
-from mscam_dask.types.events import IterationFinished, ViewIteration
+from mscam_dask.types.events import IterationFinished, RefinementFinished, ViewIteration
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import RULES
 
-__all__ = ["MAX_ADMM_ITERATIONS", "MAX_ITERATIONS", "can_refine", "refine_iteration"]
-
-MAX_ADMM_ITERATIONS = 3
-"""Maximum number of outer iterations by ADMM before the refinement: docs/decisions/0074."""
-
-MAX_ITERATIONS = 3
-"""Maximum number of these iterations; with weak views, more of them drift: docs/decisions/0064."""
-
-# Largest loss of score, relative, at which a new partition is accepted: docs/decisions/0064.
-_MAX_RELATIVE_LOSS = 0.015
+__all__ = ["refine", "refine_iteration"]
 
 
-def can_refine(state: LoopState, prepared: PreparedHandles, parameters: Parameters) -> bool:
-    """Return whether the fit has a refinement.
-
-    It has none if the initial graph has too many components, if its cut is nearly perfect (then
-    a growing graph weight leads to exactly c components), or if the views have no graphs of
-    their own (`mscam_dask.engine.view_graphs.have_view_graphs`).
-    """
-    return (
-        state.spectrum is not None
-        and not is_nearly_perfect(state.best.score, parameters)
-        and have_view_graphs(len(prepared.names), prepared.n_samples)
+def refine(state: LoopState, context: FitContext, session: Session) -> LoopState:
+    """Run iterations with metrics learned from the best partition, until one is not accepted."""
+    if not context.refines:
+        return state
+    began, executor = time.perf_counter(), session.executor
+    if state.refinement is None:
+        is_perfect = is_nearly_perfect(state.best.score, context.parameters)
+        state = dataclasses.replace(
+            state,
+            refinement=Refinement(state.iteration, state.decision),
+            decision=Decision.STOPPED if is_perfect else Decision.ACCEPT,
+        )
+    refinement = state.refinement
+    assert refinement is not None
+    own = view_graphs(context.prepared, context.parameters, executor, key="refinement")
+    limit = refinement.first + RULES.max_refinements
+    while state.decision is Decision.ACCEPT and state.iteration < limit:
+        state = refine_iteration(state, own, context, executor)
+        session.finish_iteration(state, context)
+    executor.release([own])
+    rounds = state.history[refinement.first :]
+    finished = RefinementFinished(
+        scores=tuple(record.score for record in rounds),
+        taken=sum(record.accepted for record in rounds),
+        seconds=time.perf_counter() - began,
+    )
+    session.notify(finished)
+    return dataclasses.replace(
+        state,
+        refinement=dataclasses.replace(refinement, finished=finished),
+        decision=state.decision if finished.taken else refinement.decision,
     )
 
 
 def refine_iteration(
-    state: LoopState,
-    own: Handle,
-    prepared: PreparedHandles,
-    parameters: Parameters,
-    executor: Executor,
-    *,
-    from_previous_fit: bool = False,
-) -> tuple[LoopState, IterationFinished, Decision]:
+    state: LoopState, own: Handle, context: FitContext, executor: Executor
+) -> LoopState:
     """Run one outer iteration from the best partition.
 
     Parameters
@@ -76,55 +82,49 @@ def refine_iteration(
         Its graph, spectrum and best labels are released where a new partition takes their place.
     own : handle
         Mean of the graphs of the single views.
-    prepared : PreparedHandles
-    parameters : Parameters
+    context : FitContext
+        With `from_previous_fit`, the loop started with the partition of an earlier fit, which was
+        refined already: a new one is accepted only where its score is higher by more than `tol`.
     executor : Executor
-    from_previous_fit : bool
-        The loop started with the partition of an earlier fit, which was refined already: a new one
-        is accepted only where its score is higher by more than `tol`.
 
     Returns
     -------
-    LoopState, IterationFinished, Decision
-        REACHED: the partition was accepted and its graph has exactly c components. STOPPED: it was
-        not accepted, is the same again, or is nearly perfect.
+    LoopState
+        Its decision is REACHED if the partition was accepted and its graph has exactly c
+        components, and STOPPED if it was not accepted, is the same again, or is nearly perfect.
     """
-    started, key, best = time.perf_counter(), str(state.iteration), state.best
-    metrics, views = _metrics(best.labels, prepared, executor, key=key)
-    following = _next_graph(state, metrics, own, best.labels, prepared, parameters, executor)
+    started, key, parameters = time.perf_counter(), str(state.iteration), context.parameters
+    metrics, views = _learn_metrics(state.best.labels, context.prepared, executor, key=key)
+    following = _next_graph(state, metrics, own, context, executor)
     eigengap, converged = float("nan"), True
     if following.spectrum is not None:
         eigengap, converged = spectrum_facts(
             following.spectrum, parameters.n_clusters, executor, key=key
         )
     executor.release(metrics)
-
-    new = following.best
-    is_final = following.first.n_components == parameters.n_clusters
-    is_new = is_final or new.partition_score != best.partition_score
-    accepted = is_new and (
-        is_better(new.partition_score, best.partition_score, parameters)
-        if from_previous_fit
-        else not is_worse(new.partition_score, best.partition_score, _MAX_RELATIVE_LOSS)
-    )
+    accepted = _is_accepted(following, state, context)
     record = IterationFinished(
         iteration=state.iteration,
         graph_weight=parameters.graph_weight,
         n_connected_components=following.first.n_components,
         n_clusters=parameters.n_clusters,
-        score=new.score,
+        score=following.best.score,
         eigengap=eigengap,
         views=tuple(views),
-        view_scores=new.partition_score.view_scores,
+        view_scores=following.best.partition_score.view_scores,
         seconds=time.perf_counter() - started,
         spectrum_converged=bool(converged),
         accepted=accepted,
     )
     decision = _decide(following, parameters, accepted=accepted)
-    return _next_state(state, following, executor, key, accepted=accepted), record, decision
+    return dataclasses.replace(
+        _next_state(state, following, executor, key, accepted=accepted),
+        decision=decision,
+        history=(*state.history, record),
+    )
 
 
-def _metrics(
+def _learn_metrics(
     labels: Handle, prepared: PreparedHandles, executor: Executor, *, key: str
 ) -> tuple[list[Handle], list[ViewIteration]]:
     """Submit the metric of each view learned from a partition, and gather their records."""
@@ -151,19 +151,27 @@ def _metrics(
     return metrics, records
 
 
+def _is_accepted(following: Initialization, state: LoopState, context: FitContext) -> bool:
+    """Return whether a new partition replaces the best one: not clearly lower, and not the same."""
+    new, best, parameters = (
+        following.best.partition_score,
+        state.best.partition_score,
+        context.parameters,
+    )
+    if following.first.n_components != parameters.n_clusters and new == best:
+        return False
+    if context.from_previous_fit:
+        return is_better(new, best, parameters)
+    return not is_worse(new, best, RULES.max_relative_loss)
+
+
 def _next_graph(
-    state: LoopState,
-    metrics: list[Handle],
-    own: Handle,
-    known: Handle,
-    prepared: PreparedHandles,
-    parameters: Parameters,
-    executor: Executor,
+    state: LoopState, metrics: list[Handle], own: Handle, context: FitContext, executor: Executor
 ) -> Initialization:
     """Return the graph of the original and the learned distances, half each, with its best cut."""
-    key = str(state.iteration)
+    key, prepared, parameters = str(state.iteration), context.prepared, context.parameters
     # candidates beside the neighbors would not be looked at: the next search is by other distances
-    n_candidates = max(state.n_neighbors, parameters.n_neighbors) + 1
+    n_candidates = max(context.n_neighbors, parameters.n_neighbors) + 1
     searched = dataclasses.replace(parameters, n_candidates=n_candidates)
     both = [*prepared.views, *metrics]
     blocks = candidate_blocks(
@@ -173,16 +181,16 @@ def _next_graph(
         executor,
         blocks,
         None,
-        n_neighbors=state.n_neighbors,
+        n_neighbors=context.n_neighbors,
         data_weight=1.0,
         projected_weight=0.0,
         key=key,
     )
     release_candidates(blocks, executor)
-    by_distances = InitialGraph(graph, n_components, state.n_neighbors)
+    by_distances = InitialGraph(graph, n_components, context.n_neighbors)
     mixed = with_view_graphs(by_distances, own, executor, key=key)
     executor.release([graph])
-    return evaluate_graph(prepared, parameters, mixed, executor, key=key, known=known)
+    return evaluate_graph(prepared, parameters, mixed, executor, key=key, known=state.best.labels)
 
 
 def _decide(following: Initialization, parameters: Parameters, *, accepted: bool) -> Decision:
@@ -200,7 +208,7 @@ def _next_state(
     if not accepted:
         unused = [] if following.spectrum is None else [following.spectrum]
         executor.release([*unused, following.first.graph, following.best.labels])
-        return dataclasses.replace(state, iteration=state.iteration + 1)
+        return state
     spectrum = state.spectrum
     if following.spectrum is not None:
         # the Laplacian is not needed again
@@ -210,7 +218,6 @@ def _next_state(
     executor.release([state.graph, state.best.labels])
     return dataclasses.replace(
         state,
-        iteration=state.iteration + 1,
         graph=following.first.graph,
         spectrum=spectrum,
         best=dataclasses.replace(following.best, iteration=state.iteration),

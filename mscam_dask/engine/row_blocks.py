@@ -50,6 +50,7 @@ from mscam_dask.solvers.row_view import row_scaling
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.rules import SIZES
 
 __all__ = [
     "BlockedCandidates",
@@ -68,12 +69,10 @@ _MOST_BLOCKS = 64
 # Groups of blocks between which rows are exchanged: as many pieces of each block.
 _MOST_PIECES = 16
 
-# Random starts of k-means in one task, of thirty.
+# Random starts of k-means in one task.
 _STARTS = 5
-_ALL_STARTS = 30
 
-# Rows of a spectral embedding that suffice to place c centers, and at least so many for each cluster.
-_CUT_SAMPLES = 20_000
+# Minimum number of samples per cluster for k-means.
 _PER_CLUSTER = 4
 
 # Views whose distances one task adds up.
@@ -753,7 +752,7 @@ def submit_cuts(  # noqa: PLR0913 - one spectrum, and the cuts that are wanted
     """
     ranges, c = order.ranges, parameters.n_clusters
     n = ranges[-1][1]
-    n_wanted = min(n, max(_CUT_SAMPLES, _PER_CLUSTER * c))
+    n_wanted = min(n, max(SIZES.n_cut, _PER_CLUSTER * c))
     n_pairs = parameters.n_pairs(n)
     samples = [
         executor.submit(
@@ -769,10 +768,10 @@ def submit_cuts(  # noqa: PLR0913 - one spectrum, and the cuts that are wanted
             tasks.drawn_minima,
             sample,
             parameters.seed,
-            range(first, min(first + _STARTS, _ALL_STARTS)),
+            range(first, min(first + _STARTS, SIZES.n_random_starts)),
             key=f"random_starts/{key}/{first}",
         )
-        for first in range(0, _ALL_STARTS if random else 0, _STARTS)
+        for first in range(0, SIZES.n_random_starts if random else 0, _STARTS)
     ]
     started = None
     if with_starts:

@@ -10,55 +10,145 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.initial_graph import prepare_views
 from mscam_dask.engine.initialize import (
     Initialization,
     evaluate_graph,
+    improve_by_restarts,
     initialize,
     release,
     release_unshared,
 )
+from mscam_dask.engine.n_clusters import choose_count, with_count
 from mscam_dask.engine.precompute import PrecomputedViews
-from mscam_dask.engine.view_graphs import have_view_graphs, view_graphs, with_view_graphs
-from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect
-from mscam_dask.types.events import CandidateSettings, SettingsSelected
+from mscam_dask.engine.preprocessing_selection import (
+    ViewSettingsChoice,
+    select_view_settings,
+    with_view_settings,
+)
+from mscam_dask.engine.view_graphs import can_use_view_graphs, view_graphs, with_view_graphs
+from mscam_dask.engine.warm_start import warm_start
+from mscam_dask.solvers.partition_score import is_better
+from mscam_dask.types.events import CandidateSettings, NClustersSelected
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import RULES
 from mscam_dask.types.search_space import Choices
 
-__all__ = ["choose_settings", "setting_record"]
-
-# Relative gain of score for which uninformative views are kept: docs/decisions/0072.
-_LITTLE = 0.03
+__all__ = ["Search", "Selected", "select", "select_n_clusters", "select_preprocessing"]
 
 
-def choose_settings(
-    precomputed: PrecomputedViews,
-    candidates: Sequence[Parameters],
-    executor: Executor,
-    choices: Choices,
-) -> tuple[Initialization, SettingsSelected]:
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """Settings from which a fit selects.
+
+    Attributes
+    ----------
+    candidates : tuple of Parameters
+        At least one.
+    choices : Choices
+    known : (n,) int64 or None
+        Initial labels from an earlier fit, whose settings are kept; see
+        `mscam_dask.engine.warm_start`.
+    overlaps : tuple of ViewSettingsChoice
+        Selections of scale and α of each view that gave the candidates.
+    counted : NClustersSelected or None
+        Selection of the number of clusters of the candidates.
+    """
+
+    candidates: tuple[Parameters, ...]
+    choices: Choices
+    known: NDArray[np.int64] | None = None
+    overlaps: tuple[ViewSettingsChoice, ...] = ()
+    counted: NClustersSelected | None = None
+
+    def resumed(self, parameters: Parameters, counted: NClustersSelected | None) -> Search:
+        """Search without a choice: the selection of a checkpoint."""
+        return Search((parameters,), Choices(), self.known, counted=counted)
+
+    def usable(self, precomputed: PrecomputedViews) -> list[Parameters]:
+        """Candidates without scalings that make all rows of a view equal."""
+        n_views = len(precomputed.names)
+        return [
+            candidate
+            for candidate in self.candidates
+            if candidate.scales(n_views) in precomputed.factored
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Selected:
+    """Initialization of the selected setting.
+
+    Attributes
+    ----------
+    start : Initialization
+    settings : tuple of CandidateSettings
+        Settings in the order in which they were tried.
+    chosen : int
+        Position of the selected setting.
+    seconds : float
+    """
+
+    start: Initialization
+    settings: tuple[CandidateSettings, ...]
+    chosen: int
+    seconds: float
+
+
+def select_preprocessing(data: MultiViewData, search: Search, executor: Executor) -> Search:
+    """Select scale and α of each view by neighbor overlap, if there is a choice and two views or more."""
+    choices = search.choices
+    if len(choices.view_settings) < 2 or len(data.views) < 2:
+        return search
+    overlaps = select_view_settings(
+        data, choices.view_settings, search.candidates[0].seed, executor
+    )
+    candidates = with_view_settings(
+        search.candidates, overlaps, may_exclude_views=choices.may_exclude_views
+    )
+    return dataclasses.replace(search, candidates=candidates, overlaps=overlaps)
+
+
+def select_n_clusters(precomputed: PrecomputedViews, search: Search, executor: Executor) -> Search:
+    """Select the number of clusters, if there is a choice."""
+    if not search.choices.n_clusters:
+        return search
+    counted = choose_count(precomputed, search.usable(precomputed)[0], executor)
+    return dataclasses.replace(
+        search, candidates=with_count(search.candidates, counted), counted=counted
+    )
+
+
+def select(precomputed: PrecomputedViews, search: Search, executor: Executor) -> Selected:
     """Return the initialization with the best score; within `tol` the earlier candidate is kept.
 
-    Parameters
-    ----------
-    precomputed : PrecomputedViews
-    candidates : sequence of Parameters
-        At least one; they differ in scale, alpha and n_neighbors only.
-    executor : Executor
-    choices : Choices
-        With `initial_graph`, the best candidate is also tried with the mixed initial graph, unless
-        its score is nearly perfect.
-
-    Returns
-    -------
-    Initialization, SettingsSelected
-
-    Notes
-    -----
-    The settings of large data are compared on a sample.
+    With `Choices.initial_graph`, the best candidate is also tried with the mixed initial graph, unless
+    its score is nearly perfect. The settings of large data are compared on a sample. With initial
+    labels there is no selection.
     """
     began = time.perf_counter()
+    candidates = search.usable(precomputed)
+    if search.known is not None:
+        start = warm_start(precomputed, candidates[0], search.known, executor)
+        settings, chosen = [start.record(precomputed.names)], 0
+    else:
+        start, settings, chosen = _best_setting(precomputed, candidates, search.choices, executor)
+        start = improve_by_restarts(start, executor)
+    return Selected(start, tuple(settings), chosen, time.perf_counter() - began)
+
+
+def _best_setting(
+    precomputed: PrecomputedViews,
+    candidates: Sequence[Parameters],
+    choices: Choices,
+    executor: Executor,
+) -> tuple[Initialization, list[CandidateSettings], int]:
+    """Return the initialization with the best score, the records of all settings, and its position."""
     candidates, lost = _with_or_without(precomputed, candidates, executor)
     if precomputed.sample is not None and len(candidates) > 1:
         leader, records, chosen = _best_on_sample(
@@ -68,14 +158,11 @@ def choose_settings(
         leader, records, chosen = _best_of(precomputed, candidates, executor)
     rival = _with_view_graphs(leader, executor) if choices.initial_graph else None
     if rival is not None:
-        records.append(setting_record(rival, precomputed.names))
+        records.append(rival.record(precomputed.names))
         if _is_better(rival, leader):
             leader, rival, chosen = rival, leader, len(records) - 1
         release_unshared(rival, leader, executor)
-    selected = SettingsSelected(
-        settings=(*records, *lost), chosen=chosen, seconds=time.perf_counter() - began
-    )
-    return leader, selected
+    return leader, [*records, *lost], chosen
 
 
 def _with_or_without(
@@ -99,10 +186,10 @@ def _with_or_without(
             scored_on, candidate, executor, key=key, later=later, all_score=True
         )
         start = initialize(prepared, candidate, executor, key=key)
-        starts.append((start.best.partition_score, setting_record(start, precomputed.names)))
+        starts.append((start.best.partition_score, start.record(precomputed.names)))
         release(start, executor)
     (score_without, record_without), (score_with_all, record_with_all) = starts
-    clearly = dataclasses.replace(without[0], tol=max(without[0].tol, _LITTLE))
+    clearly = dataclasses.replace(without[0], tol=max(without[0].tol, RULES.min_gain_of_all_views))
     if is_better(score_with_all, score_without, clearly):
         return everything, [record_without]
     return without, [record_with_all]
@@ -120,7 +207,7 @@ def _best_of(
         later = [following.scales(n_views) for following in candidates[index + 1 :]]
         prepared = prepare_views(precomputed, candidate, executor, key=key, later=later)
         start = initialize(prepared, candidate, executor, key=key)
-        records.append(setting_record(start, precomputed.names))
+        records.append(start.record(precomputed.names))
         # only one setting beside the best is held at a time: candidate neighbors are large
         if leader is None:
             leader = start
@@ -148,7 +235,7 @@ def _best_on_sample(
     parameters = candidates[chosen]
     prepared = prepare_views(precomputed, parameters, executor, key="all")
     start = initialize(prepared, parameters, executor, key="all")
-    records[chosen] = setting_record(start, precomputed.names)
+    records[chosen] = start.record(precomputed.names)
     return start, records, chosen
 
 
@@ -156,32 +243,10 @@ def _is_better(later: Initialization, earlier: Initialization) -> bool:
     return is_better(later.best.partition_score, earlier.best.partition_score, later.parameters)
 
 
-def setting_record(start: Initialization, names: Sequence[str]) -> CandidateSettings:
-    """Record of a setting of views with these names, and of its initial graph."""
-    parameters, first = start.parameters, start.first
-    by_view = parameters.view_settings is not None
-    view_settings = tuple(
-        (name, chosen.scale, chosen.alpha)
-        for name, chosen in zip(names, parameters.view_settings or (), strict=by_view)
-    )
-    return CandidateSettings(
-        scale="by view" if by_view else parameters.scale,
-        alpha=None if by_view else parameters.alpha,
-        n_neighbors=first.n_neighbors,
-        n_connected_components=first.n_components,
-        score=start.best.score,
-        initial_graph=first.kind,
-        view_settings=view_settings,
-        exclude_views=tuple(names[view] for view in parameters.exclude_views),
-    )
-
-
 def _with_view_graphs(leader: Initialization, executor: Executor) -> Initialization | None:
     """Return the initialization with the mixed initial graph, or None if it is not tried."""
     prepared, parameters = leader.prepared, leader.parameters
-    if leader.spectrum is None or is_nearly_perfect(leader.best.score, parameters):
-        return None
-    if not have_view_graphs(len(prepared.names), prepared.n_samples):
+    if not can_use_view_graphs(leader):
         return None
     key = f"view-graphs-{prepared.n_samples}"
     own = view_graphs(prepared, parameters, executor, key=key)

@@ -10,15 +10,13 @@ from mscam_dask.data.views.chunk_cache import KEPT_CHUNK_BYTES
 from mscam_dask.data.views.sources import BLOCK_BYTES, ArrayRows
 from mscam_dask.engine.candidate_neighbors import row_ranges
 from mscam_dask.engine.executors._sizeof import n_bytes
-from mscam_dask.engine.precompute import SAMPLE
-from mscam_dask.engine.preprocessing_selection import COMPARED
 from mscam_dask.engine.scoring import MAX_SCORE_TASKS
 from mscam_dask.engine.tasks.partition_scores import MAX_EVIDENCE_ENTRIES
 from mscam_dask.engine.view_graphs import have_view_graphs
-from mscam_dask.solvers.graph_update import MAX_TIES
 from mscam_dask.solvers.truncated_svd import N_OVERSAMPLES, RANK_SAMPLE
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
 
 __all__ = ["Held", "TaskMemory", "encoders", "graph_tasks", "held_during", "view_tasks"]
 
@@ -128,7 +126,7 @@ def held_during(
     laplacian = (4 + value) * n * both_ways * graphs
     vectors = value * n * parameters.n_pairs(n)
     edges = n * parameters.candidates(n)
-    always = len(data.views) * 320 * (SAMPLE if large else n) + 20 * 8 * n
+    always = len(data.views) * 320 * (SIZES.n_scored if large else n) + 20 * 8 * n
     always += 2 * encoders(data, ranks)  # in the SVD and in the ridge view
     if carried:
         # read for two scalings and the reference graphs; large data are read whole only once
@@ -173,7 +171,7 @@ def graph_tasks(
     limit = held.blocks + 48 * n * k + (0 if large else 4 * n * rank) + _SEARCH_BYTES
     final_beside = held.always + held.graph + held.vectors
     # log-likelihoods of each cut by groups of views, and one sum
-    evidence = 4 * min(c * (SAMPLE if large else n), MAX_EVIDENCE_ENTRIES)
+    evidence = 4 * min(c * (SIZES.n_scored if large else n), MAX_EVIDENCE_ENTRIES)
     scoring = (_CUTS * min(len(data.views), MAX_SCORE_TASKS) + 3) * evidence
     of_view = []
     if held.joined and large:  # its candidate neighbors, beside the graphs of earlier views
@@ -181,7 +179,7 @@ def graph_tasks(
         peak = search + of_column * max(ranks.values())
         of_view = [TaskMemory("candidates of one view", peak, beside)]
     elif held.joined:
-        ties = min(MAX_TIES * k, n - 1)
+        ties = min(SIZES.max_ties * k, n - 1)
         whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
         peak = whole + _SEARCH_BYTES + 60 * n * ties
         of_view = [TaskMemory("graph of one view", peak, held.choosing + held.start)]
@@ -211,7 +209,7 @@ def view_tasks(
     """Peak memory of the tasks on one view: SVD, reference graphs, ADMM."""
     n, d = shape
     c = parameters.n_clusters
-    n_scored = SAMPLE if parameters.is_large(n) else n
+    n_scored = SIZES.n_scored if parameters.is_large(n) else n
     stream = min(_STREAM_BYTES, 4 * 8 * n * d) + min(KEPT_CHUNK_BYTES, 8 * n * d)
     basis = 4 * n * rank
     # for large data, SVD and reference graphs of the sample each begin with drawing it
@@ -247,7 +245,7 @@ def view_tasks(
 
 def _comparison(shape: tuple[int, int], view_type: str) -> int:
     """Peak memory of comparing view settings on a sample: rows, basis, and its SVD or a search."""
-    m = min(shape[0], COMPARED)
+    m = min(shape[0], SIZES.n_compared)
     d = shape[1] if view_type == "features" else m
     rank = min(m, d)
     rows = 8 * m * d * (1 if view_type == "features" else 2)

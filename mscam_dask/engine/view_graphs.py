@@ -13,27 +13,35 @@ from mscam_dask.engine import row_blocks
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
+from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.solvers.graph_update import mean_graph
+from mscam_dask.solvers.partition_score import is_nearly_perfect
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
-__all__ = ["have_view_graphs", "view_graphs", "with_view_graphs"]
-
-# The mean has the edges of all views: with hundreds of views it would be a dense matrix, and with many
-# samples larger than everything else in a fit. A sample has one list of neighbors in each view and one
-# by the mean distance.
-_MOST_VIEWS = 16
-_MOST_LISTS = 2**19
-
-# Weights of the graph of the mean distance and of the mean of the view graphs: docs/decisions/0058.
-_WEIGHTS = (2.0, 1.0)
+__all__ = ["can_use_view_graphs", "have_view_graphs", "view_graphs", "with_view_graphs"]
 
 
 def have_view_graphs(n_views: int, n_samples: int) -> bool:
     """Return whether the mixed initial graph is possible: two views or more, and not too large."""
-    return 1 < n_views <= _MOST_VIEWS and (n_views + 1) * n_samples <= _MOST_LISTS
+    n_lists = (n_views + 1) * n_samples
+    return 1 < n_views <= SIZES.max_view_graphs and n_lists <= SIZES.max_view_lists
+
+
+def can_use_view_graphs(start: Initialization) -> bool:
+    """Return whether the mixed initial graph is tried and a fit has a refinement.
+
+    Not if the initial graph has too many components, if its cut is nearly perfect (then a growing
+    graph weight leads to exactly c components), or if the graphs of the views are too large.
+    """
+    return (
+        start.spectrum is not None
+        and not is_nearly_perfect(start.best.score, start.parameters)
+        and have_view_graphs(len(start.prepared.names), start.prepared.n_samples)
+    )
 
 
 def view_graphs(
@@ -60,11 +68,15 @@ def with_view_graphs(
     It has no more components than `first`. Neither of these two graphs is released.
     """
     if isinstance(first.graph, BlockedGraph):
-        mixed = row_blocks.mean_graph([first.graph, own], _WEIGHTS, executor, key=key)
+        mixed = row_blocks.mean_graph(
+            [first.graph, own], CONSTANTS.graph_weights, executor, key=key
+        )
         return dataclasses.replace(
             first, graph=mixed, n_components=mixed.n_components, kind="distances and views"
         )
-    graph = executor.submit(mean_graph, [first.graph, own], _WEIGHTS, key=f"mean_graph/{key}")
+    graph = executor.submit(
+        mean_graph, [first.graph, own], CONSTANTS.graph_weights, key=f"mean_graph/{key}"
+    )
     count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
     (n_components,) = executor.gather([count])
     executor.release([count])

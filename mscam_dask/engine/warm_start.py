@@ -8,7 +8,6 @@ the earlier fit. Spectral cuts of the new initial graph compete with the initial
 from __future__ import annotations
 
 import dataclasses
-import time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +24,8 @@ from mscam_dask.engine.initialize import Initialization, evaluate_graph
 from mscam_dask.engine.precompute import PrecomputedViews
 from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph
 from mscam_dask.engine.scoring import BestPartition, next_cuts, score_cuts, spectrum_of
-from mscam_dask.engine.select import setting_record
 from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better
-from mscam_dask.types.events import SettingsSelected
 from mscam_dask.types.parameters import Parameters
 
 __all__ = ["UNKNOWN", "warm_start"]
@@ -48,7 +45,7 @@ def warm_start(
     parameters: Parameters,
     known: NDArray[np.int64],
     executor: Executor,
-) -> tuple[Initialization, SettingsSelected]:
+) -> Initialization:
     """Return the initialization from the labels of an earlier fit.
 
     Parameters
@@ -62,31 +59,22 @@ def warm_start(
 
     Returns
     -------
-    Initialization, SettingsSelected
-        As in `mscam_dask.engine.select.choose_settings`, with one setting.
+    Initialization
 
     Notes
     -----
     If no sample of some cluster is left, the initial labels are no candidate: then only spectral cuts
     of the new graph into c clusters are, or its components merged to c if it has more.
     """
-    began = time.perf_counter()
     parameters = dataclasses.replace(parameters, patience=min(parameters.patience, _PATIENCE))
     prepared = prepare_views(precomputed, parameters, executor, key="warm")
     first = initial_graph(prepared, parameters, executor, key="warm")
     is_whole = len(np.unique(known[known != UNKNOWN])) == parameters.n_clusters
     if is_whole or first.n_components <= parameters.n_clusters:
-        start = _initialize_from_labels(
+        return _initialize_from_labels(
             prepared, parameters, first, executor, known=known, is_whole=is_whole
         )
-    else:
-        start = evaluate_graph(prepared, parameters, first, executor, key="warm")
-    selected = SettingsSelected(
-        settings=(setting_record(start, precomputed.names),),
-        chosen=0,
-        seconds=time.perf_counter() - began,
-    )
-    return start, selected
+    return evaluate_graph(prepared, parameters, first, executor, key="warm")
 
 
 def _initialize_from_labels(

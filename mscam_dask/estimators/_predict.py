@@ -24,8 +24,8 @@ from mscam_dask.solvers.membership import (
 from mscam_dask.solvers.predict import predict_by_neighbors
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.parameters import EXACT_SAMPLES
 from mscam_dask.types.result import Solution
+from mscam_dask.types.rules import SIZES
 
 __all__ = ["CHANGED", "NeighborPredictMixin"]
 
@@ -110,7 +110,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         """
         self._require_encoders()
         new = self._views(X, reset=False)
-        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         model = fit_votes(
             views, self.labels_[samples], self.n_clusters_, self._n_voting(len(samples))
@@ -140,7 +140,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
 
     def _cross_fitted(self) -> NDArray[np.float64]:
         """Memberships of the training samples, each from the voters of the other folds."""
-        samples = sampled_rows(len(self.labels_), EXACT_SAMPLES)
+        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         folds, n_neighbors = folds_of(len(self.labels_)), self._n_voting(len(samples))
         models: list[NeighborVotes | None] = []

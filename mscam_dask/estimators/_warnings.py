@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.validation import DataIssue
-from mscam_dask.engine.preprocessing_selection import COMPARED
 from mscam_dask.errors import ConvergenceWarning, DataWarning
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.types.result import Solution
+from mscam_dask.types.rules import SIZES
 
 __all__ = [
     "neighbor_overlap",
@@ -116,7 +116,7 @@ def neighbor_overlap(solution: Solution, n_samples: int) -> dict[str, float]:
     also independent, has a standard error of 1 / (m √(V − 1)).
     """
     n_others = len(solution.agreed) - 1
-    unit = min(n_samples, COMPARED) * np.sqrt(n_others) if n_others > 0 else 0.0
+    unit = min(n_samples, SIZES.n_compared) * np.sqrt(n_others) if n_others > 0 else 0.0
     return {record.view: float(record.agreement * unit) for record in solution.agreed}
 
 

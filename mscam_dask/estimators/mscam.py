@@ -65,7 +65,8 @@ class MSCAM(BaseMultiViewClustering):
     n_features_per_view : sequence of int, optional
         Number of columns of each view if `fit` gets one 2-D array.
     max_iter : int, default=30
-        Largest number of outer iterations.
+        Maximum number of outer iterations by ADMM. With `auto_settings` a fit has at most three of them,
+        and three more of the refinement, unless the clusters are clear from the beginning.
     tol : float, default=1e-3
         Relative difference up to which two partition scores are a tie, which the earlier partition wins.
     solver : {"reduced", "reference"}, default="reduced"

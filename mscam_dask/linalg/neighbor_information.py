@@ -10,6 +10,8 @@ import scipy.special
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
+from mscam_dask.types.rules import CONSTANTS
+
 __all__ = [
     "RandomWalk",
     "adjusted_information",
@@ -20,9 +22,6 @@ __all__ = [
     "random_walk",
     "reliability",
 ]
-
-# Exponent of the uncertainty coefficient in adjusted information: docs/decisions/0069.
-_POWER = 3
 
 # Number of clusters up to which the index of a (c, c) table fits 32 bits.
 _LARGEST_TABLE = 46_340
@@ -241,7 +240,7 @@ def adjusted_information(information: float, joint: float, entropy: float) -> fl
     """
     if entropy <= 0.0:
         return 0.0
-    return 0.5 * information * (1.0 + reliability(joint, entropy) ** _POWER)
+    return 0.5 * information * (1.0 + reliability(joint, entropy) ** CONSTANTS.reliability_power)
 
 
 def _joint_table(

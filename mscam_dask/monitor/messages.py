@@ -16,6 +16,7 @@ from mscam_dask.types.events import (
     RefinementFinished,
     SettingsSelected,
 )
+from mscam_dask.types.rules import RULES
 
 __all__ = [
     "ProgressTracker",
@@ -41,25 +42,33 @@ class ProgressTracker:
 
     def __init__(self) -> None:
         self.started: FitStarted | None = None
+        self.max_iter: int | None = None
         self.n_done = 0
         self._recent: deque[float] = deque(maxlen=_RECENT)
 
     def add(self, event: Event) -> None:
         """Update the state with an event."""
         if isinstance(event, FitStarted):
-            self.started, self.n_done = event, 0
+            self.started, self.max_iter, self.n_done = event, None, 0
             self._recent.clear()
+        elif isinstance(event, SettingsSelected):
+            self.max_iter = event.max_iter
         elif isinstance(event, IterationFinished):
-            self.n_done += 1
+            self.n_done = event.iteration + 1
             self._recent.append(event.seconds)
 
     @property
     def eta_s(self) -> float | None:
         """Seconds that all iterations up to `max_iter` would take; None before the first one."""
-        if self.started is None or not self._recent:
+        if self.max_iter is None or not self._recent:
             return None
-        left = self.started.max_iter - self.n_done
+        left = self.max_iter - self.n_done
         return left * sum(self._recent) / len(self._recent)
+
+    @property
+    def n_done_of_max(self) -> str:
+        """Number of finished iterations and, once it is known, the maximum: "1/6"."""
+        return f"{self.n_done}" if self.max_iter is None else f"{self.n_done}/{self.max_iter}"
 
     @property
     def eta(self) -> str:
@@ -181,7 +190,7 @@ def _n_clusters(event: NClustersSelected) -> str:
     return (
         f"n_clusters={event.n_clusters} selected (range {event.counts[0]}\u2013{event.counts[-1]}): "
         f"largest eigengap ({event.eigengap[at]:.2f}) among values whose adjusted modularity is "
-        f"within 8 % of the maximum; adjusted modularity {event.adjusted_modularity[at]:.3f}, "
+        f"within {RULES.clear_difference * 100:.0f} % of the maximum; adjusted modularity {event.adjusted_modularity[at]:.3f}, "
         f"stability {event.stability[at]:.2f}. Maxima: "
         f"{', '.join(f'{name} {n_clusters}' for name, n_clusters in maxima.items())}"
     )
@@ -256,9 +265,8 @@ def _names(views: Sequence[str]) -> str:
 
 
 def _iteration(event: IterationFinished, tracker: ProgressTracker) -> str:
-    limit = "" if tracker.started is None else f"/{tracker.started.max_iter}"
     return (
-        f"iteration {event.iteration + 1}{limit}: components={event.n_connected_components} "
+        f"iteration {tracker.n_done_of_max}: components={event.n_connected_components} "
         f"(target {event.n_clusters}) \u03bb={event.graph_weight:.4g} score={event.score:.4f} "
         f"residual={largest_residual(event):.1e} {event.seconds:.2f} s ETA{tracker.eta}"
     )

@@ -81,11 +81,11 @@ class NotebookProgress:
                 self._rows.append(event)
             case FitFailed():
                 self._lines += [*lines, *([event.message] if event.message else [])]
-                self._tracker.started = None
+                self._tracker.started = self._tracker.max_iter = None
             case _:
                 self._lines += lines
                 if isinstance(event, FitFinished):
-                    self._tracker.started = None
+                    self._tracker.started = self._tracker.max_iter = None
         self._show()
 
     def _show(self) -> None:
@@ -104,8 +104,7 @@ class NotebookProgress:
         )
 
     def _table(self) -> str:
-        started = self._tracker.started
-        if not self._rows and started is None:
+        if not self._rows and self._tracker.started is None:
             return ""
         if not self._rows:
             elapsed = duration(time.monotonic() - self._since)
@@ -116,10 +115,10 @@ class NotebookProgress:
         )
         titles = "".join(f"<th {_CELL}>{title}</th>" for title in _TITLES)
         bar = ""
-        if started is not None:
+        if self._tracker.max_iter is not None:
             bar = (
-                f'<div><progress max="{started.max_iter}" value="{self._tracker.n_done}">'
-                f"</progress> iteration {self._tracker.n_done}/{started.max_iter}, ETA "
+                f'<div><progress max="{self._tracker.max_iter}" value="{self._tracker.n_done}">'
+                f"</progress> iteration {self._tracker.n_done_of_max}, ETA "
                 f"{escape(self._tracker.eta)}</div>"
             )
         return (

@@ -96,7 +96,7 @@ class TerminalProgress:
             case StepStarted():
                 self._step = (event.step, time.monotonic())
                 self._rows.clear()
-                self._tracker.started = None
+                self._tracker.started = self._tracker.max_iter = None
             case StepFinished():
                 self._step = None
                 self._done(event.step, event.summary, event.seconds, event.notes)
@@ -116,7 +116,7 @@ class TerminalProgress:
                 self._over(event)
 
     def _over(self, event: FitFinished | FitFailed) -> None:
-        self._tracker.started = None
+        self._tracker.started = self._tracker.max_iter = None
         if self._entered:
             return
         if isinstance(event, FitFinished):
@@ -216,10 +216,9 @@ class TerminalProgress:
         width = max(6, min(24, self._console.width - 70))
         foot = Table.grid(padding=(0, 2, 0, 0))
         foot.add_row(
-            ProgressBar(total=started.max_iter, completed=self._tracker.n_done, width=width),
+            ProgressBar(total=self._tracker.max_iter, completed=self._tracker.n_done, width=width),
             Text(
-                f"iteration {self._tracker.n_done}/{started.max_iter}, {elapsed}, "
-                f"ETA {self._tracker.eta}",
+                f"iteration {self._tracker.n_done_of_max}, {elapsed}, ETA {self._tracker.eta}",
                 style="dim",
             ),
         )

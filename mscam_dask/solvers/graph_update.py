@@ -24,9 +24,9 @@ from mscam_dask.linalg.distances import squared_distances_on_edges
 from mscam_dask.linalg.laplacian import connected_components, graph_from_blocks
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks
+from mscam_dask.types.rules import SIZES
 
 __all__ = [
-    "MAX_TIES",
     "CandidateEdges",
     "Graph",
     "assemble_graph",
@@ -37,9 +37,6 @@ __all__ = [
     "projected_distances",
     "projected_weight",
 ]
-
-MAX_TIES = 4
-"""Most neighbors kept in the graph of a view, in units of k, if many samples are at one distance."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,7 +167,7 @@ def neighbor_graph(anchors: NDArray[np.float64] | WeightedBlocks, n_neighbors: i
         k, at most n − 1; up to 4k are kept.
     """
     n = len(anchors)
-    found = candidate_neighbors(anchors, min(MAX_TIES * n_neighbors, n - 1), 0, n)
+    found = candidate_neighbors(anchors, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
     if found.indices.shape[1] == n_neighbors:
         return assemble_graph(
             [

@@ -25,6 +25,7 @@ from scipy.sparse import csr_array
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, row_blocks
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = [
     "ClassSums",
@@ -35,14 +36,8 @@ __all__ = [
     "linear_discriminants",
 ]
 
-# Leading directions of a view that are used; more of them would overfit the clusters.
-_MOST_DIRECTIONS = 64
-
-# Shrinkage of the covariance within clusters toward the identity: docs/decisions/0059.
-_SHRINKAGE = 0.3
-
 # Smallest spread, as a share of the mean variance: clusters of equal samples stay invertible.
-_LEAST_SPREAD = 1e-6
+_MIN_SPREAD = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,7 +71,7 @@ def linear_discriminants(
     view: RidgeView,
     labels: NDArray[np.int64],
     *,
-    most_directions: int = _MOST_DIRECTIONS,
+    most_directions: int = SIZES.max_rank,
     block_bytes: int = BLOCK_BYTES,
 ) -> LinearDiscriminants:
     """Solve B u = s S u for one view and a partition, and project the samples on the solutions.
@@ -140,7 +135,7 @@ def class_sums(
     labels: NDArray[np.int64],
     n_clusters: int | None = None,
     *,
-    most_directions: int = _MOST_DIRECTIONS,
+    most_directions: int = SIZES.max_rank,
     block_bytes: int = BLOCK_BYTES,
 ) -> ClassSums:
     """Sums over the rows of a view, or of a block of them, with these labels."""
@@ -166,8 +161,10 @@ def discriminant_loadings(sums: ClassSums, view: RidgeView) -> tuple[NDArray[np.
     rank = len(sums.squares)
     scale = np.sqrt(view.coordinates()[1][:rank])
     between, within = _covariances(sums, scale)
-    spread, floor = np.trace(within) / rank, _LEAST_SPREAD * np.trace(between + within) / rank
-    shrunk = (1.0 - _SHRINKAGE) * within + np.eye(rank) * max(_SHRINKAGE * spread, floor)
+    spread, floor = np.trace(within) / rank, _MIN_SPREAD * np.trace(between + within) / rank
+    shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * max(
+        CONSTANTS.shrinkage * spread, floor
+    )
     kept = min(len(sums.sizes) - 1, rank)
     shares, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
     shares = np.maximum(shares, 0.0)

@@ -18,6 +18,7 @@ from scipy.linalg import eigh
 
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.neighbors import top_k_columns
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = [
     "N_FOLDS",
@@ -31,16 +32,10 @@ __all__ = [
 N_FOLDS = 5
 """Folds of the cross-fitting."""
 
-# Fitted on five benchmark data sets with their ground truth: docs/confidence.md.
-_JOINT_WEIGHT = 0.25
-
-# Neighbors that vote: a quarter of the mean cluster size, within these limits.
-_CLUSTER_SHARE = 0.25
+# Limits of the number of neighbors that vote.
 _MIN_NEIGHBORS, _MAX_NEIGHBORS = 5, 40
 
 # As in `mscam_dask.solvers.lda`.
-_MAX_DIRECTIONS = 64
-_SHRINKAGE = 0.3
 _MIN_SPREAD = 1e-6
 
 # Bytes of the distances of one block of samples to all voters.
@@ -85,7 +80,9 @@ class NeighborVotes:
             self._votes(view[:, : len(loadings)] @ loadings, voters)
             for view, loadings, voters in zip(views, self.loadings, self.discriminants, strict=True)
         ]
-        shares: Points = _JOINT_WEIGHT * votes + (1.0 - _JOINT_WEIGHT) * np.mean(by_view, axis=0)
+        shares: Points = CONSTANTS.joint_vote_weight * votes + (
+            1.0 - CONSTANTS.joint_vote_weight
+        ) * np.mean(by_view, axis=0)
         return shares
 
     def _votes(self, points: Points, voters: Points) -> Points:
@@ -101,7 +98,7 @@ class NeighborVotes:
 
 def n_voting_neighbors(n_voters: int, n_clusters: int) -> int:
     """Number of neighbors that vote: a quarter of the mean cluster size, from 5 to 40."""
-    wanted = int(_CLUSTER_SHARE * n_voters / n_clusters)
+    wanted = int(CONSTANTS.voting_share * n_voters / n_clusters)
     return min(max(_MIN_NEIGHBORS, min(wanted, _MAX_NEIGHBORS)), n_voters)
 
 
@@ -136,7 +133,7 @@ def fit_votes(
     """
     present, positions = np.unique(labels, return_inverse=True)
     loadings = (
-        tuple(_loadings(view[:, :_MAX_DIRECTIONS], positions) for view in views)
+        tuple(_loadings(view[:, : SIZES.max_rank], positions) for view in views)
         if len(present) > 1
         else ()
     )
@@ -167,8 +164,8 @@ def _loadings(points: Points, labels: NDArray[np.int64]) -> Points:
     within = offsets.T @ offsets / n
     between = (centers.T * sizes) @ centers / n
     floor = _MIN_SPREAD * np.trace(between + within) / rank
-    spread = max(_SHRINKAGE * np.trace(within) / rank, floor, np.finfo(np.float64).tiny)
-    shrunk = (1.0 - _SHRINKAGE) * within + np.eye(rank) * spread
+    spread = max(CONSTANTS.shrinkage * np.trace(within) / rank, floor, np.finfo(np.float64).tiny)
+    shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * spread
     kept = min(len(sizes) - 1, rank)
     ratios, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
     ratios = np.maximum(ratios, 0.0)

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["adjusted_modularity", "least_near_peak", "relative_gaps", "widest_gap_near_peak"]
+from mscam_dask.types.rules import RULES
 
-# Adjusted modularities within this share of the highest are a tie, which the eigengap decides.
-_TIE = 0.08
+__all__ = ["adjusted_modularity", "least_near_peak", "relative_gaps", "widest_gap_near_peak"]
 
 
 def relative_gaps(values: NDArray[np.float64]) -> tuple[float, ...]:
@@ -74,4 +73,4 @@ def least_near_peak(reliable: Sequence[float]) -> float:
     0.46
     """
     highest = max(reliable)
-    return highest - _TIE * abs(highest)
+    return highest - RULES.clear_difference * abs(highest)

@@ -11,14 +11,9 @@ from collections.abc import Sequence
 
 from mscam_dask.linalg.neighbor_information import adjusted_information, reliability
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import RULES
 
 __all__ = ["PartitionScore", "argbest", "is_better", "is_nearly_perfect", "is_worse", "mean_score"]
-
-# A partition with this share of log c, the largest information of c clusters, is nearly perfect.
-_CLEAR = 0.9
-
-# Adjusted information decides where it differs by more than this share; otherwise information does.
-_CLEARLY = 0.08
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,14 +73,14 @@ def argbest(partition_scores: Sequence[PartitionScore]) -> int:
 def _compared(later: PartitionScore, earlier: PartitionScore) -> tuple[float, float]:
     """Adjusted information of both if it differs clearly, otherwise information: docs/decisions/0069."""
     lower, higher = sorted((later.reliable, earlier.reliable))
-    if higher > (1.0 + _CLEARLY) * lower:
+    if higher > (1.0 + RULES.clear_difference) * lower:
         return later.reliable, earlier.reliable
     return later.score, earlier.score
 
 
 def is_nearly_perfect(score: float, parameters: Parameters) -> bool:
     """Whether a partition has nearly the information log c, the most that c clusters can have."""
-    return score >= _CLEAR * math.log(parameters.n_clusters)
+    return score >= RULES.nearly_perfect * math.log(parameters.n_clusters)
 
 
 def mean_score(view_scores: Sequence[float]) -> float:

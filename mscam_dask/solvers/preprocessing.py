@@ -23,6 +23,7 @@ from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
+from mscam_dask.types.rules import RULES, SIZES
 
 __all__ = [
     "Choice",
@@ -32,19 +33,6 @@ __all__ = [
     "has_few_columns",
     "uninformative_views",
 ]
-
-# Standard errors by which settings must beat the default, and by which an overlap must exceed chance.
-_CLEARLY = 4.0
-
-# The overlap of an uninformative view is clearly below this share of the highest overlap: with few
-# samples, a real overlap may be within its standard error.
-_LITTLE = 0.5
-
-# With fewer columns than this, scaling rows to unit length loses too much information.
-_FEW_COLUMNS = 10
-
-# The selection seldom changes after the second round, but it may alternate endlessly.
-_MOST_ROUNDS = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +60,7 @@ class Choice:
 
 def has_few_columns(shape: ViewShape) -> bool:
     """Whether scaling rows to unit length loses much of the information of a view."""
-    return shape.view_type == "features" and shape.n_features < _FEW_COLUMNS
+    return shape.view_type == "features" and shape.n_features < RULES.few_columns
 
 
 def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:
@@ -129,7 +117,7 @@ def choose_view_settings(
     references = [_divided(_sum(view), len(view)) for view in graphs]
     chosen: list[int] | None = None
     choices: tuple[Choice, ...] = ()
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(SIZES.max_overlap_rounds):
         total = _sum(references)
         choices = tuple(
             _choose(view, _divided(total - own, len(references) - 1), kept)
@@ -162,9 +150,9 @@ def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     found = tuple(
         view
         for view, of_view in enumerate(zip(*scales, strict=True))
-        if all(one.agreement <= _CLEARLY * one.error for one in of_view)
+        if all(one.agreement <= RULES.clear_overlap * one.error for one in of_view)
         and any(
-            one.agreement + _CLEARLY * one.error < _LITTLE * highest
+            one.agreement + RULES.clear_overlap * one.error < RULES.uninformative_share * highest
             for one, highest in zip(of_view, most, strict=True)
         )
     )
@@ -192,7 +180,7 @@ def _choose(
     best = max(range(len(means)), key=lambda index: (means[index], index == usual))
     error = _standard_error(shares[best] - shares[usual])
     ahead = (means[best] - means[usual]) / error if error > 0 else 0.0
-    if ahead <= _CLEARLY:
+    if ahead <= RULES.clear_overlap:
         best, ahead = usual, 0.0
     return Choice(best, means[best], ahead, _standard_error(shares[best]))
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mscam_dask.linalg.k_means import k_means, lloyd
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
 from mscam_dask.solvers.spectral_embedding import SpectralEmbedding
+from mscam_dask.types.rules import RULES, SIZES
 
 __all__ = [
     "Minimum",
@@ -29,14 +30,6 @@ __all__ = [
     "start_minima",
     "ward_merge",
 ]
-
-# If a fifth of all starts find the best minimum, thirty starts miss it once in a thousand cuts.
-_RANDOM_STARTS = 30
-
-# If clusters overlap, sums of squares within a tenth do not separate the minima, but partition scores
-# may: docs/decisions/0055.
-_AS_GOOD = 1.1
-_MOST_MINIMA = 10
 
 _SQUARES = operator.itemgetter(1)
 
@@ -90,7 +83,7 @@ def spectral_cut(
     least = _lloyd(rows, _qr_assignment(vectors), c)
     if rng is not None:
         order, seed = _own_order(vectors), int(rng.integers(2**31))
-        drawn = _drawn_in(order, rows[order], c, n_init=_RANDOM_STARTS, seed=seed)
+        drawn = _drawn_in(order, rows[order], c, n_init=SIZES.n_random_starts, seed=seed)
         least = min(least, drawn, key=_SQUARES)
     cuts = [] if known is None else [_lloyd(rows, known, c)]
     return [labels for labels, _ in (*cuts, least)]
@@ -121,14 +114,14 @@ Minimum = tuple[NDArray[np.int64], float]
 
 
 def random_minima(
-    embedding: SpectralEmbedding, seed: int, starts: range = range(_RANDOM_STARTS)
+    embedding: SpectralEmbedding, seed: int, starts: range = range(SIZES.n_random_starts)
 ) -> list[Minimum]:
     """Local minima of k-means from some of the thirty random starts that belong to a seed."""
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
     order = _own_order(vectors)
     ordered = rows[order]
-    seeds = np.random.RandomState(seed).randint(2**31 - 1, size=_RANDOM_STARTS)
+    seeds = np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts)
     return [_drawn_in(order, ordered, c, n_init=1, seed=seeds[start]) for start in starts]
 
 
@@ -137,8 +130,8 @@ def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:
     found: dict[bytes, Minimum] = {}
     for minimum in minima:
         found.setdefault(minimum[0].tobytes(), minimum)
-    best = sorted(found.values(), key=_SQUARES)[:_MOST_MINIMA]
-    return [labels for labels, squares in best if squares <= _AS_GOOD * best[0][1]]
+    best = sorted(found.values(), key=_SQUARES)[: SIZES.max_cuts]
+    return [labels for labels, squares in best if squares <= RULES.near_optimal * best[0][1]]
 
 
 def start_minima(

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SpectralEmbedding", "walk_embedding"]
+from mscam_dask.types.rules import CONSTANTS
 
-# τ in units of the eigenvalue λ_{c+1}: docs/decisions/0057.
-_STOPPING = 0.5
+__all__ = ["SpectralEmbedding", "walk_embedding"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def walk_embedding(
     doi:10.1016/j.datak.2008.10.006.
     """
     precision = float(np.finfo(vectors.dtype).eps)
-    stopping = _STOPPING * _first_beyond(values, n_clusters, precision)
+    stopping = CONSTANTS.stopping_share * _first_beyond(values, n_clusters, precision)
     rows = vectors - (vectors.mean(axis=0) if mean is None else mean)
     rows /= (np.maximum(values, 0.0) + stopping).astype(vectors.dtype)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)

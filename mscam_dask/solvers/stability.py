@@ -23,13 +23,10 @@ from mscam_dask.solvers.graph_update import mean_graph, neighbor_graph
 from mscam_dask.solvers.membership import fit_votes
 from mscam_dask.solvers.spectral_cut import spectral_cut
 from mscam_dask.solvers.spectral_embedding import walk_embedding
+from mscam_dask.types.rules import CONSTANTS
 
 __all__ = ["cluster_stability", "jaccard_coefficients"]
 
-# Weights of the graph of the joint embedding and of the mean graph of the views, as in a fit.
-_GRAPH_WEIGHTS = (2.0, 1.0)
-
-_MIN_PAIRS = 20
 _TOLERANCE = 1e-4
 
 Points = NDArray[np.float64]
@@ -111,13 +108,13 @@ def _graph(views: Sequence[Points], k: int) -> csr_array[np.float64]:
     if len(views) == 1:
         return joint.affinity
     own = mean_graph([neighbor_graph(view, k) for view in views])
-    return mean_graph([joint, own], _GRAPH_WEIGHTS).affinity
+    return mean_graph([joint, own], CONSTANTS.graph_weights).affinity
 
 
 def _cut(
     affinity: csr_array[np.float64], n_clusters: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    n_pairs = min(max(2 * n_clusters, _MIN_PAIRS), affinity.shape[0])
+    n_pairs = min(max(2 * n_clusters, CONSTANTS.min_pairs), affinity.shape[0])
     spectrum = bottom_eigenpairs(
         laplacian(affinity),
         n_pairs,

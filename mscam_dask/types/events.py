@@ -66,8 +66,7 @@ class ViewSettingsSelected:
     ahead : float
         Improvement over the default settings, in standard errors; 0 if the default was kept.
     is_informative : bool
-        Whether the neighbor overlap is more than chance; True in records of versions without this
-        field.
+        Whether the neighbor overlap is more than chance.
     """
 
     view: str
@@ -75,7 +74,7 @@ class ViewSettingsSelected:
     alpha: float
     agreement: float
     ahead: float
-    is_informative: bool = True
+    is_informative: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,7 +165,7 @@ class CandidateSettings:
     initial_graph : {"distances", "distances and views"}
         Neighbors by the mean distance over views, or these and those in each view.
     view_settings : tuple of (str, str, float)
-        View, scale and alpha where the views differ; empty in records of versions without this field.
+        View, scale and alpha where the views differ; otherwise empty.
     exclude_views : tuple of str
         Excluded views. The score uses the other views only, unless the setting lost to the one with
         all views.
@@ -192,6 +191,8 @@ class SettingsSelected:
         Settings in the order in which they were tried; only one if there was no choice.
     chosen : int
         Position of the selected setting.
+    max_iter : int
+        Maximum number of outer iterations with this setting, by ADMM and of the refinement.
     seconds : float
     view_settings : tuple of ViewSettingsSelected
         Selected settings of each view if they were selected view by view; otherwise empty.
@@ -199,6 +200,7 @@ class SettingsSelected:
 
     settings: tuple[CandidateSettings, ...]
     chosen: int
+    max_iter: int
     seconds: float
     view_settings: tuple[ViewSettingsSelected, ...] = ()
 
@@ -261,7 +263,6 @@ class FitStarted:
 
     n_samples: int
     n_clusters: int
-    max_iter: int
     views: tuple[ViewPrepared, ...]
     executor: str
 
@@ -279,19 +280,18 @@ class FitFinished:
         Number of outer iterations.
     seconds : float
         Seconds since the start of the fit.
-    score : float or None
-        Cross-view information (nats) of the returned labels; None in events of versions without
-        this field.
+    score : float
+        Cross-view information (nats) of the returned labels.
     view_contributions : dict of str to float
-        Share of each view in that information; empty in events of versions without this field.
+        Share of each view in that information.
     """
 
     status: str
     n_connected_components: int
     n_iterations: int
     seconds: float
-    score: float | None = None
-    view_contributions: dict[str, float] = dataclasses.field(default_factory=dict)
+    score: float
+    view_contributions: dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

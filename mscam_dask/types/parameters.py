@@ -9,23 +9,15 @@ from numbers import Integral, Real
 from typing import Literal, get_args
 
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
-__all__ = ["EXACT_SAMPLES", "AdmmSettings", "Model", "Parameters", "Scale", "ViewSettings"]
-
-EXACT_SAMPLES = 12_000
-"""Largest number of samples for which every search is exhaustive: see docs/decisions/0038."""
-
-# Each outer iteration on large data needs eigenvectors of the whole graph: see docs/decisions/0039.
-_LARGE_PATIENCE = 2
-
-# Eigenvectors after the c-th often separate a few clusters: docs/decisions/0057.
-_FEWEST_PAIRS = 20
+__all__ = ["AdmmSettings", "Model", "Parameters", "Scale", "ViewSettings"]
 
 # Range of parameters in units of the data: outside it, products with λ, s² and 1/μ lose all digits.
-_LEAST, _MOST = 1e-6, 1e6
+_MIN, _MAX = 1e-6, 1e6
 
 # λ grows during a fit, and the next fit may start with the last λ of the previous one.
-_LEAST_WEIGHT, _MOST_WEIGHT = 1e-30, 1e30
+_MIN_WEIGHT, _MAX_WEIGHT = 1e-30, 1e30
 
 Scale = Literal["standard", "unit", "minmax", "none"]
 Model = Literal["mscam", "mscan"]
@@ -83,7 +75,7 @@ class ViewSettings:
     def __post_init__(self) -> None:
         _use_python_numbers(self, ("alpha",))
         _require(self.scale in get_args(Scale), "scale", self.scale, f"one of {get_args(Scale)}")
-        _require_within("alpha", self.alpha, _LEAST, _MOST)
+        _require_within("alpha", self.alpha, _MIN, _MAX)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,7 +196,7 @@ class Parameters:
     patience: int = 6
     min_shrinkage: float = 0.1
     n_candidates: int | None = None
-    exact_samples: int = EXACT_SAMPLES
+    exact_samples: int = SIZES.exact_samples
     admm: AdmmSettings = AdmmSettings()
     seed: int = 0
 
@@ -219,10 +211,10 @@ class Parameters:
         ):
             value = getattr(self, name)
             _require(_is_count(value, minimum), name, value, f"a whole number >= {minimum}")
-        _require_within("alpha", self.alpha, _LEAST, _MOST)
-        _require_within("graph_weight", self.graph_weight, _LEAST_WEIGHT, _MOST_WEIGHT)
-        _require_within("identity_weight", self.identity_weight, _LEAST, _MOST)
-        _require_within("metric_ridge", self.metric_ridge, _LEAST, _MOST, or_zero=True)
+        _require_within("alpha", self.alpha, _MIN, _MAX)
+        _require_within("graph_weight", self.graph_weight, _MIN_WEIGHT, _MAX_WEIGHT)
+        _require_within("identity_weight", self.identity_weight, _MIN, _MAX)
+        _require_within("metric_ridge", self.metric_ridge, _MIN, _MAX, or_zero=True)
         _require(_is_real(self.tol, positive=False), "tol", self.tol, "a finite number >= 0")
         _require(
             _is_real(self.min_shrinkage, positive=False) and self.min_shrinkage < 1,
@@ -279,9 +271,11 @@ class Parameters:
         It is 2c, as the ADMM of a view needs; for data that are not large at least 20, but no more
         than a tenth of the samples unless 2c is.
         """
-        fewest = 0 if self.is_large(n_samples) else min(_FEWEST_PAIRS, n_samples // 10)
+        fewest = 0 if self.is_large(n_samples) else min(CONSTANTS.min_pairs, n_samples // 10)
         return min(max(2 * self.n_clusters, fewest), n_samples)
 
     def patience_for(self, n_samples: int) -> int:
         """Outer iterations without a better partition before the fit stops."""
-        return min(self.patience, _LARGE_PATIENCE) if self.is_large(n_samples) else self.patience
+        return (
+            min(self.patience, SIZES.large_patience) if self.is_large(n_samples) else self.patience
+        )

@@ -9,6 +9,7 @@ from typing import Any
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.parameters import Scale, ViewSettings
+from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 __all__ = [
     "Choices",
@@ -23,20 +24,13 @@ __all__ = [
 _SCALES: tuple[Scale, ...] = ("unit", "standard")
 _ALPHAS = (10.0, 1.0, 0.1)
 
-# Default range of the number of clusters for "auto".
-_FEWEST = 2
-_MOST_CLUSTERS = 30
-
-# Number of neighbors k if scale and α are selected view by view.
-_NEIGHBORS = 20
-
-# Lowest upper limit of k for small clusters: docs/decisions/0053.
-_FEWEST_NEIGHBORS = 5
+# Smallest number of clusters for "auto".
+_MIN_CLUSTERS = 2
 
 # Candidate settings for one view, in order (ties go to the earlier one): docs/decisions/0012.
 _SETTINGS: tuple[dict[str, Any], ...] = (
-    {"scale": "unit", "alpha": 10.0, "n_neighbors": 20},
-    {"scale": "standard", "alpha": 10.0, "n_neighbors": 20},
+    {"scale": "unit", "alpha": 10.0, "n_neighbors": CONSTANTS.n_neighbors},
+    {"scale": "standard", "alpha": 10.0, "n_neighbors": CONSTANTS.n_neighbors},
     {"scale": "standard", "alpha": 1.0, "n_neighbors": 9},
 )
 
@@ -178,7 +172,9 @@ def settings_grid(
     tried = _SETTINGS if choose else _NOTHING_CHOSEN
     if options:
         first = options[0]
-        tried = ({"scale": first.scale, "alpha": first.alpha, "n_neighbors": _NEIGHBORS},)
+        tried = (
+            {"scale": first.scale, "alpha": first.alpha, "n_neighbors": CONSTANTS.n_neighbors},
+        )
     fixed_values: dict[str, Any] = {}
     if fixed.by_view:
         tried = tried[:1]
@@ -209,7 +205,7 @@ def most_neighbors(n_samples: int, n_clusters: int | None = None) -> int:
     most = max(1, n_samples - 1)
     if n_clusters is None:
         return most
-    return min(most, max(_FEWEST_NEIGHBORS, n_samples // n_clusters))
+    return min(most, max(RULES.min_neighbors, n_samples // n_clusters))
 
 
 def most_clusters(asked: Any, n_samples: int) -> int:
@@ -220,21 +216,21 @@ def most_clusters(asked: Any, n_samples: int) -> int:
     ConfigurationError
         If it is not a whole number from 2 to n − 1.
     """
-    if n_samples <= _FEWEST:
+    if n_samples <= _MIN_CLUSTERS:
         raise ConfigurationError(
-            f"n_clusters='auto' with {n_samples} sample(s): allowed are {_FEWEST + 1} samples or more. "
+            f"n_clusters='auto' with {n_samples} sample(s): allowed are {_MIN_CLUSTERS + 1} samples or more. "
             "Give the number of clusters."
         )
     if asked is None:
-        return min(_MOST_CLUSTERS, max(_FEWEST, n_samples // 10))
+        return min(SIZES.max_clusters, max(_MIN_CLUSTERS, n_samples // 10))
     if isinstance(asked, bool) or not isinstance(asked, Integral):
         raise ConfigurationError(
             f"max_clusters={asked!r} is a {type(asked).__name__}; allowed are whole numbers from "
-            f"{_FEWEST} to {n_samples - 1}, or None."
+            f"{_MIN_CLUSTERS} to {n_samples - 1}, or None."
         )
-    if not _FEWEST <= int(asked) < n_samples:
+    if not _MIN_CLUSTERS <= int(asked) < n_samples:
         raise ConfigurationError(
-            f"max_clusters={asked} with {n_samples} samples; allowed are {_FEWEST} to {n_samples - 1}."
+            f"max_clusters={asked} with {n_samples} samples; allowed are {_MIN_CLUSTERS} to {n_samples - 1}."
         )
     return int(asked)
 

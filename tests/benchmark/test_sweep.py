@@ -16,11 +16,11 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import CONSTANTS
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.solvers import naive
@@ -86,7 +86,7 @@ def mean_modularity(labels: NDArray[np.int64]) -> float:
     same = labels[:, None] == labels
     values = []
     for source in DATA.views:
-        for graph in reference_graphs_of_view(source, REFERENCE_NEIGHBORS).graphs:
+        for graph in reference_graphs_of_view(source, CONSTANTS.validation_neighbors).graphs:
             weights = graph.toarray().astype(np.float64)
             degrees, total = weights.sum(axis=1), weights.sum()
             values.append(np.sum((weights - np.outer(degrees, degrees) / total)[same]) / total)

@@ -51,9 +51,7 @@ def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScor
     )
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
         if not learns:
-            stack.enter_context(
-                patch.object(fit, "learned_partition", lambda state, *_, **__: (state.best, None))
-            )
+            stack.enter_context(patch.object(fit, "refine", lambda state, *_: state))
         warnings.simplefilter("ignore", ConvergenceWarning)  # one iteration is not enough
         model.fit(data.views)
     return score_partition(data.labels, model.labels_)

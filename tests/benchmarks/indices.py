@@ -24,12 +24,12 @@ from sklearn.preprocessing import StandardScaler
 from mscam_dask import MSCAM
 from mscam_dask.benchmark.methods import method
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.precompute import REFERENCE_NEIGHBORS
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.solvers.reference_graphs import view_modularity, view_score
 from mscam_dask.types.parameters import Scale
+from mscam_dask.types.rules import CONSTANTS
 from tests.benchmark_sets import NAMES, BenchmarkData, read_set
 
 Labels = NDArray[np.int64]
@@ -74,7 +74,7 @@ def pool_of(data: BenchmarkData) -> Pool:
 
 def indices_of(data: BenchmarkData) -> dict[str, Index]:
     """Indices of a partition alone; higher is better."""
-    k = min(REFERENCE_NEIGHBORS, len(data.labels) - 1)
+    k = min(CONSTANTS.validation_neighbors, len(data.labels) - 1)
     sources = as_multi_view(data.views, view_type=data.kinds).views
     reference_graphs = [reference_graphs_of_view(source, k) for source in sources]
     rows = np.hstack([StandardScaler().fit_transform(view) for view in data.views])

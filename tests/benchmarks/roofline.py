@@ -22,7 +22,7 @@ from mscam_dask import MSCAM
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.precompute import LARGE_RANK
+from mscam_dask.types.rules import SIZES
 from tests.benchmarks.growth import DIMS
 from tests.benchmarks.measured import subspace_views
 
@@ -60,14 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> float:
     parser.add_argument("--dims", type=int, nargs="+", default=list(DIMS))
     options = parser.parse_args(arguments)
     n, dims = options.samples, options.dims
-    rank = sum(min(d, LARGE_RANK) for d in dims)
+    rank = sum(min(d, SIZES.max_rank) for d in dims)
     views, _ = subspace_views(n, dims)
     with threadpool_limits(1), tempfile.TemporaryDirectory() as scratch:
         store = Path(scratch) / "data.zarr"
         write_store(as_multi_view(views), store)
         del views
         double, single = flops_per_second(np.float64), flops_per_second(np.float32)
-        gram = sum(2.0 * n * d * (d + min(d, LARGE_RANK)) for d in dims)
+        gram = sum(2.0 * n * d * (d + min(d, SIZES.max_rank)) for d in dims)
         search = 2.0 * n * rank * (min(_POOL, n) + n / _CELL)
         least = {
             "reading the store once": seconds_of(lambda: read_all(store), 1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.pipeline.run import doctor
 from mscam_dask.pipeline.run.doctor import CHECKS, Check
 from mscam_dask.pipeline.run.lock import RunLock
+from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.run_record import decode_record, encode_record
 from tests.cli.screens import numbers
 from tests.messages import quotes
@@ -212,6 +214,69 @@ def test_doctor_gives_the_remedy_and_the_exit_code(
     assert result.exit_code == code
     assert re.search(rf"{level}\s+Disk\s+nearly full\n\s+Make room\.", result.stdout)
     assert numbers(result.stdout)[-1] == ["1", "8"]
+
+
+@pytest.fixture
+def finished(here: Path, call: Call) -> Path:
+    """A finished run."""
+    assert call("run", "tiny.toml", "--in-process", "-o", "out").exit_code == 0
+    return here / "out"
+
+
+def test_doctor_finds_a_run_valid(finished: Path, call: Call) -> None:
+    result = call("doctor", "out")
+    assert result.exit_code == 0, result.output
+    assert re.findall(r"^(ok|warn|fail) +(\w+)", result.stdout, re.MULTILINE) == [
+        ("ok", "Record"),
+        ("ok", "Results"),
+        ("ok", "Invariants"),
+        ("ok", "Data"),
+    ]
+    assert numbers(result.stdout)[-1] == ["4"]
+
+
+def test_doctor_finds_changed_files_of_a_run(finished: Path, call: Call) -> None:
+    text = (finished / "labels.csv").read_text()
+    (finished / "labels.csv").write_text(text.replace("0,0", "0,1", 1))
+    result = call("doctor", "out")
+    assert result.exit_code == 1
+    assert re.search(r"^fail +Results +.*labels\.csv", result.stdout, re.MULTILINE)
+
+
+def test_doctor_finds_a_result_that_breaks_its_promises(finished: Path, call: Call) -> None:
+    directory = RunDirectory(finished)
+    record = directory.read_record()
+    assert record.fit is not None
+    names = (*record.fit.cluster_names[:-1], 9)
+    fit = msgspec.structs.replace(record.fit, cluster_names=names)
+    directory.write_record(msgspec.structs.replace(record, fit=fit))
+    result = call("doctor", "out")
+    assert result.exit_code == 1
+    assert re.search(r"^fail +Invariants +.*run\.json", result.stdout, re.MULTILINE)
+
+
+def test_doctor_finds_that_the_data_of_a_run_have_changed(finished: Path, call: Call) -> None:
+    shutil.rmtree(finished / "data.zarr")
+    result = call("doctor", "out")
+    assert result.exit_code == 0
+    assert re.search(r"^warn +Data ", result.stdout, re.MULTILINE)
+    assert "data.zarr" in re.sub(r"\s", "", result.stdout)
+
+
+@pytest.mark.parametrize("state", ["running", "failed", "interrupted"])
+def test_doctor_of_a_run_that_has_not_finished(finished: Path, call: Call, state: str) -> None:
+    directory = RunDirectory(finished)
+    record = directory.read_record()
+    directory.write_record(msgspec.structs.replace(record, state=state))
+    result = call("doctor", "out")
+    assert result.exit_code == 1
+    assert re.search(rf"^fail +Record +.*{state}\n +.*resume", result.stdout, re.MULTILINE)
+
+
+def test_doctor_needs_a_run(here: Path, call: Call) -> None:
+    result = call("doctor", "nowhere")
+    assert result.exit_code == 3
+    assert "nowhere" in result.stderr
 
 
 def test_doctor_names_what_is_missing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

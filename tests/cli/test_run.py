@@ -280,3 +280,20 @@ def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
     assert "mscam-dask resume " in line
     record = json.loads((here / "out" / "run.json").read_text())
     assert (record["state"], record["exit_code"]) == ("interrupted", 130)
+
+
+def test_the_quickstart_runs_the_file_that_is_there(here: Path, call: Call) -> None:
+    (here / "tiny.toml").rename("quickstart.toml")
+    result = call("quickstart", "--in-process")
+    assert result.exit_code == 0
+    assert [run.name.partition("-")[0] for run in (here / "runs").iterdir()] == ["quickstart"]
+
+
+@pytest.mark.slow
+def test_the_quickstart_writes_its_file_and_keeps_it(here: Path, call: Call) -> None:
+    assert call("quickstart", "--in-process").exit_code == 0
+    written = (here / "quickstart.toml").read_bytes()
+    again = call("quickstart", "--in-process")
+    assert again.exit_code == 0
+    assert "overwrite" in again.stdout
+    assert (here / "quickstart.toml").read_bytes() == written

@@ -37,6 +37,7 @@ print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})
         (["describe", "--help"], 0),
         (["doctor", "--help"], 0),
         (["tls", "--help"], 0),
+        (["quickstart", "--help"], 0),
         (["run"], 2),
         (["run", "x.toml", "--wrokers", "3"], 2),
     ],

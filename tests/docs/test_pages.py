@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import posixpath
 import re
 import subprocess
 import sys
@@ -59,3 +62,32 @@ def test_the_pages_build_without_a_warning_and_links_lead_somewhere(tmp_path: Pa
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site" / "quickstart.html").is_file()
+    assert _public_names() <= _documented_names(tmp_path / "site")
+
+
+def _public_names() -> set[str]:
+    """Classes and functions that users import."""
+    modules = map(
+        importlib.import_module,
+        (
+            "mscam_dask",
+            "mscam_dask.data.datasets",
+            "mscam_dask.errors",
+            "mscam_dask.metrics",
+            "mscam_dask.types.events",
+        ),
+    )
+    return {
+        f"{module.__name__}.{name}"
+        for module in modules
+        for name in module.__all__
+        if inspect.isclass(getattr(module, name)) or inspect.isfunction(getattr(module, name))
+    }
+
+
+def _documented_names(site: Path) -> set[str]:
+    from sphinx.util.inventory import InventoryFile
+
+    with (site / "objects.inv").open("rb") as file:
+        inventory = InventoryFile.load(file, "", posixpath.join)
+    return {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}

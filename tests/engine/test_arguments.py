@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import pickle
@@ -22,6 +23,7 @@ from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.estimators import _executors as execution
 from mscam_dask.linalg.ivf import build_ivf
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
 from tests.synthetic import distances_between, gaussian_views
 
 
@@ -87,7 +89,7 @@ def test_no_task_changes_what_it_was_given(estimator: Any) -> None:
 
 
 def test_nor_on_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precomputed, "SAMPLE", 250)
+    monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
     monkeypatch.setattr(neighbor_tasks, "build_ivf", partial(build_ivf, cell_points=50))
     views, _ = gaussian_views(1, n_samples=600)
     parameters = [

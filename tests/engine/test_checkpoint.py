@@ -227,23 +227,14 @@ def test_the_state_of_a_fit_that_began_with_other_clusters_is_refused() -> None:
         run_fit(views, asked, SerialExecutor(), checkpoint_store=cold, known=known)
 
 
-def test_the_state_of_a_version_that_did_not_say_what_was_chosen_is_gone_on_from() -> None:
-    views, asked = data(), candidates(max_iter=2)
-    memory = Memory()
-    whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
-    state = memory.saved[1]
-    said = {"either_graph", "view_settings", "known"}
-    assert said <= state.record.keys()
-    record = {key: value for key, value in state.record.items() if key not in said}
-    older = Memory(Checkpoint(state.arrays, record))
-    assert signature(run_fit(views, asked, SerialExecutor(), checkpoint_store=older)) == signature(
-        whole
-    )
-
-
 def without_labels(snapshot: Checkpoint) -> Checkpoint:
     arrays = {name: values for name, values in snapshot.arrays.items() if name != "best_labels"}
     return Checkpoint(arrays, snapshot.record)
+
+
+def without_choices(snapshot: Checkpoint) -> Checkpoint:
+    record = {key: value for key, value in snapshot.record.items() if key != "choices"}
+    return Checkpoint(snapshot.arrays, record)
 
 
 def with_decision(snapshot: Checkpoint) -> Checkpoint:
@@ -251,7 +242,7 @@ def with_decision(snapshot: Checkpoint) -> Checkpoint:
 
 
 @pytest.mark.parametrize(
-    "change", [without_labels, with_decision, lambda snapshot: Checkpoint({}, {})]
+    "change", [without_labels, without_choices, with_decision, lambda snapshot: Checkpoint({}, {})]
 )
 def test_what_is_no_state_is_refused(change: Callable[[Checkpoint], Checkpoint]) -> None:
     views, asked = data(), candidates(max_iter=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -22,6 +23,7 @@ from mscam_dask.errors import ConfigurationError, DataError, DataWarning
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.rules import SIZES
 from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
@@ -186,7 +188,7 @@ def test_workers_find_the_same(fitted: tuple[Views, NDArray[np.int64], MSCAM]) -
 
 
 def test_large_data_leave_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precomputed, "SAMPLE", 300)
+    monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=300))
     views, labels = with_useless(700)
     parameters = Parameters(n_clusters=4, n_neighbors=20, exact_samples=400)
     solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=LEAVES_OUT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable
 from functools import partial
@@ -31,6 +32,7 @@ from mscam_dask.solvers import partition_graph
 from mscam_dask.solvers.graph_update import candidate_neighbors
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.rules import SIZES
 from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -38,7 +40,7 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 @pytest.fixture(autouse=True)
 def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precomputed, "SAMPLE", 250)
+    monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
     monkeypatch.setattr(candidate_blocks, "_SMALLEST_BLOCK", 200)
 
 

@@ -28,7 +28,6 @@ from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
-from mscam_dask.engine.precompute import LARGE_RANK
 from mscam_dask.engine.tasks.neighbors import own_graph
 from mscam_dask.engine.tasks.preprocessing import Coarse, sampled_neighbors
 from mscam_dask.engine.tasks.views import ridge_view_of, svd_view
@@ -36,6 +35,7 @@ from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import ClusterError, MemoryPlanError
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
+from mscam_dask.types.rules import SIZES
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
@@ -362,7 +362,7 @@ def test_preparing_a_large_distance_view_stays_below_its_figure() -> None:
     view = ArrayRows(distances, "v0", "distance")
     tracemalloc.start()
     try:
-        svd_view(view, "none", LARGE_RANK)
+        svd_view(view, "none", SIZES.max_rank)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

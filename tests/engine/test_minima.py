@@ -11,7 +11,6 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import fit
 from mscam_dask.engine import select as selection
 from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
@@ -19,6 +18,7 @@ from mscam_dask.engine.initialize import Initialization, improve_by_restarts
 from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
+from mscam_dask.types.rules import SIZES
 
 SETTINGS = Parameters(n_clusters=6, n_neighbors=10, max_iter=2)
 
@@ -36,7 +36,7 @@ class Watch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.scores: list[tuple[float, float]] = []
         self.labels: list[Any] = []
-        monkeypatch.setattr(fit, "improve_by_restarts", self._among)
+        monkeypatch.setattr(selection, "improve_by_restarts", self._among)
 
     def _among(self, start: Initialization, executor: Any) -> Initialization:
         after = improve_by_restarts(start, executor)
@@ -80,13 +80,12 @@ def test_clear_clusters_are_not_cut_again(monkeypatch: pytest.MonkeyPatch) -> No
 def test_settings_are_compared_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     views = as_multi_view(overlapping(2))
     compared = run_fit(views, SETTINGS, SerialExecutor()).settings
-    monkeypatch.setattr(fit, "improve_by_restarts", lambda start, _: start)
+    monkeypatch.setattr(selection, "improve_by_restarts", lambda start, _: start)
     assert run_fit(views, SETTINGS, SerialExecutor()).settings == compared
-    assert not hasattr(selection, "improve_by_restarts")
 
 
 def test_large_data_are_cut_on_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.scoring._CUT_SAMPLES", 200)
+    monkeypatch.setattr("mscam_dask.engine.scoring.SIZES", dataclasses.replace(SIZES, n_cut=200))
     watch = Watch(monkeypatch)
     solution = solve(overlapping(), exact_samples=100)
     assert len(watch.labels[0]) == len(solution.labels) == 300

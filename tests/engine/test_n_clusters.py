@@ -27,6 +27,7 @@ from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.events import FitEvent, FitStarted, NClustersSelected, SettingsSelected
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
+from mscam_dask.types.rules import SIZES
 from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
@@ -147,7 +148,7 @@ def test_a_continued_fit_does_not_choose_again(monkeypatch: pytest.MonkeyPatch) 
     def never(*args: Any) -> None:
         raise AssertionError("chosen before")
 
-    monkeypatch.setattr("mscam_dask.engine.fit.choose_count", never)
+    monkeypatch.setattr("mscam_dask.engine.select.choose_count", never)
     told: list[FitEvent] = []
     again = MSCAM("auto", n_jobs=1, checkpoint_store=kept, callbacks=[told.append]).fit(views)
     assert isinstance(told[1], NClustersSelected)
@@ -157,8 +158,8 @@ def test_a_continued_fit_does_not_choose_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_large_data_are_counted_on_their_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precomputed, "SAMPLE", 150)
-    monkeypatch.setattr(n_clusters_tasks, "_CUT_SAMPLES", 60)
+    monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=150))
+    monkeypatch.setattr(n_clusters_tasks, "SIZES", dataclasses.replace(SIZES, n_cut_by_number=60))
     seen: list[int] = []
     prepare = setup.prepare_views
 

@@ -16,14 +16,14 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import fit, refine
+from mscam_dask.engine import refine
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import Initialization
-from mscam_dask.engine.outer_loop import LoopState
 from mscam_dask.engine.scoring import BestPartition
+from mscam_dask.engine.session import LoopState
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.solvers.joint_embedding import joint_embedding
 from mscam_dask.solvers.lda import linear_discriminants
@@ -31,9 +31,15 @@ from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
-from mscam_dask.types.events import FitFinished, IterationFinished, RefinementFinished
+from mscam_dask.types.events import (
+    FitFinished,
+    IterationFinished,
+    RefinementFinished,
+    SettingsSelected,
+)
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.rules import RULES
 from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.snapshots import Memory
@@ -72,7 +78,7 @@ def solve(data: Any, executor: Any = None, **more: Any) -> Solution:
 
 def without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop before the first iteration."""
-    monkeypatch.setattr(fit, "MAX_ITERATIONS", 0)
+    monkeypatch.setattr(refine, "RULES", dataclasses.replace(RULES, max_refinements=0))
 
 
 def test_partitions_get_better(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +188,9 @@ def test_a_graph_of_c_components_ends_the_loop(monkeypatch: pytest.MonkeyPatch) 
     """Its components are the clusters, and it is the graph that is returned."""
     views, labels = gaussian_views(0, spread=8.0)
     given = Parameters(n_clusters=len(set(labels)), scale="none", alpha=10.0)
-    monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEAR", 1.1)
+    monkeypatch.setattr(
+        "mscam_dask.solvers.partition_score.RULES", dataclasses.replace(RULES, nearly_perfect=1.1)
+    )
     solution = run_fit(as_multi_view(views), given, SerialExecutor(), choices=LEARNS)
     last = solution.history[-1]
     assert last.n_connected_components == solution.n_connected_components == len(set(labels))
@@ -213,14 +221,44 @@ def test_they_are_told_after_the_path() -> None:
     assert events[-2] == solution.learned
 
 
-def test_clear_partitions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_the_iterations_is_told_before_the_first() -> None:
+    """By ADMM as many as are allowed, at most three, and three of the refinement."""
+    views, _ = blurred()
+    for max_iter, limit in ((1, 4), (2, 5), (3, 6), (30, 6)):
+        solution, selected = with_selection(views, max_iter=max_iter)
+        assert solution.learned is not None
+        assert selected.max_iter == limit
+        assert len(solution.history) <= limit
+    solution, selected = with_selection(clear_views(), max_iter=30)
+    assert solution.learned is None
+    assert selected.max_iter == 30
+
+
+def with_selection(views: Any, *, max_iter: int) -> tuple[Solution, SettingsSelected]:
+    events: list[Any] = []
+    parameters = dataclasses.replace(PARAMETERS, max_iter=max_iter)
+    data = as_multi_view(views)
+    solution = run_fit(
+        data, parameters, SerialExecutor(), choices=LEARNS, observers=[events.append]
+    )
+    (selected,) = (event for event in events if isinstance(event, SettingsSelected))
+    return solution, selected
+
+
+def clear_views() -> list[Array]:
     rng = np.random.default_rng(0)
     labels = np.arange(120) % 4
-    views = [20 * np.eye(4, 6)[labels] + rng.standard_normal((120, 6)) for _ in range(2)]
+    return [20 * np.eye(4, 6)[labels] + rng.standard_normal((120, 6)) for _ in range(2)]
+
+
+def test_clear_partitions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    views = clear_views()
     solution = solve(views)
     assert solution.learned is None
     assert solution.score >= 0.9 * math.log(4)
-    monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEAR", 1.1)
+    monkeypatch.setattr(
+        "mscam_dask.solvers.partition_score.RULES", dataclasses.replace(RULES, nearly_perfect=1.1)
+    )
     assert solve(views).learned is not None
 
 
@@ -328,7 +366,7 @@ def test_no_handle_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
         growth.append(len(executor.held) - held)
         return found
 
-    monkeypatch.setattr(fit, "refine_iteration", watched)
+    monkeypatch.setattr(refine, "refine_iteration", watched)
     solve(blurred()[0], Counting())
     assert growth
     assert set(growth) == {0}

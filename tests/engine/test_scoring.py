@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from mscam_dask.engine.tasks.partition_scores import partition_scores, score_par
 from mscam_dask.linalg.neighbor_information import adjusted_information
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs, view_evidence
+from mscam_dask.types.rules import RULES
 from tests.benchmarks.unequal import mixtures
 
 
@@ -51,7 +53,10 @@ def test_a_large_cluster_is_not_cut_while_small_ones_are_together(
     found = MSCAM(5).fit(views)
     assert adjusted_rand_index(labels, found.labels_) == 1.0
     assert found.cross_view_information_ < 0.75 * math.log(5)  # no more than that is there
-    monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEARLY", np.inf)
+    monkeypatch.setattr(
+        "mscam_dask.solvers.partition_score.RULES",
+        dataclasses.replace(RULES, clear_difference=np.inf),
+    )
     assert adjusted_rand_index(labels, MSCAM(5).fit_predict(views)) < 0.8
 
 

@@ -20,9 +20,9 @@ from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
+from mscam_dask.types.rules import RULES
 from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
@@ -53,7 +53,7 @@ def moons(n_views: int = 2, *, seed: int = 0, n_samples: int = 240) -> tuple[lis
 
 
 def have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "have_view_graphs", lambda *_: False)
+    monkeypatch.setattr(select, "can_use_view_graphs", lambda _: False)
 
 
 def settings() -> list[Parameters]:
@@ -100,7 +100,10 @@ def test_the_setting_tells_which_graph_was_taken(monkeypatch: pytest.MonkeyPatch
 
 
 def test_it_has_to_be_ahead_by_more_than_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.solvers.partition_score._CLEARLY", np.inf)  # information alone
+    monkeypatch.setattr(
+        "mscam_dask.solvers.partition_score.RULES",
+        dataclasses.replace(RULES, clear_difference=np.inf),
+    )  # information alone
     solution = solve(moons()[0])
     by_distances = max(one.score for one in solution.settings[:2])
     ahead = solution.settings[2].score / by_distances - 1.0
@@ -155,9 +158,6 @@ def test_a_checkpoint_of_the_other_auto_settings_is_refused() -> None:
     state = memory.saved[-1]
     with pytest.raises(ConfigurationError, match=quotes("auto_settings")):
         run_fit(views, settings(), SerialExecutor(), checkpoint_store=Memory(state))
-    older = {key: value for key, value in state.record.items() if key != "either_graph"}
-    before = Memory(Checkpoint(state.arrays, older))  # of a version that did not say
-    run_fit(views, settings(), SerialExecutor(), checkpoint_store=before, choices=EITHER)
 
 
 def test_every_executor_and_a_restart_give_the_same_bits() -> None:

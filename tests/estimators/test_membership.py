@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from typing import Any
 
@@ -14,6 +15,7 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError
 from mscam_dask.estimators import _predict
 from mscam_dask.solvers.membership import fit_votes
+from mscam_dask.types.rules import SIZES
 from tests.estimators.small import pair_views, quick
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
@@ -76,7 +78,7 @@ def test_distance_and_kernel_views() -> None:
 def test_large_data_have_a_sample_of_voters(monkeypatch: pytest.MonkeyPatch) -> None:
     views, _ = gaussian_views(1, n_samples=300, n_clusters=3, spread=3.0)
     model = quick().fit(views)
-    monkeypatch.setattr(_predict, "EXACT_SAMPLES", 60)
+    monkeypatch.setattr(_predict, "SIZES", dataclasses.replace(SIZES, exact_samples=60))
     asked: list[int] = []
 
     def counted(views: Any, *rest: Any) -> Any:

@@ -37,7 +37,7 @@ def started(views: tuple[str, ...] = VIEWS) -> FitStarted:
         ViewPrepared(view=view, n_features=3, rank=3, effective_rank=2.0, seconds=0.1, n_bytes=100)
         for view in views
     )
-    return FitStarted(n_samples=120, n_clusters=4, max_iter=20, views=prepared, executor="here")
+    return FitStarted(n_samples=120, n_clusters=4, views=prepared, executor="here")
 
 
 def outer(
@@ -77,6 +77,7 @@ SELECTED = SettingsSelected(
         ),
     ),
     chosen=0,
+    max_iter=20,
     seconds=0.5,
 )
 _WAYS: tuple[tuple[str, Scale, float, float], ...] = (
@@ -91,9 +92,12 @@ BY_VIEW = SettingsSelected(
         ),
     ),
     chosen=0,
+    max_iter=20,
     seconds=0.5,
     view_settings=tuple(
-        ViewSettingsSelected(view=view, scale=scale, alpha=alpha, agreement=0.2, ahead=ahead)
+        ViewSettingsSelected(
+            view=view, scale=scale, alpha=alpha, agreement=0.2, ahead=ahead, is_informative=True
+        )
         for view, scale, alpha, ahead in _WAYS
     ),
 )

@@ -28,9 +28,17 @@ def test_one_line_for_each_event_with_its_name_time_and_fields() -> None:
 def test_numbers_json_has_not_become_null() -> None:
     stream = io.BytesIO()
     JsonLines(stream)(
-        FitFinished(status="X", n_connected_components=1, n_iterations=0, seconds=math.nan)
+        FitFinished(
+            status="X",
+            n_connected_components=1,
+            n_iterations=0,
+            seconds=math.nan,
+            score=math.inf,
+            view_contributions={},
+        )
     )
-    assert json.loads(stream.getvalue())["seconds"] is None
+    record = json.loads(stream.getvalue())
+    assert (record["seconds"], record["score"]) == (None, None)
 
 
 def test_it_is_a_callback_of_the_estimators() -> None:

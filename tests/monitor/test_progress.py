@@ -64,7 +64,6 @@ def outer(iteration: int, n_components: int, *, seconds: float = 2.0) -> Iterati
 STARTED = FitStarted(
     n_samples=123,
     n_clusters=4,
-    max_iter=20,
     views=(
         ViewPrepared(view="a", n_features=3, rank=3, effective_rank=2.0, seconds=0.1, n_bytes=100),
     ),
@@ -78,9 +77,17 @@ SELECTED = SettingsSelected(
         for scale in ("unit", "standard")
     ),
     chosen=1,
+    max_iter=20,
     seconds=0.5,
 )
-ENDED = FitFinished(status="CONVERGED", n_connected_components=4, n_iterations=3, seconds=6.5)
+ENDED = FitFinished(
+    status="CONVERGED",
+    n_connected_components=4,
+    n_iterations=3,
+    seconds=6.5,
+    score=0.6,
+    view_contributions={"a": 1.0},
+)
 
 RUN: tuple[Event, ...] = (
     StepStarted(step="ingest"),

@@ -10,11 +10,11 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.linalg import solve
 
-from mscam_dask.solvers import lda as module
 from mscam_dask.solvers.lda import LinearDiscriminants, linear_discriminants
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.types.rules import CONSTANTS
 from tests.solvers import naive
 
 Array = NDArray[np.float64]
@@ -47,7 +47,7 @@ def covariances(anchors: Array, labels: NDArray[np.int64]) -> tuple[Array, Array
         own = anchors[labels == label].mean(axis=0)
         between += np.outer(own - mean, own - mean) / n
         within += np.outer(row - own, row - own) / n
-    share = module._SHRINKAGE
+    share = CONSTANTS.shrinkage
     return between, (1 - share) * within + share * np.trace(within) / r * np.eye(r)
 
 

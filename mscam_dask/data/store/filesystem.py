@@ -258,8 +258,13 @@ def take_lock(descriptor: int, file: Path, *, remedy: str, is_shared: bool = Fal
     `flock`, which Linux and macOS have; over NFS it excludes other computers too where the
     server keeps locks.
     """
-    import fcntl
-
+    try:
+        import fcntl
+    except ImportError:
+        raise ConfigurationError(
+            f"{file} cannot be locked: run directories and checkpoints on disk need POSIX file locks, "
+            f"which {sys.platform} does not have. Use the estimators without a checkpoint store, or run on Linux."
+        ) from None
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:

@@ -13,11 +13,9 @@ from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs, view_modularity
 from mscam_dask.solvers.spectral_cut import extend_cut, spectral_cut, spread_rows
 from mscam_dask.solvers.spectral_embedding import walk_embedding
+from mscam_dask.types.rules import SIZES
 
 __all__ = ["cuts_of", "halves_of", "modularities", "split_half_ari", "values_of"]
-
-# Maximum number of rows for k-means, which runs several times for every number of clusters.
-_CUT_SAMPLES = 5000
 
 # Minimum number of samples per cluster for k-means.
 _PER_CLUSTER = 4
@@ -31,7 +29,7 @@ def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
 def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
     """Deterministic spectral cuts into c clusters."""
     embedding = walk_embedding(spectrum.spectrum.values, spectrum.vectors, n_clusters)
-    n, enough = len(embedding.rows), max(_CUT_SAMPLES, _PER_CLUSTER * n_clusters)
+    n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, _PER_CLUSTER * n_clusters)
     if n <= enough:
         return spectral_cut(embedding)
     samples = spread_rows(n, enough)

@@ -216,10 +216,9 @@ def head_html(run: Run, *, now: float) -> str:
     if run.state == "lost":
         size.append("driver disconnected; final state unknown")
     last = run.outer[-1] if run.outer else None
-    limit = f"/{started.max_iter}" if started is not None else ""
     tiles = [
         (run.state, "state"),
-        (f"{last.iteration + 1 if last else 0}{limit}", "iterations"),
+        (run.pace.n_done_of_max, "iterations"),
         _components_tile(run),
         (f"{last.graph_weight:.4g}" if last else "-", "graph weight \u03bb"),
         _score_tile(run),
@@ -252,7 +251,7 @@ def _components_tile(run: Run) -> tuple[str, str]:
 
 
 def _score_tile(run: Run) -> tuple[str, str]:
-    is_final = isinstance(run.end, FitFinished) and run.end.score is not None
+    is_final = isinstance(run.end, FitFinished)
     score = "-" if run.score is None else f"{run.score:.4f}"
     return score, "score of the result (nats)" if is_final else "score (nats)"
 

@@ -146,14 +146,14 @@ class Run:
     @property
     def score(self) -> float | None:
         """Score of the result in nats, or else of the latest iteration."""
-        if isinstance(self.end, FitFinished) and self.end.score is not None:
+        if isinstance(self.end, FitFinished):
             return self.end.score
         return self.outer[-1].score if self.outer else None
 
     @property
     def shares(self) -> dict[str, float]:
         """Contribution of each view to that score; empty without one."""
-        if isinstance(self.end, FitFinished) and self.end.view_contributions:
+        if isinstance(self.end, FitFinished):
             return self.end.view_contributions
         return view_shares(self.outer[-1]) if self.outer else {}
 

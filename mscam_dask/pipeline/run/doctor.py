@@ -1,4 +1,4 @@
-"""Checks of a computer for runs, each with a remedy."""
+"""Checks of a computer for runs, and of a finished run, each with a remedy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
+from mscam_dask.data.results import read_result
+from mscam_dask.data.store.object_store import as_location
+from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import MscamError
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster import open_cluster, smallest_memory_bytes
+from mscam_dask.pipeline.run.previous_runs import PreviousRun
+from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.run_record import DataRecord
 from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
+from mscam_dask.solvers.invariants import violations
+from mscam_dask.solvers.spectral_cut import canonical_labels
 
-__all__ = ["CHECKS", "Check"]
+__all__ = ["CHECKS", "Check", "check_run"]
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -194,3 +204,59 @@ CHECKS: tuple[tuple[str, Callable[[], Check]], ...] = (
     ("Dask cluster", _cluster),
 )
 """Checks in order; each takes well under a second, except for the cluster."""
+
+
+def check_run(path: str | Path) -> list[Check]:
+    """Check a finished run: its record, its files, the invariants of its result, and its data.
+
+    Raises
+    ------
+    DataError
+        There is no readable record of a run.
+    """
+    directory = RunDirectory(resolved(path))
+    record = directory.read_record()
+    if record.state != "finished" or record.data is None or record.fit is None:
+        remedy = f"Continue it with mscam-dask resume {directory.path}."
+        return [Check("Record", "fail", f"the run has not finished: {record.state}", remedy)]
+    rerun = "Restore the directory from a copy, or run the pipeline again with --overwrite."
+    checks = [Check("Record", "ok", f"finished at {record.ended}, exit code {record.exit_code}")]
+    problem = PreviousRun(directory, record).integrity_problem()
+    if problem:
+        return [*checks, Check("Results", "fail", problem, rerun)]
+    checks.append(Check("Results", "ok", "labels.csv and result.zarr are as the run wrote them"))
+    result = read_result(directory.result)
+    broken = violations(
+        canonical_labels(result.labels),
+        result.consensus_graph,
+        result.view_contributions,
+        n_connected_components=result.n_connected_components,
+        reached=record.fit.has_requested_components,
+    )
+    if tuple(np.unique(result.labels).tolist()) != record.fit.cluster_names:
+        broken += ("The clusters of labels.csv are not those of run.json.",)
+    found = (
+        " ".join(broken) or f"{len(record.fit.cluster_names)} clusters, as the graph's components"
+    )
+    checks.append(Check("Invariants", "fail" if broken else "ok", found, rerun if broken else ""))
+    checks.append(_run_data(directory, record.data))
+    return checks
+
+
+def _run_data(directory: RunDirectory, recorded: DataRecord) -> Check:
+    place = as_location(recorded.store)
+    store = directory.path / place if isinstance(place, Path) else place
+    try:
+        digest = verify_store(store).digest()
+    except MscamError as error:
+        return Check(
+            "Data",
+            "warn",
+            str(error),
+            "The labels stand without it; predict and resume may need it.",
+        )
+    if digest != recorded.digest:
+        return Check(
+            "Data", "warn", f"{store} has changed since the run", "Run the pipeline again."
+        )
+    return Check("Data", "ok", f"{store} is as it was clustered")

@@ -152,19 +152,6 @@ def test_at_the_end_components_and_score_are_those_of_the_result() -> None:
     assert {"3 of 4", "0.5000"}.isdisjoint(after)
 
 
-def test_an_end_that_does_not_tell_its_score_leaves_that_of_the_last_iteration() -> None:
-    runs = begun()
-    send(runs, outer(0))
-    earlier = encode(ENDED) or {}
-    del earlier["score"], earlier["view_contributions"]
-    runs.message({"events": [{**earlier, "run": "01"}]}, now=0.0)
-    assert (runs.n_refused, runs.by_id["01"].state) == (0, "ended")
-    going = begun()
-    send(going, outer(0))
-    ended, before = (tiles(head_html(one.by_id["01"], now=5.0)) for one in (runs, going))
-    assert ended["0.5000"] == before["0.5000"]
-
-
 def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     runs = begun()
     page = Page(runs)

@@ -1,0 +1,168 @@
+"""Session, context and loop state of a fit: the values that its steps pass on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.initial_graph import PreparedHandles
+from mscam_dask.engine.scoring import BestPartition
+from mscam_dask.errors import redacted
+from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.types.events import (
+    FitEvent,
+    FitFailed,
+    IterationFinished,
+    NClustersSelected,
+    RefinementFinished,
+    SettingsSelected,
+    ViewPrepared,
+)
+from mscam_dask.types.parameters import Parameters
+
+if TYPE_CHECKING:
+    from mscam_dask.engine.checkpoint import CheckpointManager
+
+__all__ = ["FitContext", "LoopState", "Observer", "Refinement", "Session"]
+
+Observer = Callable[[FitEvent], None]
+"""Callback that the driver calls with each event of a fit, in order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """Executor, observers and checkpoints of one fit.
+
+    Attributes
+    ----------
+    executor : Executor
+    observers : tuple of callable
+    checkpoints : CheckpointManager
+    started : float
+        Start of the fit by `time.perf_counter`.
+    """
+
+    executor: Executor
+    observers: tuple[Observer, ...]
+    checkpoints: CheckpointManager
+    started: float = dataclasses.field(default_factory=time.perf_counter)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[None]:
+        """Enter the executor; notify the observers if the fit ends with an error, including Ctrl-C."""
+        try:
+            with self.executor:
+                yield
+        except BaseException as error:
+            message = redacted(str(error))
+            self.notify(
+                FitFailed(error=type(error).__name__, message=message, seconds=self.seconds)
+            )
+            raise
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start of the fit."""
+        return time.perf_counter() - self.started
+
+    def notify(self, *events: FitEvent | None) -> None:
+        """Send events to every observer; None is skipped."""
+        for event in events:
+            if event is not None:
+                for observer in self.observers:
+                    observer(event)
+
+    def finish_iteration(self, state: LoopState, context: FitContext) -> None:
+        """Save the state after an outer iteration, then send the record of this iteration."""
+        self.checkpoints.save(state, context, self.executor)
+        self.notify(state.history[-1])
+
+
+@dataclasses.dataclass(frozen=True)
+class FitContext:
+    """Constants of the outer iterations.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        Parameters of the selected setting.
+    prepared : PreparedHandles
+    records : tuple of ViewPrepared
+    n_neighbors : int
+        Number of neighbors k in the graph.
+    selection : SettingsSelected or None
+        None for trivial partitions, which need no outer iterations.
+    counted : NClustersSelected or None
+        None if the user set the number of clusters.
+    refines : bool
+        Whether the fit has a refinement (`mscam_dask.engine.refine`).
+    from_previous_fit : bool
+        Whether the fit started with the partition of an earlier fit.
+    """
+
+    parameters: Parameters
+    prepared: PreparedHandles
+    records: tuple[ViewPrepared, ...]
+    n_neighbors: int
+    selection: SettingsSelected | None = None
+    counted: NClustersSelected | None = None
+    refines: bool = False
+    from_previous_fit: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopState:
+    """State from which the next outer iteration starts.
+
+    Attributes
+    ----------
+    graph : handle
+    spectrum : handle or None
+        Eigenvectors of the previous graph, from which the eigensolver starts. They change the
+        result within its tolerance, and so its last bits. None if the initial graph has more
+        components than clusters: then there are no outer iterations.
+    control : RankControl
+    best : BestPartition
+    decision : Decision
+        Decision after the last iteration.
+    history : tuple of IterationFinished
+        Records of the outer iterations so far.
+    refinement : Refinement or None
+        None before the refinement (`mscam_dask.engine.refine`).
+    """
+
+    graph: Handle
+    spectrum: Handle | None
+    control: RankControl
+    best: BestPartition
+    decision: Decision = Decision.ACCEPT
+    history: tuple[IterationFinished, ...] = ()
+    refinement: Refinement | None = None
+
+    @property
+    def iteration(self) -> int:
+        """Number of the next outer iteration."""
+        return len(self.history)
+
+
+@dataclasses.dataclass(frozen=True)
+class Refinement:
+    """Start of the iterations that learn metrics from the best partition, and their record.
+
+    Attributes
+    ----------
+    first : int
+        Number of the first of them.
+    decision : Decision
+        Decision after the last iteration before them.
+    finished : RefinementFinished or None
+        None before the last of them.
+    """
+
+    first: int
+    decision: Decision
+    finished: RefinementFinished | None = None

@@ -1,0 +1,175 @@
+"""Thresholds of the rules that decide without labels, constants of the method, and sizes of samples.
+
+Nothing here depends on the data. Every threshold and constant was chosen by comparing labels with
+results on the data sets of its decision record (docs/decisions); sizes and limits bound time and memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["CONSTANTS", "RULES", "SIZES", "MethodConstants", "SampleSizes", "SelectionRules"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SelectionRules:
+    """Tuned thresholds of the label-free rules.
+
+    Attributes
+    ----------
+    clear_overlap : float
+        Standard errors by which view settings must beat the default, and by which a neighbor overlap
+        must exceed chance. Settings of each view by this rule: ACC 0.65 to 0.86 on a mixture with
+        two columns per view (0014).
+    uninformative_share : float
+        The overlap of an uninformative view is clearly below this share of the highest overlap. With
+        as many views of noise as views, mean ARI 0.62 instead of 0.57 (0072).
+    min_gain_of_all_views : float
+        Relative gain of score for which uninformative views are kept (0072).
+    few_columns : int
+        A view with fewer columns is also tried without unit length, which gives up one dimension
+        (0014, 0070).
+    strong_ridge : float
+        Settings with α of at least this are also compared among themselves: a smaller α lets
+        directions of little variance in. ARI 0.64 to 0.96 on spoken vowels (0014).
+    min_neighbors : int
+        With a given number of clusters, k is at most the mean size of a cluster, but not below this.
+        ARI 0.42 to 0.48 with eight samples in a cluster (0053).
+    clear_difference : float
+        Relative difference from which on adjusted criteria decide: adjusted information between two
+        partitions (ARI 0.88 to 0.96 on unequal mixtures, no loss on 69 real sets; 0069), adjusted
+        modularity between two numbers of clusters, otherwise the eigengap (0015, 0071).
+    nearly_perfect : float
+        Share of log c, the largest information of c clusters, from which on a partition is not
+        improved by other graphs, cuts or learned metrics (0055).
+    near_optimal : float
+        Cuts of one graph are scored if their k-means objective is at most this multiple of the
+        lowest. ARI +0.006 in the mean of 45 sets, none worse by more than 0.01 (0055).
+    max_admm_iterations : int
+        Outer iterations by ADMM before the refinement. ARI +0.04 on unequal mixtures whose clusters
+        touch, compared with none (0074).
+    max_refinements : int
+        Iterations of the refinement; with weak views, more of them drift (0064).
+    max_relative_loss : float
+        Largest relative loss of score at which the refinement accepts a partition: the reference
+        graphs are of the original distances. ACC and NMI +0.003 on halves of sets (0064).
+    """
+
+    clear_overlap: float = 4.0
+    uninformative_share: float = 0.5
+    min_gain_of_all_views: float = 0.03
+    few_columns: int = 10
+    strong_ridge: float = 1.0
+    min_neighbors: int = 5
+    clear_difference: float = 0.08
+    nearly_perfect: float = 0.9
+    near_optimal: float = 1.1
+    max_admm_iterations: int = 3
+    max_refinements: int = 3
+    max_relative_loss: float = 0.015
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class MethodConstants:
+    """Tuned constants in the quantities that the rules compare.
+
+    Attributes
+    ----------
+    n_neighbors : int
+        k of the consensus graph if settings are selected view by view (0014).
+    validation_neighbors : int
+        k of the reference graphs and of the neighbor overlaps: the same for every candidate, so that
+        none is favored (0011, 0014).
+    coarse_divisor : int
+        A coarse overlap is that of this part of the compared rows (0072).
+    graph_weights : (float, float)
+        Weights of the graph by the mean distance and of the mean of the view graphs in a mixed
+        graph. ARI 0.525 to 0.560 on 45 sets (0058).
+    reliability_power : int
+        Power of the uncertainty coefficient in the adjusted information (0068, 0069).
+    stopping_share : float
+        Rate at which a random walk ends, as a share of λ_{c+1}: ARI 0.47 to 0.52 on halves of sets,
+        together with `min_pairs` (0057).
+    min_pairs : int
+        Eigenpairs of the walk embedding: those after the c-th often separate a few clusters (0057).
+    shrinkage : float
+        Part of the covariance within clusters that is replaced by a multiple of the identity in
+        the linear discriminants (0059).
+    joint_vote_weight : float
+        Weight of the votes of neighbors in the joint embedding in membership probabilities; the rest
+        is the mean of the votes by view. Fitted on five data sets (docs/confidence.md).
+    voting_share : float
+        Neighbors that vote on a sample, as a share of the mean cluster size (docs/confidence.md).
+    """
+
+    n_neighbors: int = 20
+    validation_neighbors: int = 9
+    coarse_divisor: int = 10
+    graph_weights: tuple[float, float] = (2.0, 1.0)
+    reliability_power: int = 3
+    stopping_share: float = 0.5
+    min_pairs: int = 20
+    shrinkage: float = 0.3
+    joint_vote_weight: float = 0.25
+    voting_share: float = 0.25
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SampleSizes:
+    """Sizes of samples and limits, which bound time and memory.
+
+    Attributes
+    ----------
+    exact_samples : int
+        Largest number of samples for which every search is exhaustive (0038).
+    n_compared : int
+        Rows on which neighbor overlaps are measured; their standard error is then below 0.01.
+    n_coarsely_compared : int
+        Rows for coarse overlaps (0072).
+    n_scored : int
+        Samples of large data on which settings and partitions are scored (0039).
+    n_cut : int
+        Samples of large data that suffice to place c centers of a spectral cut.
+    n_cut_by_number : int
+        The same for the cuts into every number of clusters.
+    max_rank : int
+        Directions of a view of large data (0038), and of its linear discriminants (0059).
+    max_view_graphs : int
+        Views of which a mixed graph has the edges: with hundreds it would be a dense matrix.
+    max_view_lists : int
+        Lists of neighbors of the view graphs: one for each sample and view, and one by the mean
+        distance (0058).
+    max_ties : int
+        Neighbors kept in the graph of a view, in units of k, if many samples are at one distance.
+    n_random_starts : int
+        Starts of k-means for the cuts of one graph (0055).
+    max_cuts : int
+        Near-optimal cuts that are scored (0055).
+    max_overlap_rounds : int
+        Rounds of the selection of view settings, which may alternate.
+    max_clusters : int
+        Default upper limit of the selected number of clusters (0015).
+    large_patience : int
+        Outer iterations on large data without a better partition (0039).
+    """
+
+    exact_samples: int = 12_000
+    n_compared: int = 3000
+    n_coarsely_compared: int = 1000
+    n_scored: int = 4000
+    n_cut: int = 20_000
+    n_cut_by_number: int = 5000
+    max_rank: int = 64
+    max_view_graphs: int = 16
+    max_view_lists: int = 2**19
+    max_ties: int = 4
+    n_random_starts: int = 30
+    max_cuts: int = 10
+    max_overlap_rounds: int = 4
+    max_clusters: int = 30
+    large_patience: int = 2
+
+
+RULES = SelectionRules()
+CONSTANTS = MethodConstants()
+SIZES = SampleSizes()

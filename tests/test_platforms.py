@@ -1,0 +1,64 @@
+"""The package on systems without POSIX modules: every module imports, and estimators fit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import mscam_dask
+
+# Third-party modules are imported before the modules of the system are taken away.
+SCRIPT = """
+import importlib, os, pkgutil, signal, sys
+import click, dask, distributed, numpy as np, rich.progress, sklearn.cluster, xarray, zarr
+
+MISSING = {"fcntl", "resource", "pwd", "grp", "termios"}
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name in MISSING:
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Finder())
+for name in MISSING:
+    sys.modules.pop(name, None)
+for name in ("fork", "sched_getaffinity", "getuid", "geteuid", "fchmod", "killpg"):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("SIGUSR1", "SIGHUP", "SIGKILL"):
+    if hasattr(signal, name):
+        delattr(signal, name)
+
+import mscam_dask
+for module in pkgutil.walk_packages(mscam_dask.__path__, "mscam_dask."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+
+from mscam_dask.data.store.filesystem import take_lock
+from mscam_dask.errors import ConfigurationError
+from pathlib import Path
+try:
+    take_lock(0, Path("run.lock"), remedy="")
+except ConfigurationError as error:
+    assert "run.lock" in str(error) and sys.platform in str(error), error
+else:
+    raise AssertionError("locked without fcntl")
+
+classes = np.repeat(range(3), 20)
+rng = np.random.default_rng(0)
+views = [rng.normal(size=(60, 5)) + 8 * np.eye(5)[classes] for _ in range(2)]
+print(mscam_dask.MSCAM(3, n_jobs=1).fit(views).n_connected_components_)
+"""
+
+
+def test_without_posix_modules() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=Path(mscam_dask.__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["3"]
