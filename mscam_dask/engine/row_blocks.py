@@ -325,8 +325,9 @@ def ordered_by_cells(
         )
         for number, (start, _) in enumerate(ranges)
     )
+    links = _links(rows, ranges, executor, key=f"candidates/{key}")
     executor.release([index, searched])
-    return moved, BlockedCandidates(order, rows, tuple(needed))
+    return moved, BlockedCandidates(order, rows, links)
 
 
 def candidates_in_order(
@@ -356,7 +357,9 @@ def candidates_in_order(
         pieces, tasks.join_candidates, (), ranges, executor, key=f"candidate_neighbors/{key}"
     )
     links = _links(rows, ranges, executor, key=f"candidates/{key}")
-    executor.release([*moved, *found])
+    for view in moved:
+        executor.release(view.rows)
+    executor.release([found])
     return BlockedCandidates(order, tuple(rows), links)
 
 
