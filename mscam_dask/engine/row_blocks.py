@@ -62,9 +62,10 @@ __all__ = [
     "block_ranges",
 ]
 
-# Rows of a block, until there are so many blocks that they grow.
+# Rows of a block; with more blocks than enough for most clusters, up to ten times as many.
 _BLOCK_ROWS = 6144
-_MOST_BLOCKS = 64
+_ENOUGH_BLOCKS = 64
+_MOST_ROWS = 65_536
 
 # Groups of blocks between which rows are exchanged: as many pieces of each block.
 _MOST_PIECES = 16
@@ -81,7 +82,8 @@ _FAN_IN = 16
 
 def block_ranges(n_samples: int) -> Ranges:
     """Blocks of rows of large data, of equal size; they depend on n only."""
-    n_blocks = max(1, min(_MOST_BLOCKS, n_samples // _BLOCK_ROWS))
+    wanted = max(1, min(_ENOUGH_BLOCKS, n_samples // _BLOCK_ROWS))
+    n_blocks = max(wanted, -(-n_samples // _MOST_ROWS))
     edges = [n_samples * block // n_blocks for block in range(n_blocks + 1)]
     return tuple(itertools.pairwise(edges))
 
@@ -312,22 +314,35 @@ def ordered_by_cells(
         _moved(view, order, executor, key=f"{key}/{number}") for number, view in enumerate(views)
     ]
     (needed,) = executor.gather([searched])
-    rows = tuple(
-        executor.submit(
-            tasks.search,
-            [[view.rows[other] for view in moved] for other in needed[number]],
-            needed[number],
-            index,
-            n_candidates,
-            number,
-            ranges,
-            key=f"ivf_neighbors/{key}/{start}",
+    rows = []
+    for number, (start, stop) in enumerate(ranges):
+        points = [
+            executor.submit(
+                tasks.searched_points,
+                [view.rows[other] for view in moved],
+                index,
+                other,
+                number,
+                ranges,
+                key=f"searched_points/{key}/{number}/{other}",
+            )
+            for other in needed[number]
+        ]
+        rows.append(
+            executor.submit(
+                tasks.search,
+                points,
+                index,
+                n_candidates,
+                start,
+                stop,
+                key=f"ivf_neighbors/{key}/{start}",
+            )
         )
-        for number, (start, _) in enumerate(ranges)
-    )
+        executor.release(points)
     links = _links(rows, ranges, executor, key=f"candidates/{key}")
     executor.release([index, searched])
-    return moved, BlockedCandidates(order, rows, links)
+    return moved, BlockedCandidates(order, tuple(rows), links)
 
 
 def candidates_in_order(
@@ -600,7 +615,15 @@ def spectrum_of(
         ]
         if polynomial is not None:
             following = _filtered(
-                laplacian, halos, vectors, image, start, ritz, polynomial, executor, key=name
+                laplacian,
+                halos,
+                vectors,
+                image,
+                start,
+                executor,
+                ritz=ritz,
+                polynomial=polynomial,
+                key=name,
             )
         if previous is None or n_rounds > 0:
             executor.release(vectors)
@@ -674,10 +697,10 @@ def _filtered(  # noqa: PLR0913 - the state of one round
     vectors: list[Handle],
     image: list[Handle],
     start: list[Handle],
-    ritz: Handle,
-    polynomial: Filter,
     executor: Executor,
     *,
+    ritz: Handle,
+    polynomial: Filter,
     key: str,
 ) -> list[Handle]:
     """Submit a Chebyshev filter on Ritz vectors `start`, which are released."""
@@ -809,7 +832,7 @@ def _chosen_cuts(
 # ADMM and the A-step ---------------------------------------------------------------------------
 
 
-def embed_views(
+def embed_views(  # noqa: PLR0913 - the views, a spectrum of their graph, and the settings
     spectrum: BlockedSpectrum,
     graph_weight: float,
     views: Sequence[BlockedView],
@@ -859,7 +882,7 @@ def embed_views(
     return results
 
 
-def _smoothed(
+def _smoothed(  # noqa: PLR0913 - as `embed_views`
     spectrum: BlockedSpectrum,
     graph_weight: float,
     views: Sequence[BlockedView],

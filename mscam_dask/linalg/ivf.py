@@ -89,6 +89,12 @@ class IVFIndex:
         first = int(np.searchsorted(self.bounds, start, side="right")) - 1
         return range(first, int(np.searchsorted(self.bounds, stop, side="left")))
 
+    def searched(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Positions in the pools of the points at positions start … stop − 1, ascending."""
+        near = np.unique(np.concatenate([self.probes[cell] for cell in self.cells_of(start, stop)]))
+        spans = [np.arange(self.bounds[cell], self.bounds[cell + 1]) for cell in near]
+        return np.concatenate(spans)
+
     def pool(self, cell: int) -> NDArray[np.int64]:
         """Positions of the points in the pool of a cell, its own first."""
         spans = [np.arange(self.bounds[near], self.bounds[near + 1]) for near in self.probes[cell]]

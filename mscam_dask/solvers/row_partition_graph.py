@@ -190,11 +190,12 @@ def bridge_ends(components: Components, labels: NDArray[np.int64]) -> NDArray[np
     pieces = components.labels
     _, first = np.unique(pieces, return_index=True)
     several = np.bincount(labels[first], minlength=int(labels.max()) + 1) > 1
-    chosen = []
     order = np.argsort(pieces, kind="stable")
-    for members in np.split(order, np.cumsum(np.bincount(pieces))[:-1]):
-        if several[labels[members[0]]]:
-            chosen.append(members[:: -(-len(members) // _BRIDGE_SAMPLES)])
+    chosen = [
+        members[:: -(-len(members) // _BRIDGE_SAMPLES)]
+        for members in np.split(order, np.cumsum(np.bincount(pieces))[:-1])
+        if several[labels[members[0]]]
+    ]
     return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=np.int64)
 
 

@@ -28,7 +28,7 @@ from mscam_dask.linalg.block_eigensolver import (
 )
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.linalg.eigensolver import Spectrum
-from mscam_dask.linalg.halo import Ranges, RowPieces, join_rows, split_rows
+from mscam_dask.linalg.halo import Ranges, RowPieces, blocks_of, join_rows, split_rows
 from mscam_dask.linalg.ivf import (
     IVFIndex,
     cut_cells,
@@ -158,17 +158,16 @@ def positions_of(index: IVFIndex) -> NDArray[np.int32]:
 
 def searched_blocks(index: IVFIndex, ranges: Ranges) -> list[tuple[int, ...]]:
     """For each block of rows in the order of the cells, the blocks in which its rows search."""
-    stops = np.array([stop for _, stop in ranges])
-    found = []
-    for start, stop in ranges:
-        near = np.unique(
-            np.concatenate([index.probes[cell] for cell in index.cells_of(start, stop)])
-        )
-        first = np.searchsorted(stops, index.bounds[near], side="right")
-        last = np.searchsorted(stops, index.bounds[near + 1] - 1, side="right")
-        blocks = {b for a, z in zip(first, last, strict=True) for b in range(a, z + 1)}
-        found.append(tuple(sorted(int(block) for block in blocks)))
-    return found
+    return [blocks_of(index.searched(start, stop), ranges) for start, stop in ranges]
+
+
+def searched_points(
+    views: list[View], index: IVFIndex, number: int, by: int, ranges: Ranges
+) -> NDArray[np.float32]:
+    """Points of the block `number` in which the rows of the block `by` search."""
+    (start, stop), searched = ranges[number], index.searched(*ranges[by])
+    mine = searched[(searched >= start) & (searched < stop)] - start
+    return np.asarray(joint_embedding(views).stacked(mine, np.float32))
 
 
 def split_view(
@@ -186,37 +185,22 @@ def join_view(pieces: list[RowPieces], view: View, start: int, stop: int) -> Vie
 
 
 @dataclasses.dataclass(frozen=True)
-class _BlockPoints:
-    """Points of some blocks, read by position among all rows."""
+class _SearchedPoints:
+    """Points at some ascending positions among all rows, read by position."""
 
-    blocks: list[NDArray[np.float32]]
-    starts: NDArray[np.int64]
+    points: NDArray[np.float32]
+    positions: NDArray[np.int64]
 
     def stacked(self, rows: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
-        which = np.searchsorted(self.starts, rows, side="right") - 1
-        points = np.empty((len(rows), self.blocks[0].shape[1]), dtype=dtype)
-        for block in np.unique(which):
-            mine = which == block
-            points[mine] = self.blocks[block][rows[mine] - self.starts[block]]
-        return points
+        return self.points[np.searchsorted(self.positions, rows)].astype(dtype, copy=False)
 
 
 def search(
-    blocks: list[list[View]],
-    numbers: tuple[int, ...],
-    index: IVFIndex,
-    n_candidates: int,
-    number: int,
-    ranges: Ranges,
+    parts: list[NDArray[np.float32]], index: IVFIndex, n_candidates: int, start: int, stop: int
 ) -> CandidateEdges:
-    """Candidate neighbors of a block of rows in the order of the cells.
-
-    `blocks` are the views of the blocks with these `numbers`, in which its rows search.
-    """
-    points = [joint_embedding(views).stacked(slice(None), np.float32) for views in blocks]
-    starts = np.array([ranges[block][0] for block in numbers])
-    start, stop = ranges[number]
-    found = ivf_search(_BlockPoints(points, starts), index, n_candidates, start=start, stop=stop)
+    """Candidate neighbors of a block of rows in the order of the cells, among `searched_points`."""
+    points = _SearchedPoints(np.concatenate(parts), index.searched(start, stop))
+    found = ivf_search(points, index, n_candidates, start=start, stop=stop)
     return CandidateEdges(start, *found)
 
 
