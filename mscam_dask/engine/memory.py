@@ -46,7 +46,9 @@ class MemoryPlan:
     held_bytes : int
         Peak of the results on all workers together, including views that are sent inside tasks.
     shared_bytes : int
-        Part of these that every worker may hold: the bases of all views.
+        Part of these that every worker may hold: the bases of all views; 0 for large data.
+    moved_bytes : int
+        Bases of all views, which workers send to each other.
     driver_bytes : int
         Result at the driver: graph, labels, embeddings, encoders.
     """
@@ -54,11 +56,12 @@ class MemoryPlan:
     tasks: tuple[TaskMemory, ...]
     held_bytes: int
     shared_bytes: int
+    moved_bytes: int
     driver_bytes: int
 
     def worker_bytes(self, n_workers: int) -> int:
         """Memory of one worker with one thread: bases, the largest task, its share of other results."""
-        shared = self.shared_bytes + min(self.shared_bytes, _TRANSFER_BYTES)
+        shared = self.shared_bytes + min(self.moved_bytes, _TRANSFER_BYTES)
         return _BASE_BYTES + shared + _need(self.deciding_task(n_workers), n_workers)
 
     def deciding_task(self, n_workers: int) -> TaskMemory:
@@ -108,12 +111,12 @@ def plan_memory(
         tasks += [dataclasses.replace(t, task=t.task.format(view=source.name)) for t in of_view]
     tasks += graph_tasks(data, ranks, parameters, held)
     ordered = tuple(sorted(tasks, key=lambda task: -task.peak_bytes))
-    shared = 4 * n * rank * (1 if large else 2)  # at most two scalings are tried on all samples
+    shared = 0 if large else 4 * n * rank  # rows of large data are on one worker each
     driver = 12 * n * (2 * parameters.n_neighbors + 1) + 8 * n * c * len(data.views) + 24 * n
     driver += encoders(data, ranks)
     # the rows of a graph are also held until it is assembled
     most = max(task.beside_bytes for task in tasks) + 16 * n * parameters.n_neighbors
-    return MemoryPlan(ordered, shared + most, shared, driver)
+    return MemoryPlan(ordered, shared + most, shared, 4 * n * rank, driver)
 
 
 def check_memory(

@@ -60,6 +60,7 @@ __all__ = [
     "BlockedView",
     "RowOrder",
     "block_ranges",
+    "most_rows",
 ]
 
 # Rows of a block; with more blocks than enough for most clusters, up to ten times as many.
@@ -76,7 +77,7 @@ _STARTS = 5
 # Minimum number of samples per cluster for k-means.
 _PER_CLUSTER = 4
 
-# Views whose distances one task adds up.
+# Views whose distances, and blocks whose Gram matrices, one task adds up.
 _FAN_IN = 16
 
 
@@ -86,6 +87,11 @@ def block_ranges(n_samples: int) -> Ranges:
     n_blocks = max(wanted, -(-n_samples // _MOST_ROWS))
     edges = [n_samples * block // n_blocks for block in range(n_blocks + 1)]
     return tuple(itertools.pairwise(edges))
+
+
+def most_rows(n_samples: int) -> int:
+    """Upper bound of the rows of a block, which does not fall where there are more samples."""
+    return min(n_samples, max(2 * _BLOCK_ROWS, min(_MOST_ROWS, -(-n_samples // _ENOUGH_BLOCKS))))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,6 +226,17 @@ def ridge_view_blocks(
         executor.submit(tasks.gram, *one, transform, key=f"gram/{key}/{start}")
         for one, (start, _) in zip(data, ranges, strict=True)
     ]
+    while len(grams) > _FAN_IN:  # a tree, since a task would hold the matrices of all blocks
+        merged = [
+            executor.submit(
+                tasks.merged_grams,
+                grams[first : first + _FAN_IN],
+                key=f"merge_grams/{key}/{len(grams)}/{first}",
+            )
+            for first in range(0, len(grams), _FAN_IN)
+        ]
+        executor.release(grams)
+        grams = merged
     factor = executor.submit(
         tasks.factor, grams, transform, settings, source.name, max_rank, key=f"factor/{key}"
     )

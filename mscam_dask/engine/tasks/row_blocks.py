@@ -7,6 +7,7 @@ the order of the cells of the joint ridge embedding, in which neighbors are in f
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -85,6 +86,11 @@ def moments(source: RowSource, start: int, stop: int) -> ColumnMoments:
 def gram(source: RowSource, start: int, stop: int, transform: RowTransform) -> GramSum:
     """Centered Gram matrix of a block of scaled rows."""
     return gram_of_rows(cache_chunks(source).read, start, stop, transform)
+
+
+def merged_grams(sums: list[GramSum]) -> GramSum:
+    """Sum of the Gram matrices of several blocks."""
+    return functools.reduce(GramSum.merge, sums)
 
 
 def factor(
