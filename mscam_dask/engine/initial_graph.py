@@ -123,6 +123,8 @@ def _prepare_large(
     # no partition is scored before the eigenvectors are there: until then workers have time for these
     names = [data.views[index].name for index in parameters.counted(len(data.views))]
     precomputed.reference_graphs.handles(executor, names)
+    for of_sample in precomputed.factored.values():
+        executor.release(of_sample)  # the settings are selected
     ranges = row_blocks.block_ranges(data.n_samples)
     views = [
         row_blocks.ridge_view_blocks(

@@ -138,7 +138,7 @@ def held_during(
     # neighbors at tied distances in a view are kept, except for large data
     kept = both_ways if joined and not large else k
     graph = 12 * n * kept * graphs
-    laplacian = (4 + value) * n * both_ways * graphs
+    laplacian = ((4 + value) * both_ways * graphs + (8 if large else 0)) * n
     pairs = parameters.n_pairs(n)
     vectors = value * n * (pairs + max(5, pairs // 2) if large else pairs)
     edges = n * parameters.candidates(n)

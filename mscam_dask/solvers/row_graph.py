@@ -185,7 +185,8 @@ def laplacian_rows(own: GraphRows, others: Sequence[GraphRows], ranges: Ranges) 
     halo, place = halo_of(np.concatenate([total.indices, np.arange(start, stop)]), ranges)
     n_halo = sum(len(part) for part in halo.rows)
     matrix: csr_array[Any] = csr_array(
-        (total.data.astype(np.float32), place[: total.nnz], total.indptr), shape=(m, n_halo)
+        (total.data.astype(np.float32), place[: total.nnz], total.indptr.astype(np.int32)),
+        shape=(m, n_halo),
     )
     return LaplacianRows(matrix, halo, place[total.nnz :], float(degrees.max()))
 

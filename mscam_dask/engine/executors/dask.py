@@ -73,7 +73,7 @@ _LOW_PRIORITY = frozenset({"reference_graphs"})
 
 # Similar tasks with the same large arguments. The scheduler would leave them to the worker that
 # has these already, even while others stand idle: they are dealt out, and may still be moved.
-_DEALT_OUT = frozenset({"candidate_neighbors", "ivf_neighbors", "projected_distances", "admm_view"})
+_DEALT_OUT = frozenset({"candidate_neighbors", "projected_distances", "admm_view"})
 
 _FIT_CONFIG = RefCountedContext(
     lambda: dask.config.set(
