@@ -144,7 +144,7 @@ def release_unshared(start: Initialization, other: Initialization, executor: Exe
     """Release the handles that an initialization does not share with another one of the same views."""
     _release_graph(start, executor)
     if start.prepared.blocks is not other.prepared.blocks:
-        executor.release(start.prepared.blocks)
+        executor.release([*start.prepared.blocks])
 
 
 def _release_graph(start: Initialization, executor: Executor) -> None:

@@ -630,8 +630,10 @@ def spectrum_of(
             executor.submit(tasks.rotated, vectors[b], ritz, key=f"ritz_vectors/{name}/{b}")
             for b in range(len(halos))
         ]
-        if polynomial is not None:
-            following = _filtered(
+        following = (
+            start
+            if polynomial is None
+            else _filtered(
                 laplacian,
                 halos,
                 vectors,
@@ -642,6 +644,7 @@ def spectrum_of(
                 polynomial=polynomial,
                 key=name,
             )
+        )
         if previous is None or n_rounds > 0:
             executor.release(vectors)
         executor.release([*image, *sums, ritz])

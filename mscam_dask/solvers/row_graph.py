@@ -163,8 +163,8 @@ def laplacian_rows(own: GraphRows, others: Sequence[GraphRows], ranges: Ranges) 
     """
     start, stop, n = own.start, own.stop, own.affinity.shape[1]
     m = stop - start
-    rows = [np.repeat(np.arange(m), np.diff(own.affinity.indptr))]
-    columns = [own.affinity.indices]
+    rows: list[NDArray[Any]] = [np.repeat(np.arange(m), np.diff(own.affinity.indptr))]
+    columns: list[NDArray[Any]] = [own.affinity.indices]
     values = [own.affinity.data]
     for other in others:
         into = np.flatnonzero((other.affinity.indices >= start) & (other.affinity.indices < stop))
@@ -206,7 +206,7 @@ def projected_rows(
     m = len(candidates.indices)
     own = np.arange(candidates.row_start, candidates.row_start + m)
     halo, place = halo_of(np.concatenate([own, candidates.indices.ravel()]), ranges)
-    indices = place[m:].reshape(candidates.indices.shape)
+    indices: NDArray[Any] = place[m:].reshape(candidates.indices.shape)
     absent = indices < 0
     sums = []
     for parts in views:

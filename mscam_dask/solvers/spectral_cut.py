@@ -155,7 +155,7 @@ def cluster_means(embedding: SpectralEmbedding, labels: NDArray[np.int64]) -> ND
 def nearest_mean(rows: NDArray[Any], means: NDArray[Any]) -> NDArray[np.int64]:
     """Cluster with the nearest mean for each row."""
     nearest = np.argmin(np.sum(means**2, axis=1) - 2.0 * (rows @ means.T), axis=1)
-    return nearest.astype(np.int64)
+    return np.asarray(nearest, dtype=np.int64)
 
 
 def sampled_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:

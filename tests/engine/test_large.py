@@ -34,6 +34,7 @@ from mscam_dask.solvers.row_graph import (
     spanning_forest,
     whole_graph,
 )
+from mscam_dask.types.events import FitEvent, SettingsSelected
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import SIZES
@@ -97,6 +98,24 @@ def test_threads_and_workers_give_the_same_bits() -> None:
     assert bits(fit(views, ThreadExecutor(3), max_iter=2)) == expected
     with local_client(2) as client:
         assert bits(fit(views, DaskExecutor(client), max_iter=2)) == expected
+
+
+def test_a_worker_that_joins_gets_work_and_changes_nothing() -> None:
+    views, _ = data(0.9)
+    parameters = Parameters(n_clusters=4, exact_samples=400, max_iter=3)
+    expected = bits(run_fit(as_multi_view(views), parameters, SerialExecutor()))
+    with local_client(1) as client:
+
+        def join(event: FitEvent) -> None:
+            if isinstance(event, SettingsSelected):
+                client.cluster.scale(2)
+                client.wait_for_workers(2, timeout=60)
+
+        found = run_fit(as_multi_view(views), parameters, DaskExecutor(client), observers=[join])
+        counts = client.run(lambda dask_worker: dask_worker.state.executed_count)
+    assert bits(found) == expected
+    assert len(counts) == 2
+    assert min(counts.values()) > 20
 
 
 def test_arrays_dask_collections_and_stores_give_the_same_bits(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def component_sums(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Number of rows of a block in each component, and the sum of their points."""
     points = joint_embedding(views)
-    own = components.labels[start : start + len(points)]
+    own = components.labels[start : start + len(points)].astype(np.int64)
     sizes = np.bincount(own, minlength=components.count).astype(np.float64)
     return sizes, points.means(own, np.ones(components.count))
 
