@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from mscam_dask.benchmark import settings as of_experiments
+from mscam_dask.benchmark import config as of_experiments
 from mscam_dask.pipeline.config import settings as of_runs
 
 __all__ = ["PAGE", "page"]

@@ -5,10 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mscam_dask import plot
+    from mscam_dask.data.views.omics import views_of
     from mscam_dask.estimators import MSCAM, MSCAN
+    from mscam_dask.estimators.write_anndata import write_anndata
+    from mscam_dask.pipeline.run.load_run import load_run
     from mscam_dask.types.result import Status
 
-__all__ = ["MSCAM", "MSCAN", "Status", "__version__"]
+__all__ = [
+    "MSCAM",
+    "MSCAN",
+    "Status",
+    "__version__",
+    "load_run",
+    "plot",
+    "views_of",
+    "write_anndata",
+]
 
 __version__ = "0.1.0"
 
@@ -16,6 +29,9 @@ _HOMES = {
     "MSCAM": "mscam_dask.estimators",
     "MSCAN": "mscam_dask.estimators",
     "Status": "mscam_dask.types.result",
+    "load_run": "mscam_dask.pipeline.run.load_run",
+    "views_of": "mscam_dask.data.views.omics",
+    "write_anndata": "mscam_dask.estimators.write_anndata",
 }
 
 
@@ -25,6 +41,8 @@ def __getattr__(name: str) -> Any:
 
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
+    if name == "plot":
+        return importlib.import_module("mscam_dask.plot")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "SchedulerLostError",
     "StoreCorruptError",
     "TemporaryFailure",
+    "UnstableClustersWarning",
     "WorkerLostError",
     "WorkersPausedError",
     "redacted",
@@ -161,6 +162,10 @@ class TemporaryFailure(MscamError, RuntimeError):
 
 class DataWarning(UserWarning):
     """A property of the data is unusual; the message says what to check."""
+
+
+class UnstableClustersWarning(UserWarning):
+    """Perturbed data would have other clusters; the message says which clusters are concerned."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mscam_dask.types.checkpoint import Checkpoint
+from mscam_dask.data.checkpoints import Checkpoint
 
 __all__ = ["Memory"]
 

@@ -6,13 +6,16 @@ import contextlib
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from mscam_dask.benchmark.experiment import Experiment, Observer
+from mscam_dask.benchmark.config import ExperimentSettings, RobustnessTable, RunsTable
+from mscam_dask.benchmark.experiment import Experiment
 from mscam_dask.benchmark.load_datasets import Dataset, mixture_datasets, open_datasets
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, paper_scores
 from mscam_dask.benchmark.results import (
+    LABEL_FREE_SCORES,
     PROTOCOLS,
     SCORES,
     CurveEntry,
@@ -32,7 +35,6 @@ from mscam_dask.benchmark.schedule import (
     trial_limits,
     unique,
 )
-from mscam_dask.benchmark.settings import ExperimentSettings, RobustnessTable, RunsTable
 from mscam_dask.benchmark.trial import Limits, Trial, run_trials
 from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
 
@@ -44,31 +46,14 @@ _VARIES_SEED = "; the samples keep the order of the file."
 
 
 def run_comparison(
-    settings: ExperimentSettings,
-    output: str | Path | None = None,
-    *,
-    command: str = "",
-    overwrite: bool = False,
-    insecure: bool = False,
-    observers: Sequence[Observer] = (),
+    settings: ExperimentSettings, output: str | Path | None = None, **options: Any
 ) -> ExperimentRecord:
     """Run every method on every data set; trials that have a result are not repeated.
 
     Parameters
     ----------
-    settings
-        From `mscam_dask.benchmark.config.read_experiment`.
-    output
-        Directory: missing, empty, or of an experiment whose finished trials are reused. By default
-        `mscam_dask.benchmark.experiment.default_output`.
-    command
-        Command for the record.
-    overwrite
-        Run every trial again.
-    insecure
-        Allow a scheduler on another machine without encryption.
-    observers
-        Called with each `Progress`.
+    settings, output, **options
+        As for `mscam_dask.benchmark.experiment.Experiment.open`.
 
     Returns
     -------
@@ -83,14 +68,7 @@ def run_comparison(
     KeyboardInterrupt
         After Ctrl-C.
     """
-    with Experiment.open(
-        settings,
-        output,
-        command=command,
-        overwrite=overwrite,
-        insecure=insecure,
-        observers=observers,
-    ) as experiment:
+    with Experiment.open(settings, output, **options) as experiment:
         _Comparison(settings, experiment).run()
         return experiment.record
 
@@ -131,7 +109,7 @@ class _Comparison:
         if isinstance(self._table, RobustnessTable):
             return mixture_datasets(self._table, self._seeds)
         self._experiment.notify("reading the data")
-        return open_datasets(self._settings.datasets, self._experiment.directory, need_labels=True)
+        return open_datasets(self._settings.datasets, self._experiment.directory, need_labels=False)
 
     def _varies(self) -> str:
         first = self._table.seed
@@ -195,9 +173,9 @@ class _Comparison:
     def _write(self, rows: list[MethodRun], datasets: dict[str, Dataset]) -> None:
         table = tuple(_row(run, self._entries) for run in rows)
         shares = {
-            dataset.entry.name: dataset.entry.corrupted
+            dataset.entry.name: dataset.entry.corruption_rate
             for dataset in datasets.values()
-            if dataset.entry.corrupted is not None
+            if dataset.entry.corruption_rate is not None
         }
         keys = [
             trial.key
@@ -230,13 +208,12 @@ def _row(run: MethodRun, entries: Mapping[str, TrialEntry]) -> RowEntry:
         reasons.append(f"{len(keys) - len(ended)} other runs were skipped after that")
     scores = {
         name: _mean_std([value for entry in good if (value := entry.scores.get(name)) is not None])
-        for name in SCORES
+        for name in (SCORES if run.dataset.entry.n_classes else LABEL_FREE_SCORES)
     }
     scores["seconds"] = _mean_std([entry.seconds for entry in good if entry.seconds is not None])
     scores["peak_memory_bytes"] = _mean_std(
         [float(entry.peak_memory_bytes) for entry in good if entry.peak_memory_bytes is not None]
     )
-    METHODS[run.method]
     return RowEntry(
         dataset=run.dataset.entry.name,
         method=run.method,
@@ -268,7 +245,7 @@ def _curves(rows: Sequence[RowEntry], shares: Mapping[str, float]) -> tuple[Curv
             CurveEntry(
                 method=method,
                 protocol=protocol,
-                corrupted=tuple(shares[row.dataset] for row in own_rows),
+                corruption_rate=tuple(shares[row.dataset] for row in own_rows),
                 mean=tuple(row.scores["accuracy"].mean for row in own_rows),
                 std=tuple(row.scores["accuracy"].std for row in own_rows),
                 paper=tuple(published.get(round(shares[row.dataset], 6)) for row in own_rows),

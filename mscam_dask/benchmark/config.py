@@ -5,46 +5,60 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta, Struct
 
 from mscam_dask.benchmark.methods import METHODS, grid_points
-from mscam_dask.benchmark.settings import (
-    KIND_TABLES,
-    CompareTable,
-    DatasetTable,
-    ExperimentSettings,
-    RobustnessTable,
-    SweepTable,
-)
+from mscam_dask.benchmark.results import Kind, Protocol
+from mscam_dask.data.datasets.mixtures import CORRUPTED_SHARES
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.file_names import are_one_name, name_of_pipeline, name_problem
-from mscam_dask.pipeline.config.parse import nearest, read_table, shown, sub_tables, unknown_tables
-from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, ExecutionTable, OutputTable
+from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
+from mscam_dask.pipeline.config.parse import (
+    are_one_name,
+    name_of_pipeline,
+    name_problem,
+    nearest,
+    read_table,
+    shown,
+    sub_tables,
+    unknown_tables,
+)
+from mscam_dask.pipeline.config.settings import (
+    BUILT_IN_SOURCES,
+    Count,
+    DataTable,
+    Directory,
+    ExecutionTable,
+    Memory,
+    OutputTable,
+    Text,
+)
 from mscam_dask.pipeline.config.toml_document import Document, Override, document_of, read_document
 from mscam_dask.pipeline.config.validate import (
     credential_problems,
     execution_problems,
     text_problems,
 )
+from mscam_dask.types.parameters import Scale
 
 __all__ = [
     "DATA_VARIABLE",
+    "KIND_TABLES",
     "Command",
+    "CompareTable",
+    "DatasetTable",
+    "ExperimentSettings",
+    "RobustnessTable",
+    "RunsTable",
+    "SweepTable",
     "experiment_command",
     "read_experiment",
 ]
 
 Command = Literal["compare", "sweep"]
-
-_KINDS: dict[str, type[CompareTable | RobustnessTable | SweepTable]] = {
-    "compare": CompareTable,
-    "robustness": RobustnessTable,
-    "sweep": SweepTable,
-}
-_TABLES = (*_KINDS, "dataset", "parameters", "grid", "execution", "output")
 
 
 DATA_VARIABLE = "MSCAM_DATA"
@@ -87,7 +101,9 @@ def read_experiment(
         With every problem, its file, line, table and key: unknown keys, invalid types and values,
         and unknown methods, parameters and data sets with the nearest names.
     """
-    document = document_of(overrides) if path is None else read_document(path, overrides)
+    document = with_dask_defaults(
+        document_of(overrides) if path is None else read_document(path, overrides)
+    )
     problems: list[str] = [
         *unknown_tables(document, _TABLES),
         *text_problems(document),
@@ -102,7 +118,7 @@ def read_experiment(
     problems.extend(
         f"{document.where('output', key)}: [output] {key} is for runs only; an experiment keeps "
         "every finished trial in its directory. Remove the key."
-        for key in ("checkpoints", "keep")
+        for key in ("checkpoints", "keep", "metrics")
         if getattr(output, key, None) is not None
     )
     parameters = sub_tables(document, "parameters", problems)
@@ -125,7 +141,9 @@ def read_experiment(
         datasets=datasets,
         parameters=parameters,
         grids=grids,
-        execution=_absolute(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),
+        execution=_absolute(
+            document, "execution", execution, ("tls_ca", "tls_cert", "tls_key", "scheduler_file")
+        ),
         output=_absolute(document, "output", output, ("directory", "root")),
     )
 
@@ -330,13 +348,15 @@ def _method_problems(
     if isinstance(table, SweepTable):
         yield from _sweep_problems(document, table, parameters, grids)
         return
-    known = list(METHODS)
+    known = METHODS.known()
     for requested in table.methods or ():
         if requested not in METHODS:
             yield (
                 f"{document.where(name, 'methods')}: [{name}] methods has {requested!r}, which is not a "
-                f"method.{nearest(requested, known)} Allowed are {', '.join(known)}."
+                f"method.{nearest(requested, known)} Allowed are {', '.join(known)}, and module:Class."
             )
+        elif requested not in known:
+            yield from _class_problems(document, name, requested)
     for kind, tables in (("parameters", parameters), ("grid", grids)):
         for requested, values in tables.items():
             if requested not in METHODS:
@@ -348,6 +368,19 @@ def _method_problems(
                 yield from _parameter_problems(document, (kind, requested), values)
             else:
                 yield from _grid_problems(document, requested, values)
+
+
+def _class_problems(document: Document, name: str, requested: str) -> Iterable[str]:
+    """Yield the problem of a method "module:Class" that cannot be made."""
+    try:
+        METHODS[requested].make(2, 0, {})
+    except ConfigurationError as error:
+        yield f"{document.where(name, 'methods')}: [{name}] {error}"
+    except TypeError as error:
+        yield (
+            f"{document.where(name, 'methods')}: [{name}] method {requested!r} cannot be made with "
+            f"n_clusters alone ({error}). Give its other parameters defaults."
+        )
 
 
 def _grid_problems(document: Document, name: str, values: Mapping[str, Any]) -> Iterable[str]:
@@ -391,5 +424,184 @@ def _parameter_problems(
     except ConfigurationError as error:
         key = next((key for key in values if repr(key) in str(error)), "")
         where = document.where(*path, key) if key else document.where(*path)
-        hint = nearest(key, sorted(method.make(2, 0, view).get_params())) if key else ""
+        names = getattr(method.make(2, 0, view), "get_params", dict) if key else dict
+        hint = nearest(key, sorted(names()))
         yield f"{where}: [{'.'.join(path)}] {error}{hint}"
+
+
+KIND_TABLES: dict[str, Kind] = {
+    "compare": "comparison",
+    "robustness": "robustness",
+    "sweep": "sensitivity",
+}
+"""Kind of experiment by the table that a file has."""
+
+Seed = Annotated[int, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+DatasetNames = Annotated[
+    tuple[Text, ...],
+    Meta(
+        min_length=1,
+        title="a list of names, paths, or URLs of stores",
+        description="Data sets to cluster.",
+    ),
+]
+DatasetDirectory = Annotated[
+    Directory | None,
+    Meta(
+        description="Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."
+    ),
+]
+MethodNames = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list of names of methods")]
+
+
+class DatasetTable(DataTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[dataset.NAME]: the keys of [data] of a run, the number of clusters and the samples."""
+
+    n_clusters: Annotated[
+        Count | None, Meta(description="Number of clusters; by default the number of classes.")
+    ] = None
+    per_class: Annotated[
+        Count | None,
+        Meta(description="Random samples of every class; all samples by default."),
+    ] = None
+    seed: Annotated[Seed, Meta(description="Seed of that random choice.")] = 0
+
+
+class RunsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys of both [compare] and [robustness]."""
+
+    methods: Annotated[
+        MethodNames | None,
+        Meta(description="`mscam`, `mscan` and the baselines to compare; all by default."),
+    ] = None
+    runs: Annotated[Count, Meta(description="Runs of each method; run i has seed `seed` + i.")] = 10
+    seed: Annotated[Seed, Meta(description="Seed of the first run.")] = 0
+    protocols: Annotated[
+        tuple[Protocol, ...],
+        Meta(
+            min_length=1,
+            title='a list of `"defaults"`, `"grid"`',
+            description="Label-free defaults, or the best point of a grid, chosen with labels.",
+        ),
+    ] = ("defaults",)
+    search_runs: Annotated[
+        Count,
+        Meta(description="Runs of each point of a grid; the best point then has all runs."),
+    ] = 1
+    time_limit_s: Annotated[Positive, Meta(description="Maximum seconds of a fit.")] = 900.0
+    memory_limit: Annotated[
+        Memory | None,
+        Meta(description="Maximum memory of a fit; by default the share of a worker thread."),
+    ] = None
+
+
+class CompareTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[compare]: methods side by side on data sets."""
+
+    datasets: DatasetNames
+    directory: DatasetDirectory = None
+    shuffle: Annotated[
+        bool,
+        Meta(
+            description="Whether the seed of a run also shuffles the samples; seed 0 keeps their order."
+        ),
+    ] = True
+
+
+class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[robustness]: accuracy over the corrupted share; see `corrupted_mixture`."""
+
+    methods: Annotated[MethodNames | None, Meta(description="Methods to compare.")] = (
+        "mlan",
+        "mscan",
+        "mscam",
+    )
+    corruption_rate: Annotated[
+        tuple[Share, ...],
+        Meta(
+            min_length=1,
+            title="a list of numbers from 0 to 1",
+            description="Shares of the samples of each view to which noise is added.",
+        ),
+    ] = CORRUPTED_SHARES
+    n_samples: Annotated[int, Meta(ge=20, description="Samples of a mixture.")] = 1000
+    noise_variance: Annotated[
+        float,
+        Meta(ge=0, description="Variance of the noise, relative to the length of the sample."),
+    ] = 0.3
+    within_variance: Annotated[
+        Positive, Meta(description="Factor on the covariances of the mixture.")
+    ] = 0.89
+
+
+class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[sweep]: α × λ on data sets, each view factored once."""
+
+    datasets: DatasetNames
+    directory: DatasetDirectory = None
+    method: Annotated[Literal["mscam", "mscan"], Meta(description="Method to fit.")] = "mscam"
+    alpha: Annotated[
+        tuple[Positive, ...],
+        Meta(
+            min_length=1,
+            title="a list of numbers from 10⁻⁶ to 10⁶",
+            description="Rows of the grid.",
+        ),
+    ] = (0.01, 0.1, 1.0, 10.0, 100.0)
+    graph_weight: Annotated[
+        tuple[Positive, ...],
+        Meta(
+            min_length=1,
+            title="a list of numbers from 10⁻³⁰ to 10³⁰",
+            description="Columns of the grid: the initial λ.",
+        ),
+    ] = (0.001, 0.01, 0.1, 1.0, 10.0)
+    scale: Annotated[Scale, Meta(description="Scaling of feature views in all fits.")] = "standard"
+    n_neighbors: Annotated[
+        Count, Meta(description="Neighbors of a sample in the consensus graph in all fits.")
+    ] = 9
+    max_iter: Annotated[
+        Count, Meta(description="Maximum number of outer iterations of all fits.")
+    ] = 30
+    seed: Annotated[Seed, Meta(description="Seed of all fits.")] = 0
+
+
+class ExperimentSettings(Struct, frozen=True, kw_only=True):
+    """The checked content of an experiment file.
+
+    Attributes
+    ----------
+    name
+        Name of the file without its ending.
+    file
+        Path as the user gave it; None without a file.
+    kind
+    table
+        Table of this kind.
+    datasets
+        By name, in order.
+    parameters
+        [parameters.METHOD]: replace the defaults of a method, in every protocol.
+    grids
+        [grid.METHOD]: replaces the grid of a method.
+    """
+
+    name: str
+    file: str | None
+    kind: Kind
+    table: CompareTable | RobustnessTable | SweepTable
+    datasets: dict[str, DatasetTable] = {}
+    parameters: dict[str, dict[str, Any]] = {}
+    grids: dict[str, dict[str, list[Any]]] = {}
+    execution: ExecutionTable = ExecutionTable()
+    output: OutputTable = OutputTable()
+
+
+_KINDS: dict[str, type[CompareTable | RobustnessTable | SweepTable]] = {
+    "compare": CompareTable,
+    "robustness": RobustnessTable,
+    "sweep": SweepTable,
+}
+_TABLES = (*_KINDS, "dataset", "parameters", "grid", "execution", "output")

@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from mscam_dask.benchmark.config import KIND_TABLES, ExperimentSettings
 from mscam_dask.benchmark.report import write_experiment_report
 from mscam_dask.benchmark.results import (
     ExperimentRecord,
@@ -34,10 +35,9 @@ from mscam_dask.benchmark.results import (
     encode_experiment,
     markdown_text,
 )
-from mscam_dask.benchmark.settings import KIND_TABLES, ExperimentSettings
 from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
-from mscam_dask.pipeline.config.file_names import check_name
+from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
@@ -271,16 +271,32 @@ class Experiment:
     def open(
         cls,
         settings: ExperimentSettings,
-        output: str | Path | None,
+        output: str | Path | None = None,
         *,
-        command: str,
-        overwrite: bool,
-        insecure: bool,
-        observers: Sequence[Observer],
+        command: str = "",
+        overwrite: bool = False,
+        insecure: bool = False,
+        observers: Sequence[Observer] = (),
     ) -> Iterator[Experiment]:
         """Lock the directory, and keep its record correct however the experiment ends.
 
         A finished experiment is not changed before `begin`: there may be nothing to run.
+
+        Parameters
+        ----------
+        settings
+            From `mscam_dask.benchmark.config.read_experiment`.
+        output
+            Directory: missing, empty, or of an experiment whose finished trials are reused. By
+            default `default_output`.
+        command
+            Command for the record.
+        overwrite
+            Run every trial again.
+        insecure
+            Allow a scheduler on another machine without encryption.
+        observers
+            Called with each `Progress`.
 
         Raises
         ------

@@ -21,7 +21,8 @@ from mscam_dask.data.views.as_multi_view import with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, RowSource
 from mscam_dask.engine.executors._threadpools import PinnedBlas
-from mscam_dask.errors import DataError, TemporaryFailure
+from mscam_dask.errors import TemporaryFailure
+from mscam_dask.estimators._transform import label_free_scores
 from mscam_dask.metrics import score_partition
 
 __all__ = ["fit_trial", "read_stored", "shuffled_data", "stored_as", "trial_data"]
@@ -84,17 +85,23 @@ def fit_trial(trial: Trial) -> TrialFit:
         If the method rejects data or parameters.
     """
     data = trial_data(trial, shuffle=trial.shuffled)
-    if data.labels is None:
-        raise DataError(
-            f"data set {trial.dataset!r} has no labels, so methods cannot be compared on it. Give "
-            "labels = ... in its table."
-        )
-    estimator = METHODS[trial.method].make(trial.n_clusters, trial.seed, trial.parameters)
+    method = METHODS[trial.method]
+    estimator = method.make(trial.n_clusters, trial.seed, trial.parameters)
+    views: Any = data
+    if method.takes_arrays:
+        views = [np.array(view.read(0, data.n_samples)) for view in data.views]
     with PinnedBlas(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the scores show how good a result is
         started = time.perf_counter()
-        labels: NDArray[Any] = np.asarray(estimator.fit(data).labels_)
+        labels: NDArray[Any] = np.asarray(estimator.fit(views).labels_)
         seconds = time.perf_counter() - started
+    if data.labels is None:
+        return TrialFit(
+            outcome="ok",
+            scores={**label_free_scores(data, labels)},
+            n_found=len(np.unique(labels)),
+            seconds=seconds,
+        )
     scores = score_partition(data.labels, labels)
     return TrialFit(
         outcome="ok",
@@ -110,7 +117,7 @@ def trial_data(trial: Trial, *, shuffle: bool) -> MultiViewData:
         return corrupted_mixture(
             trial.data.n_samples,
             rng=np.random.default_rng(trial.seed),
-            corrupted=trial.data.corrupted,
+            corruption_rate=trial.data.corruption_rate,
             noise_variance=trial.data.noise_variance,
             within_variance=trial.data.within_variance,
         )

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from mscam_dask.benchmark.config import DatasetTable, RobustnessTable
 from mscam_dask.benchmark.experiment import ExperimentDirectory
 from mscam_dask.benchmark.fitting import read_stored, stored_as
 from mscam_dask.benchmark.results import DatasetEntry
-from mscam_dask.benchmark.settings import DatasetTable, RobustnessTable
 from mscam_dask.benchmark.trial import MixtureData, StoredData
 from mscam_dask.data.datasets.mixtures import corrupted_mixture
 from mscam_dask.data.store.object_store import Location, as_location
@@ -194,13 +194,13 @@ def _dataset(
 def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, Dataset]:
     """Return the corrupted mixtures: one data set for each share, drawn for each seed."""
     datasets = {}
-    for share in table.corrupted:
+    for share in table.corruption_rate:
         name = f"corrupted {100 * share:g} %"
         drawn = {
             seed: corrupted_mixture(
                 table.n_samples,
                 rng=np.random.default_rng(seed),
-                corrupted=share,
+                corruption_rate=share,
                 noise_variance=table.noise_variance,
                 within_variance=table.within_variance,
             )
@@ -216,11 +216,11 @@ def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, 
                 n_clusters=2,
                 n_classes=2,
                 views=view_entries(first),
-                corrupted=share,
+                corruption_rate=share,
             ),
             {
                 seed: MixtureData(
-                    corrupted=share,
+                    corruption_rate=share,
                     n_samples=table.n_samples,
                     noise_variance=table.noise_variance,
                     within_variance=table.within_variance,

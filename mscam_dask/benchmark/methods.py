@@ -1,4 +1,4 @@
-"""Methods of an experiment: the baselines, MSCAN and MSCAM, and their published scores.
+"""Methods of an experiment: the baselines, MSCAN, MSCAM, own classes, and published scores.
 
 Importing this module is light: the module of a method is imported when an estimator is made.
 
@@ -14,8 +14,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
+import inspect
 import itertools
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import entry_points
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BASELINES",
+    "GROUP",
     "METHODS",
     "ROBUSTNESS",
     "TABLES",
@@ -35,6 +41,9 @@ __all__ = [
     "method",
     "paper_scores",
 ]
+
+GROUP = "mscam_dask.methods"
+"""Group of the entry points of methods: name = "module:Class"."""
 
 _PAPER = "Xu, Guo, Wang, Luo, He, arXiv:1709.03656"
 
@@ -73,6 +82,8 @@ class Method:
         the best by labels.
     dense : bool
         Whether it holds (n, n) arrays.
+    takes_arrays : bool
+        Whether its `fit` takes a list of arrays in place of a `MultiViewData`.
     """
 
     name: str
@@ -82,6 +93,7 @@ class Method:
     grid: Mapping[str, tuple[Any, ...]]
     label_aware_view_choice: bool = False
     dense: bool = True
+    takes_arrays: bool = False
 
 
 def method(name: str) -> Method:
@@ -180,7 +192,7 @@ def grid_points(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def import_all() -> None:
     """Import the modules of every method, so that no fit has to."""
-    for entry in METHODS.values():
+    for entry in METHODS.values():  # of the package: others are imported when they run
         entry.make(2, 0, {"view": 0} if entry.label_aware_view_choice else {})
 
 
@@ -290,10 +302,91 @@ BASELINES: Mapping[str, Method] = MappingProxyType(
 )
 """Every baseline by its name, in the order of the paper's tables."""
 
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {**BASELINES, **{name: _own(name) for name in ("mscan", "mscam")}}
-)
-"""Every method by its name, the baselines first."""
+
+class _Methods(Mapping[str, Method]):
+    """Methods by name: those of the package, of entry points, and any class as "module:Class"."""
+
+    @cached_property
+    def _named(self) -> dict[str, Method]:
+        package = {**BASELINES, **{name: _own(name) for name in ("mscan", "mscam")}}
+        added = {
+            entry.name: _of_class(entry.name, entry.value) for entry in entry_points(group=GROUP)
+        }
+        return {**added, **package}
+
+    def __getitem__(self, name: str) -> Method:
+        if name in self._named:
+            return self._named[name]
+        if ":" not in name:
+            raise KeyError(name)
+        return _of_class(name, name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the methods of the package, which an experiment runs by default."""
+        return (name for name in self._named if name in BASELINES or name in ("mscan", "mscam"))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (":" in name or name in self._named)
+
+    def known(self) -> list[str]:
+        """Return the names of all methods, including those of entry points."""
+        return list(self._named)
+
+
+METHODS = _Methods()
+"""Every method by its name: the baselines, MSCAN and MSCAM, those that installed packages declare as
+entry points of the group "mscam_dask.methods", and "module:Class"."""
+
+
+def _of_class(name: str, path: str) -> Method:
+    """Return the method of a clusterer "module:Class" outside this package.
+
+    Its class takes `n_clusters`, and `random_state` where it draws random numbers; `fit` takes a list
+    of (n, d_v) arrays and sets `labels_`.
+    """
+
+    def make(n_clusters: int, seed: int, parameters: Mapping[str, Any]) -> BaseEstimator:
+        estimator = _class_at(name, path)
+        known = list(inspect.signature(estimator).parameters)
+        if "n_clusters" not in known or not hasattr(estimator, "fit"):
+            raise ConfigurationError(
+                f"method {name!r} cannot be compared: {path} needs a parameter n_clusters and a method "
+                "fit(views) that sets labels_."
+            )
+        _check_names(
+            name, parameters, [key for key in known if key not in ("n_clusters", "random_state")]
+        )
+        seeded = {"random_state": seed} if "random_state" in known else {}
+        return estimator(n_clusters=n_clusters, **seeded, **parameters)
+
+    return Method(
+        name=name,
+        title=path.rpartition(":")[2] if name == path else name,
+        reference=path,
+        make=make,
+        grid=MappingProxyType({}),
+        takes_arrays=True,
+    )
+
+
+def _class_at(name: str, path: str) -> Any:
+    """Import "module:Class"; modules of the working directory are found too."""
+    module, _, attribute = path.partition(":")
+    here = str(Path.cwd())
+    sys.path.append(here)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"method {name!r} cannot be imported as {path} ({error}). Give module:Class of an installed "
+            "package or of a module in the working directory."
+        ) from error
+    finally:
+        sys.path.remove(here)
+
 
 _ACC, _NMI = "accuracy", "normalized_mutual_information"
 

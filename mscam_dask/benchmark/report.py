@@ -34,12 +34,14 @@ _TITLES = {
     "normalized_mutual_information": "NMI",
     "adjusted_rand_index": "ARI",
     "purity": "Purity",
+    "adjusted_modularity": "Adjusted modularity, label-free",
     "cross_view_information": "Cross-view information (nats), label-free",
     "eigengap": "Eigengap, label-free",
     "modularity": "Modularity, label-free",
     "n_connected_components": "Connected components",
 }
 _COLUMNS = ("accuracy", "normalized_mutual_information", "adjusted_rand_index", "purity")
+_LABEL_FREE = ("adjusted_modularity", "cross_view_information")
 _FILES = (
     ("results.md", "tables as Markdown"),
     ("results.csv", "rows as CSV"),
@@ -77,7 +79,9 @@ def _summary_table(
     titles
         Title by name of each method.
     """
-    shown = tuple(datasets[:_MAX_SUMMARY_DATASETS])
+    rows = [row for row in rows if "accuracy" in row["scores"]]
+    labeled = {row["dataset"] for row in rows}
+    shown = tuple(name for name in datasets if name in labeled)[:_MAX_SUMMARY_DATASETS]
     keys = list(dict.fromkeys((row["method"], row["protocol"]) for row in rows))
     if len(shown) < 2 or len(keys) < 2:
         return None
@@ -115,7 +119,11 @@ def _headlines(record: Mapping[str, Any], titles: Mapping[str, str]) -> list[str
     if len(record["methods"]) < 2:
         return []
     protocols = dict.fromkeys(row["protocol"] for row in record["rows"])
-    sentences = [_wins_line(protocol, record["rows"], titles) for protocol in protocols]
+    sentences = [
+        _wins_line(protocol, record["rows"], titles, score)
+        for protocol in protocols
+        for score in ("accuracy", "adjusted_modularity")
+    ]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -135,8 +143,10 @@ def _choice_line(entry: Mapping[str, Any]) -> str:
     )
 
 
-def _wins_line(protocol: str, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> str:
-    """Number of data sets on which each method, or a tie of methods, has the best mean accuracy.
+def _wins_line(
+    protocol: str, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str], score: str
+) -> str:
+    """Number of data sets on which each method, or a tie of methods, has the best mean score.
 
     Every data set counts once. "" if every row is of a single view chosen with labels.
     """
@@ -145,7 +155,7 @@ def _wins_line(protocol: str, rows: Sequence[Mapping[str, Any]], titles: Mapping
         return ""
     by_dataset: dict[str, dict[str, float]] = {}
     for row in rows:
-        mean = _mean_of(row, "accuracy")
+        mean = _mean_of(row, score)
         if mean is not None:
             by_dataset.setdefault(row["dataset"], {})[row["method"]] = mean
     wins = Counter(
@@ -159,7 +169,8 @@ def _wins_line(protocol: str, rows: Sequence[Mapping[str, Any]], titles: Mapping
         for methods, count in wins.most_common()
     )
     total = plural(len(by_dataset), "data set")
-    return f"Highest mean accuracy ({protocol}): {winners} of {total}." if winners else ""
+    name = score.replace("_", " ")
+    return f"Highest mean {name} ({protocol}): {winners} of {total}." if winners else ""
 
 
 @dataclass(frozen=True)
@@ -217,21 +228,25 @@ def experiment_page(record: Mapping[str, Any], files: Sequence[FileLink]) -> str
     """
     titles = {method["name"]: method["title"] for method in record["methods"]}
     names = list(dict.fromkeys(row["dataset"] for row in record["rows"]))
-    tables = [
-        (name, _rows([row for row in record["rows"] if row["dataset"] == name], titles))
-        for name in names[:_MAX_DATASETS]
-    ]
+    tables = []
+    for name in names[:_MAX_DATASETS]:
+        rows = [row for row in record["rows"] if row["dataset"] == name]
+        columns = _COLUMNS if "accuracy" in rows[0]["scores"] else _LABEL_FREE
+        heads = [_TITLES[column] for column in columns]
+        tables.append((name, heads, _rows(rows, titles, columns)))
     failed = [trial for trial in record["trials"] if trial["outcome"] != "ok"]
     return render(
         files_of_package("mscam_dask.benchmark").joinpath("experiment.html.j2").read_text("utf-8"),
         {
             "record": record,
             "titles": titles,
-            "columns": [_TITLES[name] for name in _COLUMNS],
             "headlines": _headlines(record, titles),
             "summary": _summary_table(record["rows"], names, titles),
             "tables": tables,
             "n_tables": len(names),
+            "n_labeled": len(
+                {row["dataset"] for row in record["rows"] if "accuracy" in row["scores"]}
+            ),
             "curves": _curves(record["curves"], titles),
             "maps": [_map_group(entry, titles) for entry in record["heat_maps"][:_MAX_MAPS]],
             "n_maps": len(record["heat_maps"]),
@@ -243,15 +258,17 @@ def experiment_page(record: Mapping[str, Any], files: Sequence[FileLink]) -> str
     )
 
 
-def _rows(rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> tuple[ResultRow, ...]:
+def _rows(
+    rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str], columns: Sequence[str]
+) -> tuple[ResultRow, ...]:
     best: dict[tuple[str, str], float] = {}
     for row in rows:
-        for name in _COLUMNS:
+        for name in columns:
             mean = _mean_of(row, name)
             if mean is not None:
                 key = (row["protocol"], name)
                 best[key] = max(best.get(key, -math.inf), mean)
-    return tuple(_row(row, titles, best) for row in rows)
+    return tuple(_row(row, titles, best, columns) for row in rows)
 
 
 def _std(row: Mapping[str, Any], name: str) -> float | None:
@@ -260,10 +277,13 @@ def _std(row: Mapping[str, Any], name: str) -> float | None:
 
 
 def _row(
-    row: Mapping[str, Any], titles: Mapping[str, str], best: Mapping[tuple[str, str], float]
+    row: Mapping[str, Any],
+    titles: Mapping[str, str],
+    best: Mapping[tuple[str, str], float],
+    columns: Sequence[str],
 ) -> ResultRow:
     scores, marks = [], []
-    for name in _COLUMNS:
+    for name in columns:
         mean, std = _mean_of(row, name), _std(row, name)
         text = "\u2013" if mean is None else f"{mean:.3f}"
         text += "" if std is None else f"\u202f±\u202f{std:.3f}"
@@ -308,7 +328,7 @@ def _curves(
         axes = Axes(
             x="corrupted share",
             y="ACC",
-            at=tuple(map(float, curve["corrupted"])),
+            at=tuple(map(float, curve["corruption_rate"])),
             shared=tuple(known),
         )
         charts.append(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXPERIMENT_FORMAT",
     "EXPERIMENT_FORMAT_VERSION",
+    "LABEL_FREE_SCORES",
     "PROTOCOLS",
     "SCORES",
     "CurveEntry",
@@ -53,6 +54,7 @@ __all__ = [
     "decode_experiment",
     "encode_experiment",
     "markdown_text",
+    "scores_of",
 ]
 
 EXPERIMENT_FORMAT = "mscam_dask.experiment"
@@ -70,7 +72,12 @@ PROTOCOLS: dict[Protocol, str] = {
 SCORES = ("accuracy", "normalized_mutual_information", "adjusted_rand_index", "purity")
 """Scores of a trial against the labels, each in [0, 1] (ARI: [-0.5, 1])."""
 
+LABEL_FREE_SCORES = ("adjusted_modularity", "cross_view_information")
+"""Scores of a trial on data without labels, from the reference graphs of the views."""
+
 _SHORT = {
+    "adjusted_modularity": "adjusted modularity",
+    "cross_view_information": "information (nats)",
     "accuracy": "ACC",
     "normalized_mutual_information": "NMI",
     "adjusted_rand_index": "ARI",
@@ -90,7 +97,7 @@ class DatasetEntry(Struct, frozen=True, kw_only=True):
         `MultiViewData.digest` (names, view types, shapes, values), with the labels.
     n_clusters
         Requested number; the number of classes unless the pipeline sets another.
-    corrupted
+    corruption_rate
         Robustness: the share of samples corrupted in each view.
     note
         Remark on the data; "" without.
@@ -103,7 +110,7 @@ class DatasetEntry(Struct, frozen=True, kw_only=True):
     n_clusters: int
     n_classes: int
     views: tuple[ViewEntry, ...]
-    corrupted: float | None = None
+    corruption_rate: float | None = None
     note: str = ""
 
 
@@ -145,7 +152,7 @@ class RowEntry(Struct, frozen=True, kw_only=True):
     n_runs, n_failed
         Requested runs, and those without a result.
     scores
-        `SCORES`, "seconds" (of the fit alone) and "peak_memory_bytes", over the runs with a result.
+        `SCORES` (without labels `LABEL_FREE_SCORES`), "seconds" (of the fit alone) and "peak_memory_bytes", over the runs with a result.
     paper
         Scores of this row in the paper: "accuracy", "normalized_mutual_information".
     reasons
@@ -177,7 +184,7 @@ class CurveEntry(Struct, frozen=True, kw_only=True):
 
     method: str
     protocol: Protocol
-    corrupted: tuple[float, ...]
+    corruption_rate: tuple[float, ...]
     mean: tuple[float | None, ...]
     std: tuple[float | None, ...]
     paper: tuple[float | None, ...]
@@ -359,13 +366,19 @@ def _protocol_tables(rows: Sequence[RowEntry], titles: dict[str, str]) -> Iterab
     for protocol, sentence in PROTOCOLS.items():
         protocol_rows = [row for row in rows if row.protocol == protocol]
         if protocol_rows:
+            shown = [_SHORT[name] for name in scores_of(protocol_rows[0])]
             yield f"**{sentence[:1].upper()}{sentence[1:]}**\n\n" + _table(
                 [
-                    *("method", *_SHORT.values(), "seconds", "MiB", "runs", "setting"),
+                    *("method", *shown, "seconds", "MiB", "runs", "setting"),
                     "paper ACC / NMI",
                 ],
                 [_row(row, titles) for row in protocol_rows],
             )
+
+
+def scores_of(row: RowEntry) -> tuple[str, ...]:
+    """Return the names of the scores of a row: label-free ones on data without labels."""
+    return tuple(name for name in (*SCORES, *LABEL_FREE_SCORES) if name in row.scores)
 
 
 def _row(row: RowEntry, titles: dict[str, str]) -> list[str]:
@@ -373,7 +386,7 @@ def _row(row: RowEntry, titles: dict[str, str]) -> list[str]:
     memory = row.scores["peak_memory_bytes"]
     return [
         titles.get(row.method, row.method) + (" †" if row.note else ""),
-        *(_pair(row.scores[name], 4) for name in SCORES),
+        *(_pair(row.scores[name], 4) for name in scores_of(row)),
         _pair(row.scores["seconds"], 2),
         "" if memory.mean is None else f"{memory.mean / _MIB:.0f}",
         f"{row.n_runs - row.n_failed} of {row.n_runs}",
@@ -391,7 +404,7 @@ def _pair(value: MeanStd, digits: int) -> str:
 
 
 def _curves(curves: Sequence[CurveEntry], titles: dict[str, str]) -> str:
-    shares = curves[0].corrupted
+    shares = curves[0].corruption_rate
     rows = []
     for curve in curves:
         name = titles.get(curve.method, curve.method)
@@ -468,7 +481,11 @@ def csv_text(record: ExperimentRecord) -> str:
     if record.heat_maps:
         _write_heat_maps(writer, record)
     else:
-        names = (*SCORES, "seconds", "peak_memory_bytes")
+        label_free = [
+            name for name in LABEL_FREE_SCORES if any(name in row.scores for row in record.rows)
+        ]
+        names = (*SCORES, *label_free, "seconds", "peak_memory_bytes")
+        unknown = MeanStd(mean=None, std=None)
         writer.writerow(
             ["dataset", "method", "protocol", "n_runs", "n_failed", "parameters"]
             + [f"{name}_{part}" for name in names for part in ("mean", "std")]
@@ -478,7 +495,11 @@ def csv_text(record: ExperimentRecord) -> str:
             parameters = "; ".join(f"{key}={value}" for key, value in row.parameters.items())
             writer.writerow(
                 [row.dataset, row.method, row.protocol, row.n_runs, row.n_failed, parameters]
-                + [part for name in names for part in (row.scores[name].mean, row.scores[name].std)]
+                + [
+                    part
+                    for value in (row.scores.get(name, unknown) for name in names)
+                    for part in (value.mean, value.std)
+                ]
                 + [row.paper.get(name) for name in SCORES[:2]]
                 + [row.note]
             )

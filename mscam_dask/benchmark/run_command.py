@@ -14,11 +14,10 @@ from pathlib import Path
 import msgspec
 
 from mscam_dask.benchmark.compare import run_comparison
-from mscam_dask.benchmark.config import Command, read_experiment
+from mscam_dask.benchmark.config import Command, ExperimentSettings, read_experiment
 from mscam_dask.benchmark.experiment import Progress, default_output
 from mscam_dask.benchmark.results import ExperimentRecord, MeanStd
 from mscam_dask.benchmark.schedule import ExperimentPlan, plan_experiment
-from mscam_dask.benchmark.settings import ExperimentSettings
 from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.cli.console import (
     key_values,
@@ -98,23 +97,34 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
+_COLUMNS = {
+    "accuracy": "ACC",
+    "normalized_mutual_information": "NMI",
+    "adjusted_rand_index": "ARI",
+    "adjusted_modularity": "Adj. modularity",
+    "cross_view_information": "Information",
+}
+
+
 def show_rows(record: ExperimentRecord, directory: Path) -> None:
     """Print the rows of a comparison and the place of its results."""
+    shown = [
+        (name, title)
+        for name, title in _COLUMNS.items()
+        if any(name in row.scores for row in record.rows)
+    ]
     rows = [
         [
             row.dataset,
             row.method + (" (view chosen with labels)" if row.note else ""),
             row.protocol,
-            *(
-                _text(row.scores[name])
-                for name in ("accuracy", "normalized_mutual_information", "adjusted_rand_index")
-            ),
+            *(_text(row.scores[name]) if name in row.scores else "-" for name, _ in shown),
             _text(row.scores["seconds"], digits=1),
             f"{row.n_runs - row.n_failed} of {row.n_runs}",
         ]
         for row in record.rows
     ]
-    titles = ("Data", "Method", "Protocol", "ACC", "NMI", "ARI", "Seconds", "Runs")
+    titles = ("Data", "Method", "Protocol", *(title for _, title in shown), "Seconds", "Runs")
     console = results_console()
     show(console, table(titles, rows, numbers=titles[3:]))
     for name, sentence in record.protocols.items():

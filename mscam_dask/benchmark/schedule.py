@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from mscam_dask.benchmark.baselines.base import Baseline
-from mscam_dask.benchmark.experiment import ExperimentDirectory, default_output
-from mscam_dask.benchmark.fitting import trial_data
-from mscam_dask.benchmark.load_datasets import Dataset, mixture_datasets, open_datasets
-from mscam_dask.benchmark.methods import METHODS, grid_points
-from mscam_dask.benchmark.results import DatasetEntry, Kind, Protocol, TrialEntry
-from mscam_dask.benchmark.settings import (
+from mscam_dask.benchmark.config import (
     ExperimentSettings,
     RobustnessTable,
     RunsTable,
     SweepTable,
 )
+from mscam_dask.benchmark.experiment import ExperimentDirectory, default_output
+from mscam_dask.benchmark.fitting import trial_data
+from mscam_dask.benchmark.load_datasets import Dataset, mixture_datasets, open_datasets
+from mscam_dask.benchmark.methods import METHODS, grid_points
+from mscam_dask.benchmark.results import DatasetEntry, Kind, Protocol, TrialEntry
 from mscam_dask.benchmark.sweep import sweep_parameters, sweep_trials
 from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.engine.memory import plan_memory
@@ -109,6 +109,9 @@ def method_runs(settings: ExperimentSettings, datasets: Mapping[str, Dataset]) -
         )
         for dataset in datasets.values()
         for name in names
+        if table.methods is not None
+        or dataset.entry.n_classes
+        or not _view_is_chosen(settings, name, dataset)
         for protocol, searched in _protocols(settings, name, dataset)
     ]
 
@@ -235,8 +238,15 @@ def check_method_run(run: MethodRun) -> None:
     Raises
     ------
     MscamError
-        Error of the method, with the names of method and data set.
+        Error of the method, with the names of method and data set; or settings are to be chosen
+        with labels on data without labels.
     """
+    if run.protocol == "grid" and not run.dataset.entry.n_classes:
+        raise ConfigurationError(
+            f"{run.method} on {run.dataset.entry.name}: settings or views are chosen with labels, but "
+            f'the data have none. Give labels, or compare with protocols = ["defaults"] only'
+            f"{', and without ' + run.method if run.view_is_chosen else ''}."
+        )
     first = run.trial(run.settings[0], run.seeds[0])
     data = trial_data(first, shuffle=False)
     for setting in run.settings:
@@ -246,7 +256,7 @@ def check_method_run(run: MethodRun) -> None:
             estimator = METHODS[run.method].make(first.n_clusters, first.seed, parameters)
             if isinstance(estimator, Baseline):
                 estimator.check_parameters(data)
-            else:
+            elif not METHODS[run.method].takes_arrays:
                 estimator.candidate_settings(data)
         except MscamError as error:
             raise type(error)(f"{where}: {error}") from error
@@ -342,7 +352,9 @@ def _comparison(
     if isinstance(table, RobustnessTable):
         datasets = mixture_datasets(table, range(table.seed, table.seed + table.runs))
     else:
-        datasets = open_datasets(settings.datasets, directory, need_labels=True, write_to=temporary)
+        datasets = open_datasets(
+            settings.datasets, directory, need_labels=False, write_to=temporary
+        )
     rows = method_runs(settings, datasets)
     for run in rows:
         check_method_run(run)

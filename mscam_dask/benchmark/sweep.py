@@ -20,7 +20,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.benchmark.experiment import Experiment, Observer
+from mscam_dask.benchmark.config import ExperimentSettings, SweepTable
+from mscam_dask.benchmark.experiment import Experiment
 from mscam_dask.benchmark.load_datasets import Dataset, open_datasets
 from mscam_dask.benchmark.methods import METHODS
 from mscam_dask.benchmark.results import (
@@ -30,7 +31,6 @@ from mscam_dask.benchmark.results import (
     MethodEntry,
     TrialEntry,
 )
-from mscam_dask.benchmark.settings import ExperimentSettings, SweepTable
 from mscam_dask.benchmark.trial import Limits, Trial, TrialFit, trial_entry
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate
@@ -260,20 +260,14 @@ def _mean_modularity(
 
 
 def run_sweep(
-    settings: ExperimentSettings,
-    output: str | Path | None = None,
-    *,
-    command: str = "",
-    overwrite: bool = False,
-    insecure: bool = False,
-    observers: Sequence[Observer] = (),
+    settings: ExperimentSettings, output: str | Path | None = None, **options: Any
 ) -> ExperimentRecord:
     """Fit every α × λ on every data set; trials that have a result are not repeated.
 
     Parameters
     ----------
-    settings, output, command, overwrite, insecure, observers
-        As for `mscam_dask.benchmark.compare.run_comparison`.
+    settings, output, **options
+        As for `mscam_dask.benchmark.experiment.Experiment.open`.
 
     Returns
     -------
@@ -283,16 +277,12 @@ def run_sweep(
     Raises
     ------
     MscamError
-        If settings, data or cluster are invalid.
+        If settings or data are invalid, or the cluster is lost; a trial that fails is part of the
+        result instead. `TemporaryFailure` after SIGTERM.
+    KeyboardInterrupt
+        After Ctrl-C.
     """
-    with Experiment.open(
-        settings,
-        output,
-        command=command,
-        overwrite=overwrite,
-        insecure=insecure,
-        observers=observers,
-    ) as experiment:
+    with Experiment.open(settings, output, **options) as experiment:
         _Sweep(settings, experiment).run()
         return experiment.record
 

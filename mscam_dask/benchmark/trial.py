@@ -23,6 +23,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -82,7 +83,7 @@ class StoredData(Struct, frozen=True, kw_only=True, tag="store", tag_field="kind
 class MixtureData(Struct, frozen=True, kw_only=True, tag="mixture", tag_field="kind"):
     """Parameters of `corrupted_mixture`, which the trial draws with its seed."""
 
-    corrupted: float
+    corruption_rate: float
     n_samples: int
     noise_variance: float
     within_variance: float
@@ -185,6 +186,7 @@ class TrialProcess:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._directory = Path()
 
     def run(self, trial: Trial, limits: Limits) -> TrialFit:
         """Run one trial; a failure is its result."""
@@ -208,7 +210,10 @@ class TrialProcess:
         return msgspec.json.decode(answer, type=TrialFit)
 
     def _started(self) -> subprocess.Popen[bytes]:
+        if self._directory != Path.cwd():  # modules of the working directory may be methods
+            self.close()
         if self._process is None or self._process.poll() is not None:
+            self._directory = Path.cwd()
             self._process = subprocess.Popen(
                 _python("serve"),
                 stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Command line: `mscam-dask quickstart | ingest | run | resume | compare | sweep | describe | report | doctor | tls`.
+"""Command line: one command for each task, from `mscam-dask quickstart` to `mscam-dask tls`.
 
 This module imports Click only. Each command imports its dependencies when it runs, so that
 `--help` and errors in options are fast.
@@ -55,7 +55,8 @@ def main() -> None:
     """Multi-view subspace clustering.
 
     Exit codes: 0 success, 1 internal error, 2 configuration, 3 data, 4 cluster, 5 components not
-    reached (results are written), 75 temporary failure (retry later), 130 interrupted.
+    reached and 6 drift above the limit (results are written), 75 temporary failure (retry later),
+    130 interrupted.
     """
 
 
@@ -66,7 +67,7 @@ def main() -> None:
     "--output",
     required=True,
     metavar="DIR|URL",
-    help="Store to write; may be an s3:// or gs:// URL.",
+    help="Store to write; may be an s3://, gs:// or az:// URL.",
 )
 @click.option(
     "--view",
@@ -104,8 +105,8 @@ def main() -> None:
 def ingest(**options: Any) -> int:
     """Write the files of several views into one store.
 
-    SRC is a .npz, .npy, .mat, .csv, .tsv, text, NetCDF or Zarr file, or a directory with the UCI
-    mfeat files. Row i is the same sample in every view.
+    SRC is a .npz, .npy, .mat, .csv, .tsv, .parquet, .feather, .h5ad, .h5mu, text, NetCDF or Zarr
+    file, or a directory with the UCI mfeat files. Row i is the same sample in every view.
     """
     from mscam_dask.cli.ingest import ingest_files
 
@@ -179,6 +180,68 @@ def resume(**options: Any) -> int:
     from mscam_dask.cli.run import resume_directory
 
     return resume_directory(**options)
+
+
+@main.command()
+@click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
+@click.argument("sources", metavar="NEW...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File to write, .csv or .parquet; default: CSV on standard output.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+@handle_errors
+def predict(**options: Any) -> int:
+    """Predict the clusters of new samples with a finished run.
+
+    NEW is a store, or files with the same views and columns as those of the run, read with its
+    settings; excluded views may be missing. Each sample gets a cluster, a confidence and the next
+    best cluster.
+    """
+    from mscam_dask.cli.predict import predict_samples
+
+    return predict_samples(**options)
+
+
+@main.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--status",
+    type=click.Choice(["running", "finished", "failed", "interrupted"]),
+    multiple=True,
+    help="Only runs in this state; repeatable.",
+)
+@click.option(
+    "--since", metavar="TIME", help="Only runs that started then or later (ISO 8601, UTC)."
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only runs whose directory matches, for example 'nightly-*'; repeatable.",
+)
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="Compare settings, scores and partitions of the finished runs that are listed.",
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write an index page."
+)
+@handle_errors
+def runs(**options: Any) -> int:
+    """List the runs in a directory, and compare them.
+
+    The agreement of two runs is the adjusted Rand index of their clusters on common samples. The
+    index page links the reports and needs no network.
+    """
+    from mscam_dask.cli.runs import show_runs
+
+    return show_runs(**options)
 
 
 @main.command()

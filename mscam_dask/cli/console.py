@@ -12,7 +12,13 @@ from rich.text import Text
 
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.monitor.messages import format_excluded, format_graph, plural, printable
-from mscam_dask.pipeline.run.run_record import DataRecord, FitRecord, SettingEntry
+from mscam_dask.pipeline.run.run_record import (
+    AssessmentEntry,
+    DataRecord,
+    FitRecord,
+    SettingEntry,
+)
+from mscam_dask.types.result import Structure
 
 __all__ = [
     "clusters_text",
@@ -24,6 +30,7 @@ __all__ = [
     "settings_text",
     "show",
     "sizes_text",
+    "support_text",
     "table",
     "views_table",
 ]
@@ -129,6 +136,12 @@ def clusters_text(fit: FitRecord) -> str:
     exactly = "exactly " if fit.has_requested_components else ""
     components = plural(fit.n_connected_components, "connected component")
     return f"{fit.n_clusters} ({selected}graph has {exactly}{components})"
+
+
+def support_text(assessment: AssessmentEntry) -> str:
+    """Return whether the data support the clusters, and which of them they do not separate."""
+    name = Structure[assessment.structure].value
+    return f"{name[:1].upper()}{name[1:]}: {assessment.message}."
 
 
 def sizes_text(fit: FitRecord) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from pathlib import Path
 
 from rich.console import Console, RenderableType
 
@@ -17,11 +16,13 @@ from mscam_dask.cli.console import (
     settings_text,
     show,
     sizes_text,
+    support_text,
     table,
     views_table,
 )
 from mscam_dask.cli.extensions import extension_of_directory
-from mscam_dask.data.store.current_pointer import resolve_current
+from mscam_dask.cli.runs import describe_runs
+from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location, size_of
 from mscam_dask.data.store.read import is_store, verify_store
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -29,6 +30,7 @@ from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.messages import duration
+from mscam_dask.pipeline.run.list_runs import list_runs, run_directories
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 from mscam_dask.pipeline.run.run_record import RunRecord
@@ -36,7 +38,6 @@ from mscam_dask.pipeline.run.run_record import RunRecord
 __all__ = ["describe_path"]
 
 _SHORT = 16  # hexadecimal digits of a digest
-_TIME = len("2026-11-24T09:28")  # of a time: the date, hours and minutes
 
 
 def describe_path(place: str) -> int:
@@ -53,8 +54,8 @@ def describe_path(place: str) -> int:
         _describe_store(console, path)
     elif (extension := extension_of_directory(path)) is not None:
         extension.describe(path)
-    elif runs := _runs_in(path):
-        _describe_runs(console, runs)
+    elif run_directories(path):
+        show(console, *describe_runs(*list_runs(path)))
     elif not path.exists():
         raise DataError(
             f"There is no {path}. Give a store, the directory of a run or an experiment, or a "
@@ -66,53 +67,6 @@ def describe_path(place: str) -> int:
             "experiment (written by mscam-dask run, compare or sweep), and contains no runs."
         )
     return 0
-
-
-def _runs_in(path: Path) -> list[RunDirectory]:
-    """Run directories directly below a directory, by name."""
-    if not path.is_dir():
-        return []
-    runs = (RunDirectory(child.absolute()) for child in sorted(path.iterdir()))
-    return [run for run in runs if run.record.is_file()]
-
-
-def _describe_runs(console: Console, runs: list[RunDirectory]) -> None:
-    """Print one line for each run, in the order in which they started."""
-    records = []
-    unreadable = []
-    for run in runs:
-        try:
-            records.append((run, run.read_record()))
-        except DataError as error:
-            unreadable.append((run.path.name, str(error)))
-    records.sort(key=lambda pair: pair[1].started)
-    titles = ("run", "state", "started", "n", "c", "score", "ACC", "moved")
-    parts: list[RenderableType] = [
-        table(
-            titles,
-            [(run.path.name, *_overview(run, record)) for run, record in records],
-            numbers=titles[3:],
-        )
-    ]
-    if unreadable:
-        parts.append(key_values(unreadable))
-    show(console, *parts)
-
-
-def _overview(directory: RunDirectory, record: RunRecord) -> tuple[str, ...]:
-    """State, start, samples, clusters, scores and drift of a run, each "-" where it has none."""
-    is_cut_off = record.state == "running" and not is_locked(directory.path)
-    accuracy = (record.metrics or {}).get("accuracy")
-    score = None if record.fit is None else record.fit.score
-    return (
-        "interrupted" if is_cut_off else record.state,
-        record.started[:_TIME].replace("T", " "),
-        "-" if record.data is None else str(record.data.n_samples),
-        "-" if record.fit is None else str(record.fit.n_clusters),
-        "-" if score is None else f"{score:.4f}",
-        "-" if accuracy is None else f"{accuracy:.4f}",
-        "-" if record.drift is None else f"{record.drift.share_moved:.1%}",
-    )
 
 
 def _describe_store(console: Console, path: Location) -> None:
@@ -215,9 +169,11 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
         pairs.append(("Data", f"{record.data.n_samples} samples, digest {record.data.digest}"))
     if record.fit is not None:
         fit = record.fit
+        support = [] if fit.assessment is None else [("Support", support_text(fit.assessment))]
         pairs += [
             ("Clusters", clusters_text(fit)),
             ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
+            *support,
             ("Sizes", sizes_text(fit)),
             ("Settings", settings_text(fit.setting)),
             ("Iterations", str(fit.n_outer_iterations)),
@@ -233,6 +189,7 @@ def _files(directory: RunDirectory) -> list[str]:
         directory.pipeline,
         directory.events,
         directory.labels,
+        directory.samples,
         directory.result,
         directory.data,
     )

@@ -1,10 +1,11 @@
-"""Conversion of exceptions to one message and an exit code."""
+"""Conversion of exceptions to one message and an exit code, and output to closed or full streams."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import functools
+import io
 import logging
 import os
 import signal
@@ -14,11 +15,10 @@ import traceback
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from mscam_dask.cli.streams import tolerant_streams
 from mscam_dask.errors import (
     ConfigurationError,
     MscamError,
@@ -27,7 +27,7 @@ from mscam_dask.errors import (
     without_credentials,
 )
 
-__all__ = ["handle_errors"]
+__all__ = ["handle_errors", "tolerant_streams"]
 
 _INTERRUPTED = 130
 
@@ -143,3 +143,72 @@ def _print_error(error: BaseException, message: str, code: int, *, debug: bool) 
     label = click.style("Error:", fg="red", bold=True)
     click.echo(f"{label} {without_credentials(message, os.environ)}", err=True)
     return code
+
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class _TolerantFile(io.FileIO):
+    """File that discards what is written after its first error.
+
+    Parameters
+    ----------
+    descriptor
+    ignores_all
+        Ignore every error; otherwise only that the reader has closed the pipe, and the first of
+        the others is raised.
+    """
+
+    def __init__(self, descriptor: int, *, ignores_all: bool) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self._ignores_all = ignores_all
+        self._is_lost = False
+
+    def write(self, content: ReadableBuffer, /) -> int:
+        """Write, and return the number of bytes."""
+        if not self._is_lost:
+            try:
+                return super().write(content)
+            except OSError as error:
+                self._is_lost = True
+                if error.errno != errno.EPIPE and not self._ignores_all:
+                    raise
+        return memoryview(content).nbytes
+
+
+@contextlib.contextmanager
+def tolerant_streams() -> Iterator[None]:
+    """Let a command go on when its output cannot be written.
+
+    A closed pipe (``| head -1``) ends the output, not the command. For standard error this holds
+    for every error, such as a full disk; for standard output such an error is raised. Characters
+    that a stream cannot encode are escaped.
+    """
+    originals = sys.stdout, sys.stderr
+    streams = [_tolerant(sys.stdout, ignores_all=False), _tolerant(sys.stderr, ignores_all=True)]
+    sys.stdout, sys.stderr = streams
+    try:
+        yield
+    finally:
+        for stream in streams:
+            with contextlib.suppress(OSError):
+                stream.flush()
+        sys.stdout, sys.stderr = originals
+
+
+def _tolerant(stream: TextIO | None, *, ignores_all: bool) -> TextIO:
+    """Stream to the same file; the stream itself if it has no file, as in tests."""
+    if stream is None:  # the file was closed before the start
+        return Path(os.devnull).open("w")
+    try:
+        descriptor = stream.fileno()
+        stream.flush()
+    except (OSError, ValueError):
+        return stream
+    return io.TextIOWrapper(
+        io.BufferedWriter(_TolerantFile(descriptor, ignores_all=ignores_all)),
+        encoding=stream.encoding,
+        errors="backslashreplace",
+        line_buffering=ignores_all or os.isatty(descriptor),
+    )

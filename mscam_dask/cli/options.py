@@ -10,13 +10,15 @@ import click
 
 __all__ = ["Option", "execution_options", "no_url", "with_options"]
 
+_SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
+
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Decorator that adds an option to a command."""
 
 
 def no_url(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
     """Click callback that refuses a URL as a run directory."""
-    if path is not None and path.parts and path.parts[0] in ("s3:", "gs:", "file:"):
+    if path is not None and path.parts and path.parts[0] in _SCHEMES:
         raise click.BadParameter("a run directory is on a file system. Give a directory.")
     return path
 
@@ -24,6 +26,34 @@ def no_url(_context: click.Context, _option: click.Parameter, path: Path | None)
 def execution_options(*, in_process: str) -> tuple[Option, ...]:
     """Return the options of the executor; `in_process` is the help text of that option."""
     return (
+        click.option(
+            "--cluster",
+            metavar="TYPE",
+            help="Type of the Dask cluster: local, slurm, pbs, sge, lsf, htcondor, oar, slurm-runner, "
+            "gateway, kubernetes, ssh or module:Class.",
+        ),
+        click.option(
+            "--cluster-option",
+            "cluster_options",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Option of the cluster's class, for example queue=long; repeatable.",
+        ),
+        click.option(
+            "--adapt", metavar="MIN:MAX", help="Adapt the number of workers to the tasks."
+        ),
+        click.option(
+            "--lifetime", metavar="DURATION", help="Time after which a worker's job is replaced."
+        ),
+        click.option(
+            "--lifetime-stagger", metavar="DURATION", help="Random difference of lifetimes."
+        ),
+        click.option(
+            "--start-timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Seconds to wait for the first worker of a cluster that is started.",
+        ),
         click.option(
             "--workers",
             type=click.IntRange(min=1),
@@ -37,6 +67,11 @@ def execution_options(*, in_process: str) -> tuple[Option, ...]:
             "--scheduler",
             metavar="ADDRESS",
             help="Address of a running cluster, tls:// or tcp://host:port.",
+        ),
+        click.option(
+            "--scheduler-file",
+            type=click.Path(),
+            help="File of a running cluster, from dask scheduler --scheduler-file.",
         ),
         click.option(
             "--workers-timeout",

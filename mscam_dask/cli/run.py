@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from mscam_dask.cli.console import (
     settings_text,
     show,
     sizes_text,
+    support_text,
     views_table,
 )
 from mscam_dask.cli.extensions import extension_of_directory, extension_of_file
@@ -35,9 +36,10 @@ from mscam_dask.pipeline.config.toml_document import (
     parse_override,
     read_document,
 )
+from mscam_dask.pipeline.run.cluster import serve_in_slurm
 from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
 from mscam_dask.pipeline.run.resume import resume_run, run_or_resume
-from mscam_dask.pipeline.run.run import RunOutcome
+from mscam_dask.pipeline.run.run import EXIT_DRIFT, RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
 __all__ = [
@@ -54,6 +56,10 @@ _MIB = 2.0**20
 _PIPELINE_TABLES = {"data", "cluster"}
 _PROCESS_OPTIONS = ("workers", "memory_limit")
 _TLS_OPTIONS = ("tls_ca", "tls_cert", "tls_key")
+_RUNNING_OPTIONS = ("scheduler", "scheduler_file")
+_STARTED_OPTIONS = (
+    *("cluster", "cluster_options", "adapt", "lifetime", "lifetime_stagger", "start_timeout"),
+)
 
 
 def run_file(
@@ -83,10 +89,11 @@ def run_file(
             insecure=insecure,
             **execution,
         )
-    settings = read_config(pipeline, option_overrides(assignments, execution))
+    settings = read_config(pipeline, option_overrides(assignments, execution), dask_defaults=True)
     if dry_run:
         _show_plan(plan_run(settings, output, insecure=insecure))
         return 0
+    serve_in_slurm(settings.execution, insecure=insecure)
     console = progress_console()
     progress = PlainProgress(console.file) if plain else progress_on(console)
     with progress:
@@ -151,9 +158,11 @@ def _summarize(outcome: RunOutcome) -> int:
     assert fit is not None
     assert data is not None
     assert record.exit_code is not None
+    support = [] if fit.assessment is None else [("Support", support_text(fit.assessment))]
     clusters = [
         ("Clusters", clusters_text(fit)),
         ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
+        *support,
         ("Sizes", sizes_text(fit)),
         ("Settings", settings_text(fit.setting)),
     ]
@@ -161,8 +170,11 @@ def _summarize(outcome: RunOutcome) -> int:
     if record.metrics is not None:
         scores = score_text(record.metrics)
         results.append(("Scores", f"{scores} (ground truth was not used in the fit)"))
+    if record.exit_code == EXIT_DRIFT and record.drift is not None:
+        moved = f"{record.drift.share_moved:.1%} of the samples of {record.drift.earlier} moved"
+        results.append(("Drift", f"{moved}, more than [incremental] max_drift: exit code 6"))
     report = "report.html, " if directory.report.is_file() else ""
-    files = f"{report}labels.csv, result.zarr, run.json"
+    files = f"{report}labels.csv, samples.csv, result.zarr, run.json"
     results.append(("Results", f"{relative(directory.path)} ({files})"))
     parts: list[RenderableType] = [key_values(clusters), views_table(data, fit)]
     show(results_console(), *parts, key_values(results))
@@ -198,22 +210,62 @@ def option_overrides(
 
 def execution_overrides(options: Mapping[str, object]) -> Iterator[Override]:
     """Yield overrides of [execution]. An option for one kind of cluster removes keys of the others."""
-    values = {name: value for name, value in options.items() if value not in (None, False)}
-    removed: tuple[str, ...] = ()
-    if "in_process" in values:
-        removed = ("scheduler", *_TLS_OPTIONS, *_PROCESS_OPTIONS)
-    elif "scheduler" in values:
-        removed = ("in_process", "threads", *_PROCESS_OPTIONS)
-    elif any(name in values for name in _PROCESS_OPTIONS):
-        removed = ("scheduler", *_TLS_OPTIONS, "in_process")
-    elif "threads" in values:  # of workers, or of this process
-        removed = ("scheduler", *_TLS_OPTIONS)
-    for name in removed:
+    values = {name: value for name, value in options.items() if value not in (None, False, ())}
+    for name in _removed_by(values.keys()):
         if name not in values:
             yield Override(("execution", name), None, "the command line")
     for name, value in values.items():
         option = f"--{name.replace('_', '-')}"
-        yield Override(("execution", name), value, option if value is True else f"{option} {value}")
+        if name == "cluster_options":
+            yield from map(_cluster_option, value if isinstance(value, tuple) else ())
+        elif name == "adapt":
+            yield Override(("execution", name), _bounds(str(value)), f"{option} {value}")
+        else:
+            origin = option if value is True else f"{option} {value}"
+            yield Override(("execution", name), value, origin)
+
+
+def _removed_by(given: Collection[str]) -> tuple[str, ...]:
+    """Return the keys of [execution] that some options replace without giving them."""
+    removed: tuple[str, ...] = ()
+    if "in_process" in given:
+        removed = (*_RUNNING_OPTIONS, *_TLS_OPTIONS, *_PROCESS_OPTIONS, *_STARTED_OPTIONS)
+    elif any(name in given for name in _RUNNING_OPTIONS):
+        others = ("in_process", "threads", *_PROCESS_OPTIONS)
+        removed = (*_RUNNING_OPTIONS, *others, *_STARTED_OPTIONS)
+    elif "cluster" in given:
+        removed = (*_RUNNING_OPTIONS, "in_process", *_STARTED_OPTIONS)
+    elif any(name in given for name in (*_PROCESS_OPTIONS, *_STARTED_OPTIONS)):
+        removed = (*_RUNNING_OPTIONS, *_TLS_OPTIONS, "in_process")
+    elif "threads" in given:  # of workers, or of this process
+        removed = (*_RUNNING_OPTIONS, *_TLS_OPTIONS)
+    if "workers" in given:
+        removed += ("adapt",)
+    return (*removed, "workers") if "adapt" in given else removed
+
+
+def _cluster_option(text: str) -> Override:
+    """Return the override of --cluster-option KEY=VALUE."""
+    origin = f"--cluster-option {text}"
+    try:
+        parsed = parse_override(f"execution.cluster_options.{text}")
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{origin} is not of the form KEY=VALUE with a value in TOML. Example: --cluster-option "
+            "queue=long."
+        ) from error
+    return Override(parsed.key, parsed.value, origin)
+
+
+def _bounds(text: str) -> dict[str, int]:
+    """Return the bounds of --adapt MIN:MAX."""
+    least, _, most = text.partition(":")
+    try:
+        return {"minimum": int(least), "maximum": int(most)}
+    except ValueError as error:
+        raise ConfigurationError(
+            f"--adapt {text} is not of the form MIN:MAX. Example: --adapt 0:8."
+        ) from error
 
 
 def _show_plan(plan: RunPlan) -> None:

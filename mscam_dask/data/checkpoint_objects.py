@@ -25,6 +25,7 @@ from typing import Protocol
 from mscam_dask.data.checkpoints import (
     CURRENT,
     MANIFEST,
+    Checkpoint,
     Manifest,
     Pointer,
     entry_of,
@@ -36,7 +37,6 @@ from mscam_dask.data.store.checksums import digest_of
 from mscam_dask.data.store.filesystem import failures_are_typed
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
-from mscam_dask.types.checkpoint import Checkpoint
 
 __all__ = ["ObjectCheckpointStore", "Objects", "RemoteObjects"]
 

@@ -17,6 +17,7 @@ then.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -42,11 +43,11 @@ from mscam_dask.data.store.filesystem import (
 )
 from mscam_dask.data.store.write import CHUNK_BYTES, create_array
 from mscam_dask.errors import StoreCorruptError
-from mscam_dask.types.checkpoint import Checkpoint
 
 __all__ = [
     "CURRENT",
     "MANIFEST",
+    "Checkpoint",
     "FileCheckpointStore",
     "Manifest",
     "Pointer",
@@ -556,3 +557,19 @@ class Manifest:
         if digest_of(content) != entry.sha256:
             return "its content is not what was written (SHA-256 differs)"
         return None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """State from which a fit can be resumed, independent of its executor and of the storage.
+
+    Attributes
+    ----------
+    arrays : mapping of str to array
+        Numeric arrays by name, such as "graph_data".
+    record : mapping of str to values
+        Nested mappings, sequences, strings, numbers (NaN and infinities too), booleans and None.
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
+    record: Mapping[str, Any]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.readers import Source
 from mscam_dask.data.readers.combine import Sources, gather
 from mscam_dask.data.store.append import joined_samples
-from mscam_dask.data.store.current_pointer import resolve_current
+from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, size_of
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import check_output, write_store
@@ -82,8 +82,9 @@ def ingest(
     Parameters
     ----------
     sources
-        One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, .csv.gz, .parquet, whitespace-separated text
-        (any other name, such as the UCI files mfeat-pix), NetCDF (.nc), a Zarr directory, or a
+        One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, .csv.gz, .csv.zst, .parquet, .feather,
+        .h5ad, .h5mu, whitespace-separated text (any other name, such as the UCI files mfeat-pix), NetCDF
+        (.nc), a Zarr directory, or a
         directory with the six UCI mfeat files; or the URL of a store of this package. `Source`
         adds how a file is to be read. A `MultiViewData` is written as it is. Sources with sample
         ids hold the same ids, in any order: rows are put in the order of the first of them.

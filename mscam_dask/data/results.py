@@ -1,18 +1,25 @@
-"""The store of a run's result: labels, consensus graph, view embeddings and history.
+"""The store of a run's result: labels, consensus graph, view embeddings, history and the model.
 
-Layout, version 2, one Zarr v3 group::
+Layout, version 3, one Zarr v3 group::
 
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
-        |                           view_contributions, the names in the last two groups, and
+        |                           view_contributions, the names in the last three groups, and
         |                           nodes and checksum (see `mscam_dask.data.store.checksums`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
         consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
         consensus_graph/indptr
+        learned_graph/...           the same, where it is not the consensus graph
+        assessment/...              the arrays of `mscam_dask.types.result.Assessment`; its texts are
+                                    in the root attribute "assessment"
         view_embeddings/0           (sample, component) float64; attribute: name
+        view_coordinates/0          (sample, axis) float32, where views have them; attribute: name
         history/graph_weight        (outer_iteration,) or (outer_iteration, view); attribute:
         history/...                 long_name
+        model/records               (byte,) uint8, JSON as UTF-8: settings and records of the fit
+        model/...                   memberships, encoders and ridge coordinates; see
+                                    `mscam_dask.estimators._stored`
 
 The rules are those of `mscam_dask.data.store.schema`: crc32c on every chunk, every chunk written,
 numbers only, names in attributes.
@@ -20,8 +27,9 @@ numbers only, names in attributes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +56,7 @@ from mscam_dask.data.store.read import check_codecs, open_array, read_chunk
 from mscam_dask.data.store.write import create_array
 from mscam_dask.errors import DataError
 from mscam_dask.types.events import IterationFinished, NClustersSelected
-from mscam_dask.types.result import Solution
+from mscam_dask.types.result import Assessment, Solution
 
 if TYPE_CHECKING:
     import xarray
@@ -57,17 +65,27 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
+    "StoredModel",
     "StoredResult",
     "count_dataset",
     "history_dataset",
+    "read_model",
     "read_result",
     "write_result",
 ]
 
 FORMAT = "mscam_dask.result"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 _CHUNK_ENTRIES = 2**20
+_ASSESSED = {
+    "cluster_stability": ("cluster",),
+    "co_clustering": ("cluster", "other_cluster"),
+    "cluster_agreement": ("view", "cluster"),
+    "view_agreement": ("view", "other_view"),
+    "cluster_tree": ("merge", "column"),
+}
+_RECORDS = "model/records"
 _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
 
@@ -80,6 +98,8 @@ class StoredResult:
     labels : (n,) int64
     consensus_graph : (n, n) CSR
         Rows on the simplex.
+    learned_graph : (n, n) CSR
+        Graph before it was rebuilt from the partition.
     n_connected_components : int
     status : str
         Name of a `mscam_dask.types.result.Status`.
@@ -87,29 +107,56 @@ class StoredResult:
         Label-free score of the labels.
     n_neighbors : int
     view_embeddings : dict of str to (n, r)
+    view_coordinates : dict of str to (n, m)
+        Principal coordinates of the ridge embeddings, float32.
     view_contributions : dict of str to float
     history : xarray.Dataset
         Over (outer_iteration, view).
+    assessment : Assessment or None
+        None where nothing was assessed.
     """
 
     labels: NDArray[np.int64]
     consensus_graph: csr_array[np.float64]
+    learned_graph: csr_array[np.float64]
     n_connected_components: int
     status: str
     score: float
     n_neighbors: int
     view_embeddings: dict[str, NDArray[np.float64]]
+    view_coordinates: dict[str, NDArray[np.float32]]
     view_contributions: dict[str, float]
     history: xarray.Dataset
+    assessment: Assessment | None = None
 
 
-def write_result(solution: Solution, output: str | Path) -> Path:
+@dataclass(frozen=True, eq=False)
+class StoredModel:
+    """Parts of a fit from which it predicts, as numbers and text.
+
+    Attributes
+    ----------
+    records
+        Values that JSON can hold; NaN and infinity are allowed.
+    arrays
+        Arrays by key, such as "membership".
+    """
+
+    records: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+def write_result(
+    solution: Solution, output: str | Path, *, model: StoredModel | None = None
+) -> Path:
     """Write a fit's result as one store.
 
     Parameters
     ----------
     solution
         Of `mscam_dask.engine.fit.run_fit`, or an estimator's ``solution_``.
+    model
+        Of `mscam_dask.estimators._stored.stored_model`; None for a result that predicts nothing.
     output
         Directory to make; nothing may be there. It appears complete or not at all: a sibling
         directory is written, read back, synced to disk and renamed.
@@ -133,8 +180,9 @@ def write_result(solution: Solution, output: str | Path) -> Path:
     partial = new_partial(root)
     try:
         with full_disk_is_temporary(root):
-            _write(solution, partial)
+            _write(solution, partial, model)
             read_result(partial)
+            read_model(partial)
             sync_tree(LOCAL, partial)
             rename_durably(LOCAL, partial, root)
     finally:
@@ -142,7 +190,7 @@ def write_result(solution: Solution, output: str | Path) -> Path:
     return root
 
 
-def _write(solution: Solution, directory: Path) -> None:
+def _write(solution: Solution, directory: Path, model: StoredModel | None) -> None:
     import zarr
 
     names = tuple(solution.view_contributions)
@@ -162,26 +210,62 @@ def _write(solution: Solution, directory: Path) -> None:
             "view_names": list(names),
             "view_contributions": [float(share) for share in solution.view_contributions.values()],
             "view_embeddings": list(solution.view_embeddings),
+            "view_coordinates": list(solution.view_coordinates),
             "history": [str(name) for name in history],
+            "has_learned_graph": not solution.status.is_learned,
+            "assessment": _assessment_texts(solution.assessment),
+            "model": None if model is None else list(model.arrays),
         },
     )
     _put(group, "labels", solution.labels.astype("<i8"), ("sample",))
-    graph = solution.consensus_graph
-    sparse = group.create_group("consensus_graph")
-    sparse.attrs.update(_CSR, shape=[int(size) for size in graph.shape])
-    _put(sparse, "data", graph.data.astype("<f8"), ("entry",))
-    _put(sparse, "indices", graph.indices.astype("<i8"), ("entry",))
-    _put(sparse, "indptr", graph.indptr.astype("<i8"), ("edge",))
+    _put_graph(group, "consensus_graph", solution.consensus_graph)
+    if not solution.status.is_learned:
+        _put_graph(group, "learned_graph", solution.learned_graph)
+    for name, dims in _ASSESSED.items() if solution.assessment is not None else ():
+        values = getattr(solution.assessment, name).astype("<f8")
+        _put(group, f"assessment/{name}", values, dims)
     for index, (name, values) in enumerate(solution.view_embeddings.items()):
         key = f"view_embeddings/{index}"
         array = _put(group, key, values.astype("<f8"), ("sample", "component"))
+        array.attrs["name"] = name
+    for index, (name, coordinates) in enumerate(solution.view_coordinates.items()):
+        key = f"view_coordinates/{index}"
+        array = _put(group, key, coordinates.astype("<f4"), ("sample", "axis"))
         array.attrs["name"] = name
     for variable_name, variable in history.items():
         numbers = variable.values.astype("<i8" if variable.dtype.kind in "iub" else "<f8")
         dims = tuple(str(dim) for dim in variable.dims)
         array = _put(group, f"history/{variable_name}", numbers, dims)
         array.attrs.update({key: str(prose) for key, prose in variable.attrs.items()})
+    if model is not None:
+        text = np.frombuffer(json.dumps(model.records).encode(), dtype=np.uint8)
+        _put(group, _RECORDS, text, ("byte",))
+        for key, values in model.arrays.items():
+            _put(group, f"model/{key}", values, tuple(f"dim_{i}" for i in range(values.ndim)))
     write_checksums(group, directory)
+
+
+def _put_graph(group: Any, key: str, graph: csr_array[np.float64]) -> None:
+    sparse = group.create_group(key)
+    sparse.attrs.update(_CSR, shape=[int(size) for size in graph.shape])
+    _put(sparse, "data", graph.data.astype("<f8"), ("entry",))
+    _put(sparse, "indices", graph.indices.astype("<i8"), ("entry",))
+    _put(sparse, "indptr", graph.indptr.astype("<i8"), ("edge",))
+
+
+def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
+    """Everything of an assessment but its arrays, with its structure and message for other readers."""
+    if assessment is None:
+        return None
+    return {
+        "structure": assessment.structure.name,
+        "message": assessment.message,
+        "cluster_names": list(assessment.cluster_names),
+        "view_names": list(assessment.view_names),
+        "neighbor_overlap": assessment.neighbor_overlap,
+        "has_uninformative_views": assessment.has_uninformative_views,
+        "split_half_ari": assessment.split_half_ari,
+    }
 
 
 def _put(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> Any:
@@ -205,6 +289,104 @@ def read_result(path: str | Path) -> StoredResult:
         When a file is missing or damaged; the message names it.
     """
     root = Path(path).absolute()
+    attributes = _attributes(root)
+    try:
+        n_samples = int(attributes["n_samples"])
+        names = tuple(str(name) for name in attributes["view_names"])
+        shares = tuple(float(share) for share in attributes["view_contributions"])
+        n_components = int(attributes["n_connected_components"])
+        contributions = dict(zip(names, shares, strict=True))
+        status, score = str(attributes["status"]), float(attributes["score"])
+        n_neighbors = int(attributes["n_neighbors"])
+        embedded = [str(name) for name in attributes["view_embeddings"]]
+        projected = [str(name) for name in attributes["view_coordinates"]]
+        recorded = [str(name) for name in attributes["history"]]
+        is_rebuilt = bool(attributes["has_learned_graph"])
+        texts = attributes["assessment"]
+    except METADATA_ERRORS as error:
+        raise corrupt_store(
+            root / "zarr.json", f"attribute missing or unusable: {error!r}"
+        ) from error
+    labels = _get(root, "labels")[0]
+    if len(labels) != n_samples:
+        raise corrupt_store(root / "labels", f"not one entry for each of {n_samples} samples")
+    graph = _graph(root, "consensus_graph", n_samples)
+    return StoredResult(
+        labels=labels,
+        consensus_graph=graph,
+        learned_graph=_graph(root, "learned_graph", n_samples) if is_rebuilt else graph,
+        n_connected_components=n_components,
+        status=status,
+        score=score,
+        n_neighbors=n_neighbors,
+        view_embeddings={
+            name: _get(root, f"view_embeddings/{index}")[0] for index, name in enumerate(embedded)
+        },
+        view_coordinates={
+            name: _get(root, f"view_coordinates/{index}")[0] for index, name in enumerate(projected)
+        },
+        view_contributions=contributions,
+        history=_history(root, names, recorded),
+        assessment=None if texts is None else _assessment(root, texts),
+    )
+
+
+def _graph(root: Path, key: str, n_samples: int) -> csr_array[np.float64]:
+    parts = {part: _get(root, f"{key}/{part}")[0] for part in ("data", "indices", "indptr")}
+    if len(parts["indptr"]) != n_samples + 1:
+        raise corrupt_store(root / key, f"not one row for each of {n_samples} samples")
+    try:
+        graph: csr_array[np.float64] = sparse_from_parts(
+            "csr", parts, (n_samples, n_samples), "the graph"
+        )
+    except DataError as error:
+        raise corrupt_store(root / key, str(error).partition(". ")[0]) from error
+    return graph
+
+
+def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
+    arrays = {name: _get(root, f"assessment/{name}")[0] for name in _ASSESSED}
+    try:
+        half = texts["split_half_ari"]
+        return Assessment(
+            **arrays,
+            view_names=tuple(str(name) for name in texts["view_names"]),
+            neighbor_overlap={
+                str(name): float(overlap) for name, overlap in texts["neighbor_overlap"].items()
+            },
+            has_uninformative_views=bool(texts["has_uninformative_views"]),
+            split_half_ari=None if half is None else float(half),
+            cluster_names=tuple(int(name) for name in texts["cluster_names"]),
+        )
+    except METADATA_ERRORS as error:
+        raise corrupt_store(root / "zarr.json", f"assessment unusable: {error!r}") from error
+
+
+def read_model(path: str | Path) -> StoredModel | None:
+    """Read the parts of a result from which it predicts; None where it was written without.
+
+    Raises
+    ------
+    DataError, StoreCorruptError
+        As `read_result`.
+    """
+    root = Path(path).absolute()
+    attributes = _attributes(root)
+    try:
+        keys = attributes["model"]
+        if keys is None:
+            return None
+        records = json.loads(_get(root, _RECORDS)[0].tobytes())
+        arrays = {str(key): _get(root, f"model/{key}")[0] for key in keys}
+    except METADATA_ERRORS as error:
+        if isinstance(error, DataError):
+            raise
+        raise corrupt_store(root / "model", f"its records are unusable: {error!r}") from error
+    return StoredModel(records, arrays)
+
+
+def _attributes(root: Path) -> Mapping[str, Any]:
+    """Return the attributes of a result, after comparing metadata with their checksums."""
     attributes = root_attributes(root)
     if attributes.get("format") != FORMAT:
         raise DataError(
@@ -217,44 +399,7 @@ def read_result(path: str | Path) -> StoredResult:
             f"{FORMAT_VERSION}. Upgrade mscam_dask, or run the pipeline again."
         )
     require_checksums(root, attributes)
-    try:
-        n_samples = int(attributes["n_samples"])
-        names = tuple(str(name) for name in attributes["view_names"])
-        shares = tuple(float(share) for share in attributes["view_contributions"])
-        n_components = int(attributes["n_connected_components"])
-        contributions = dict(zip(names, shares, strict=True))
-        status, score = str(attributes["status"]), float(attributes["score"])
-        n_neighbors = int(attributes["n_neighbors"])
-        embedded = [str(name) for name in attributes["view_embeddings"]]
-        recorded = [str(name) for name in attributes["history"]]
-    except METADATA_ERRORS as error:
-        raise corrupt_store(
-            root / "zarr.json", f"attribute missing or unusable: {error!r}"
-        ) from error
-    data, indices, indptr = (
-        _get(root, f"consensus_graph/{part}")[0] for part in ("data", "indices", "indptr")
-    )
-    labels = _get(root, "labels")[0]
-    if len(labels) != n_samples or len(indptr) != n_samples + 1:
-        raise corrupt_store(root / "labels", f"not one entry for each of {n_samples} samples")
-    parts = {"data": data, "indices": indices, "indptr": indptr}
-    try:
-        graph = sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
-    except DataError as error:
-        raise corrupt_store(root / "consensus_graph", str(error).partition(". ")[0]) from error
-    return StoredResult(
-        labels=labels,
-        consensus_graph=graph,
-        n_connected_components=n_components,
-        status=status,
-        score=score,
-        n_neighbors=n_neighbors,
-        view_embeddings={
-            name: _get(root, f"view_embeddings/{index}")[0] for index, name in enumerate(embedded)
-        },
-        view_contributions=contributions,
-        history=_history(root, names, recorded),
-    )
+    return attributes
 
 
 def _history(root: Path, view_names: tuple[str, ...], recorded: list[str]) -> xarray.Dataset:

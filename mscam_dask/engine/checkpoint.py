@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine import row_blocks
@@ -30,7 +31,6 @@ from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.linalg.neighbor_information import entropy
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.rank_control import Decision, RankControl
-from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.events import (
     IterationFinished,
     NClustersSelected,

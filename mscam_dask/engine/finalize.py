@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.engine import row_blocks
+from mscam_dask.engine.assess import assess
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.outer_loop import embed_views
@@ -28,12 +29,16 @@ from mscam_dask.types.result import Solution, Status, shares_of_views
 
 __all__ = ["finalize", "trivial_solution"]
 
+# Principal axes of each view that pictures show, two at a time.
+_N_AXES = 6
+
 
 @dataclasses.dataclass(frozen=True)
 class _FinalGraph:
-    """Graph to return, with its labels, status and partition score."""
+    """Graph to return, the learned graph before any rebuilding, labels, status and partition score."""
 
     graph: Handle
+    learned: Handle
     labels: Handle
     status: Status
     partition_score: PartitionScore
@@ -46,11 +51,11 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
     """
     executor, labels, final = session.executor, state.best.labels, None
     if state.spectrum is None:
-        final = _from_partition(labels, Status.MERGED_COMPONENTS, context, executor)
+        final = _from_partition(labels, Status.MERGED_COMPONENTS, context, executor, state.graph)
     elif state.decision is Decision.REACHED:
         final = _reached(state, context.prepared, context.parameters, executor)
     if final is None:
-        final = _from_partition(labels, Status.PARTITION_GRAPH, context, executor)
+        final = _from_partition(labels, Status.PARTITION_GRAPH, context, executor, state.graph)
     learned = None if state.refinement is None else state.refinement.finished
     return _solution(final, context, executor, state.history, learned)
 
@@ -71,13 +76,17 @@ def _reached(
     (partition_score,) = score_cuts(prepared, partitions, executor, key="reached")
     if is_worse(partition_score, state.best.partition_score, parameters.tol):
         return None
-    return _FinalGraph(state.graph, labels, Status.CONVERGED, partition_score)
+    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, partition_score)
 
 
 def _from_partition(
-    labels: Any, status: Status, context: FitContext, executor: Executor
+    labels: Any,
+    status: Status,
+    context: FitContext,
+    executor: Executor,
+    learned: Handle | None = None,
 ) -> _FinalGraph:
-    """Return the partition graph of a partition."""
+    """Return the partition graph of a partition, which is the learned graph too where there is none."""
     prepared = context.prepared
     partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
     (partition_score,) = score_cuts(prepared, partitions, executor, key="closed")
@@ -94,7 +103,9 @@ def _from_partition(
             key="partition_graph",
         )
     components = components_of(graph, prepared, executor, key="closed")
-    return _FinalGraph(graph, components, status, partition_score)
+    return _FinalGraph(
+        graph, graph if learned is None else learned, components, status, partition_score
+    )
 
 
 def _solution(
@@ -115,12 +126,20 @@ def _solution(
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     embeddings = _embeddings(final, context, executor, history)
+    coordinates = _principal_coordinates(prepared, executor)
     graph, n_components = _gathered(final.graph, prepared, executor)
+    learned_graph, _ = (
+        (graph, n_components)
+        if final.learned is final.graph
+        else _gathered(final.learned, prepared, executor)
+    )
     labels, *maps = executor.gather([final.labels, *encoders])
+    is_trivial = final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
         consensus_graph=graph,
+        learned_graph=learned_graph,
         n_connected_components=n_components,
         status=final.status,
         score=final.partition_score.score,
@@ -134,10 +153,12 @@ def _solution(
         prepared=context.records,
         history=history,
         view_embeddings=embeddings,
+        view_coordinates=dict(zip(prepared.names, coordinates, strict=True)),
         view_contributions={
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
         encoders=dict(zip(prepared.names, maps, strict=True)),
+        assessment=None if is_trivial else assess(final.learned, final.labels, context, executor),
     )
 
 
@@ -152,6 +173,24 @@ def _gathered(
     count = executor.submit(graph_tasks.component_count, graph, key="component_count/final")
     whole, n_components = executor.gather([affinity, count])
     return whole, n_components
+
+
+def _principal_coordinates(
+    prepared: PreparedHandles, executor: Executor
+) -> list[NDArray[np.float32]]:
+    """Gather the first principal coordinates of each view."""
+    if isinstance(prepared.blocks, BlockedCandidates):
+        return row_blocks.gather_coordinates(
+            prepared.views, prepared.names, prepared.blocks.order, _N_AXES, executor
+        )
+    return executor.gather(
+        [
+            executor.submit(
+                view_tasks.principal_coordinates, view, _N_AXES, key=f"principal_coordinates/{name}"
+            )
+            for view, name in zip(prepared.views, prepared.names, strict=True)
+        ]
+    )
 
 
 def _embeddings(

@@ -128,6 +128,7 @@ def run_fit(
             state = outer_loop(state, context, session)
             state = refine(state, context, session)
             solution = finalize(state, context, session)
+    assessment = solution.assessment
     session.notify(
         FitFinished(
             status=solution.status.name,
@@ -136,6 +137,8 @@ def run_fit(
             seconds=session.seconds,
             score=solution.score,
             view_contributions=solution.view_contributions,
+            structure=None if assessment is None else assessment.structure.name,
+            assessment="" if assessment is None else assessment.message,
         )
     )
     return solution

@@ -66,14 +66,14 @@ class InitialGraph:
     n_components : int
     n_neighbors : int
         Number of neighbors k of each sample in it.
-    kind : {"distances", "distances and views"}
+    kind : {"mean", "mixed"}
         Neighbors by the mean distance over views, or these and those in each view.
     """
 
     graph: Handle
     n_components: int
     n_neighbors: int
-    kind: GraphKind = "distances"
+    kind: GraphKind = "mean"
 
 
 def prepare_views(

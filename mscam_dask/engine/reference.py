@@ -104,6 +104,7 @@ def run_reference(
     return Solution(
         labels=result.labels,
         consensus_graph=result.consensus_graph,
+        learned_graph=result.consensus_graph,
         n_connected_components=result.n_connected_components,
         status=Status.CONVERGED if reached else Status.COMPONENTS_NOT_REACHED,
         score=mean_score(scores),
@@ -113,6 +114,7 @@ def run_reference(
         prepared=(),
         history=_history(result, parameters),
         view_embeddings=dict(zip(data.view_names, result.view_embeddings, strict=True)),
+        view_coordinates={},
         view_contributions=shares_of_views(data.view_names, scores),
         encoders={},
     )

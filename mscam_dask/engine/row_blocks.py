@@ -42,6 +42,7 @@ from mscam_dask.solvers.row_graph import (
     laplacian_rows,
     linked_blocks,
     mean_rows,
+    row_weights_between,
     spanning_forest,
     whole_graph,
 )
@@ -998,6 +999,51 @@ def gather_embedding(
     embedding = np.empty(rows.shape)
     embedding[of_samples] = rows
     return embedding
+
+
+def gather_coordinates(
+    views: Sequence[BlockedView],
+    names: Sequence[str],
+    order: RowOrder,
+    n_axes: int,
+    executor: Executor,
+) -> list[NDArray[np.float32]]:
+    """Gather the first principal coordinates of each view in the order of the data."""
+    handles = [
+        executor.submit(
+            view_tasks.principal_coordinates, block, n_axes, key=f"principal_coordinates/{name}/{b}"
+        )
+        for view, name in zip(views, names, strict=True)
+        for b, block in enumerate(view.rows)
+    ]
+    of_samples, *parts = executor.gather([order.order, *handles])
+    executor.release(handles)
+    n_blocks = len(order.ranges)
+    gathered = []
+    for view in range(len(views)):
+        rows = np.concatenate(parts[view * n_blocks : (view + 1) * n_blocks])
+        coordinates = np.empty_like(rows)
+        coordinates[of_samples] = rows
+        gathered.append(coordinates)
+    return gathered
+
+
+def weights_between(
+    graph: BlockedGraph, labels: Handle, order: RowOrder, n_clusters: int, executor: Executor
+) -> Handle:
+    """Submit the edge weight of a graph within and between clusters."""
+    by_cells = executor.submit(
+        tasks.reordered, labels, order.order, key="ordered_labels/cluster_weights"
+    )
+    parts = [
+        executor.submit(
+            row_weights_between, block, by_cells, n_clusters, key=f"cluster_weights/{number}"
+        )
+        for number, block in enumerate(graph.rows)
+    ]
+    total = executor.submit(graph_tasks.added, parts, key="cluster_weights")
+    executor.release([by_cells, *parts])
+    return total
 
 
 def learn_metrics(

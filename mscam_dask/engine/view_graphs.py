@@ -80,9 +80,7 @@ def with_view_graphs(
     count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
     (n_components,) = executor.gather([count])
     executor.release([count])
-    return dataclasses.replace(
-        first, graph=graph, n_components=int(n_components), kind="distances and views"
-    )
+    return dataclasses.replace(first, graph=graph, n_components=int(n_components), kind="mixed")
 
 
 def _from_cells(

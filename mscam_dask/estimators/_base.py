@@ -18,23 +18,20 @@ from mscam_dask.engine.map_views import map_views
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.reference import run_reference
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
-from mscam_dask.estimators._cloning import SharedResourcesMixin
-from mscam_dask.estimators._describe import ClusterDescriptionMixin
-from mscam_dask.estimators._executors import (
+from mscam_dask.estimators._inputs import validate_labels
+from mscam_dask.estimators._resources import (
+    CallbackSupportMixin,
+    FitCallbacks,
+    SharedResourcesMixin,
     executor_for,
     validate_callbacks,
     validate_client,
+    with_callbacks,
     with_dashboard,
 )
-from mscam_dask.estimators._inputs import validate_labels
 from mscam_dask.estimators._search_space import SearchSpaceMixin
-from mscam_dask.estimators._sklearn_callbacks import (
-    CallbackSupportMixin,
-    FitCallbacks,
-    with_callbacks,
-)
+from mscam_dask.estimators._transform import ClusterSpaceMixin
 from mscam_dask.estimators._warnings import (
-    neighbor_overlap,
     row_fingerprints,
     warn_duplicate_samples,
     warn_excluded_views,
@@ -56,7 +53,7 @@ _SOLVERS = ("reduced", "reference")
 
 class BaseMultiViewClustering(
     SharedResourcesMixin,
-    ClusterDescriptionMixin,
+    ClusterSpaceMixin,
     SearchSpaceMixin,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
     ClusterMixin,  # type: ignore[misc]
@@ -66,6 +63,7 @@ class BaseMultiViewClustering(
 
     labels_: NDArray[np.int64]
     consensus_graph_: csr_array[np.float64]
+    learned_graph_: csr_array[np.float64]
     n_connected_components_: int
     status_: Status
     n_iter_: int
@@ -76,6 +74,7 @@ class BaseMultiViewClustering(
     view_contributions_: dict[str, float]
     view_settings_: dict[str, ViewSettings]
     excluded_views_: tuple[str, ...]
+    sample_ids_: tuple[str, ...] | None
     n_clusters_: int
     solution_: Solution
     data_warnings_: tuple[Any, ...]
@@ -87,9 +86,11 @@ class BaseMultiViewClustering(
         Parameters
         ----------
         X : list or dict of (n_samples, n_features_v) arrays, xarray.Dataset, store path or array
-            The views: NumPy, SciPy sparse or Dask arrays of any real dtype; the path of a store
-            made by ``mscam-dask ingest``; or one (n_samples, n_features) array, cut into views
-            by `n_features_per_view`. Row i is sample i in every view.
+            The views: NumPy, SciPy sparse or Dask arrays of any real dtype, frames of pandas or
+            polars, Arrow tables, AnnData; a MuData; the path of a store made by ``mscam-dask ingest``;
+            or one (n_samples, n_features) array, cut into views by `n_features_per_view`. Row i is
+            sample i in every view; frames and AnnData with the same ids in another order are put in
+            the order of the first.
         y : ignored
             For API consistency; labels never enter a fit.
 
@@ -115,6 +116,8 @@ class BaseMultiViewClustering(
             Views were excluded; neighbors in one view are neighbors in the others no more often than
             by chance, or the spectral cut for the selected number of clusters is as unstable as noise;
             equal samples are in different clusters.
+        UnstableClustersWarning
+            Cuts of perturbed graphs have other clusters: `stability_` is below 0.75.
         """
         if self.solver not in _SOLVERS:
             raise ConfigurationError(
@@ -135,9 +138,21 @@ class BaseMultiViewClustering(
             ),
         )
         solution = self._solve(data, candidates)
+        self._keep_fit(solution, data)
+        self.data_warnings_ = tuple(report.issues)
+        self._training_digests = report.digests
+        self._keep(of_table)
+        if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
+            self._warn_split_duplicates(stacklevel=4)
+        warn_no_structure(solution, stacklevel=3)
+        return self
+
+    def _keep_fit(self, solution: Solution, data: MultiViewData) -> None:
+        """Set the attributes of a fit of `data`."""
         self.solution_ = solution
         self.labels_ = solution.labels
         self.consensus_graph_ = solution.consensus_graph
+        self.learned_graph_ = solution.learned_graph
         self.n_clusters_ = solution.parameters.n_clusters
         self.n_connected_components_ = solution.n_connected_components
         self.status_ = solution.status
@@ -152,16 +167,12 @@ class BaseMultiViewClustering(
             for index, name in enumerate(data.view_names)
         }
         self.excluded_views_ = solution.exclude_views
-        self.data_warnings_ = tuple(report.issues)
+        self.sample_ids_ = data.sample_ids
+        self.data_warnings_ = ()
         self._training = data
-        self._training_digests = report.digests
+        self._training_digests = {}
         self._membership = None
-        self._stability = None
-        self._keep(of_table)
-        if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
-            self._warn_split_duplicates(stacklevel=4)
-        warn_no_structure(solution, stacklevel=3)
-        return self
+        self._coordinates_loaded = None
 
     def _warn_split_duplicates(self, *, stacklevel: int) -> None:
         executor = executor_for(self.client, self.n_jobs)
@@ -221,17 +232,6 @@ class BaseMultiViewClustering(
         check_is_fitted(self)
         counted = self.solution_.counted
         return None if counted is None else count_dataset(counted)
-
-    @property
-    def neighbor_overlap_(self) -> dict[str, float]:
-        """Overlap of each view's neighbors with those of the other views, in standard errors.
-
-        Expected around 0 for views that are independent of each other, whatever their own clusters.
-        Empty where the settings of the views were not selected: one view, auto_settings=False, or
-        given `scale` and `alpha`.
-        """
-        check_is_fitted(self)
-        return neighbor_overlap(self.solution_, len(self.labels_))
 
     @property
     def history_(self) -> xarray.Dataset:

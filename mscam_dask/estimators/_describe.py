@@ -15,21 +15,16 @@ from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.sources import ViewDigest, feature_names_of, recorded_digest
 from mscam_dask.engine.map_views import map_views
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.estimators._executors import executor_for
 from mscam_dask.estimators._predict import CHANGED, NeighborPredictMixin
+from mscam_dask.estimators._resources import executor_for
 from mscam_dask.solvers.feature_effects import FeatureEffects, feature_effects
 from mscam_dask.solvers.row_blocks import row_blocks
-from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.solvers.stability import cluster_stability
+from mscam_dask.types.result import Assessment, Structure
 
 if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = ["ClusterDescriptionMixin", "ClusterFeature"]
-
-# Largest sample for `stability_`, and its smallest size per cluster.
-_STABILITY_SAMPLES = 1500
-_PER_CLUSTER = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,43 +61,89 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
 
     client: Client | None
     n_jobs: int | None
-    _stability: NDArray[np.float64] | None
 
     @property
     def cluster_stability_(self) -> NDArray[np.float64]:
         """Stability (n_clusters,) of each cluster, from 0 to 1; see `stability_`."""
         check_is_fitted(self)
-        if self._stability is None:
-            self._require_encoders()
-            self._stability = self._perturbed_and_cut()
-        return self._stability
+        assessment = self.solution_.assessment
+        if assessment is not None:
+            return assessment.cluster_stability
+        return np.full(self.n_clusters_, 1.0 if self.n_clusters_ == 1 else np.nan)
 
     @property
     def stability_(self) -> float:
         """Mean of `cluster_stability_`: how well cuts of perturbed graphs recover the clusters.
 
-        Graphs with half of the edges or of the views, of at most 1500 samples, are cut with other
-        seeds; no label enters. On the benchmark sets it is below 0.7 where the accuracy is below
-        0.5, and above 0.8 where the adjusted Rand index is above 0.5 (docs/confidence.md).
-        Computed at the first access, by reading the views once more, and kept. 1 for one cluster,
-        NaN where every sample is its own.
+        Random halves of the edges of the learned graph, and the reference graphs of two halves of the
+        views, are cut; no label enters. Below 0.75, `fit` warns and `structure_` is
+        ``Structure.UNSTABLE``; see docs/confidence.md for the benchmark sets. 1 for one cluster, NaN
+        where every sample is its own, and with solver="reference".
         """
-        return float(np.nanmean(self.cluster_stability_)) if self._has_stability else float("nan")
+        stability = self.cluster_stability_
+        return float("nan") if np.isnan(stability).all() else float(np.nanmean(stability))
 
     @property
-    def _has_stability(self) -> bool:
-        check_is_fitted(self)
-        return self.n_clusters_ < len(self.labels_)
+    def structure_(self) -> Structure | None:
+        """Whether the data support the clusters: stable, unstable or none.
 
-    def _perturbed_and_cut(self) -> NDArray[np.float64]:
-        c = self.n_clusters_
-        if c == 1:
-            return np.ones(1)
-        if not self._has_stability:
-            return np.full(c, np.nan)
-        samples = sampled_rows(len(self.labels_), max(_STABILITY_SAMPLES, _PER_CLUSTER * c))
-        views = self._training_coordinates(samples)
-        return cluster_stability(views, self.labels_[samples], c, self.n_neighbors_)
+        None where nothing is assessed: one cluster, every sample its own, solver="reference".
+        """
+        check_is_fitted(self)
+        assessment = self.solution_.assessment
+        return None if assessment is None else assessment.structure
+
+    @property
+    def neighbor_overlap_(self) -> dict[str, float]:
+        """Overlap of each view's neighbors with those of the other views, in standard errors.
+
+        Expected around 0 for views that are independent of each other, whatever their own clusters.
+        Empty where the settings of the views were not selected: one view, auto_settings=False, or
+        given `scale` and `alpha`.
+        """
+        check_is_fitted(self)
+        assessment = self.solution_.assessment
+        return {} if assessment is None else assessment.neighbor_overlap
+
+    @property
+    def cluster_agreement_(self) -> dict[str, NDArray[np.float64]]:
+        """How well each view sees each cluster (n_clusters,): 1 at most, about 0 if it does not.
+
+        Share of a cluster's neighbors in that view that are in the cluster, less what chance gives.
+        Of more than 16 views, 16 are compared.
+        """
+        assessment = self._assessment
+        return dict(zip(assessment.view_names, assessment.cluster_agreement, strict=True))
+
+    @property
+    def view_agreement_(self) -> dict[str, dict[str, float]]:
+        """How far two views have the same neighbors: 1 for equal views, about 0 for independent ones."""
+        assessment = self._assessment
+        return {
+            name: dict(zip(assessment.view_names, map(float, row), strict=True))
+            for name, row in zip(assessment.view_names, assessment.view_agreement, strict=True)
+        }
+
+    @property
+    def cluster_tree_(self) -> NDArray[np.float64]:
+        """Tree over the clusters: linkage matrix (n_clusters − 1, 4) of SciPy.
+
+        Clusters that the learned graph connects most are merged first.
+        ``scipy.cluster.hierarchy.fcluster(model.cluster_tree_, m, "maxclust")[model.labels_]`` is a
+        partition into m groups of clusters, without another fit.
+        """
+        return self._assessment.cluster_tree
+
+    @property
+    def _assessment(self) -> Assessment:
+        check_is_fitted(self)
+        if self.solution_.assessment is None:
+            raise ConfigurationError(
+                f"n_clusters={self.n_clusters_} of {len(self.labels_)} samples, "
+                f"solver={self.solver!r}: nothing is compared. Fit 2 to {len(self.labels_) - 1} "
+                "clusters with solver='reduced'."
+            )
+        return self.solution_.assessment
 
     def cluster_features(self, top: int = 20) -> tuple[ClusterFeature, ...]:
         """List the features that set each cluster apart from all other samples.
@@ -138,7 +179,12 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
             for view in self._training.views
             if view.view_type == "features" and view.name not in self.excluded_views_
         ]
-        look = functools.partial(_effects_of, labels=self.labels_, n_clusters=self.n_clusters_)
+        names = self.cluster_names_
+        look = functools.partial(
+            _effects_of,
+            labels=np.searchsorted(names, self.labels_),
+            n_clusters=self.n_clusters_,
+        )
         found = map_views(
             look, views, executor_for(self.client, self.n_jobs), stage="cluster_features"
         )
@@ -146,7 +192,7 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         for view, (effects, digest) in zip(views, found, strict=True):
             if digest not in (None, self._training_digests.get(view.name, digest)):
                 raise DataError(CHANGED.format(view.name))
-            listed.extend(_strongest(view, effects, int(top)))
+            listed.extend(_strongest(view, effects, names, int(top)))
         return tuple(listed)
 
 
@@ -167,7 +213,9 @@ def _effects_of(
     return effects, None if digest is None else digest.hexdigest()
 
 
-def _strongest(view: RowSource, effects: FeatureEffects, top: int) -> Iterator[ClusterFeature]:
+def _strongest(
+    view: RowSource, effects: FeatureEffects, clusters: NDArray[np.int64], top: int
+) -> Iterator[ClusterFeature]:
     names: Any = feature_names_of(view) or range(view.shape[1])
     for cluster, row in enumerate(
         np.nan_to_num(effects.effects, nan=0.0, posinf=np.inf, neginf=-np.inf)
@@ -176,7 +224,7 @@ def _strongest(view: RowSource, effects: FeatureEffects, top: int) -> Iterator[C
             if row[column] != 0.0:
                 yield ClusterFeature(
                     view=view.name,
-                    cluster=cluster,
+                    cluster=int(clusters[cluster]),
                     feature=str(names[column]),
                     column=int(column),
                     mean=float(effects.means[cluster, column]),

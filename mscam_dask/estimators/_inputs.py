@@ -159,7 +159,8 @@ def _is_plain_table(X: Any) -> bool:
         return True
     if isinstance(X, MultiViewData | str | os.PathLike | Mapping):
         return False
-    if type(X).__module__.partition(".")[0] == "xarray" or is_instance_of(X, "dask", "DataFrame"):
+    package = type(X).__module__.partition(".")[0]
+    if package in ("xarray", "anndata", "mudata") or is_instance_of(X, "dask", "DataFrame"):
         return False
     if isinstance(X, Sequence):
         return len(X) > 0 and not any(

@@ -47,7 +47,9 @@ class NeighborPredictMixin(MultiViewInputMixin):
     n_neighbors_: int
     solution_: Solution
     _training_digests: dict[str, str]
-    _membership: NDArray[np.float64] | None
+    _membership: tuple[NDArray[np.float64], NDArray[np.int64]] | None
+    # Ridge coordinates of the training samples by view, of an estimator that was loaded with them.
+    _coordinates_loaded: Sequence[NDArray[np.float64]] | None = None
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Assign new samples to the cluster of their adaptive neighbors among the training samples.
@@ -112,9 +114,8 @@ class NeighborPredictMixin(MultiViewInputMixin):
         new = self._views(X, reset=False)
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
-        model = fit_votes(
-            views, self.labels_[samples], self.n_clusters_, self._n_voting(len(samples))
-        )
+        positions = np.searchsorted(self.cluster_names_, self.labels_[samples])
+        model = fit_votes(views, positions, self.n_clusters_, self._n_voting(len(samples)))
         parts = [
             model(self._coordinates(new, start, stop))
             for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views))
@@ -122,24 +123,56 @@ class NeighborPredictMixin(MultiViewInputMixin):
         return as_membership(np.concatenate(parts), model.n_neighbors)
 
     @property
+    def cluster_names_(self) -> NDArray[np.int64]:
+        """Label (n_clusters,) of each cluster in the order of the columns of `membership_`.
+
+        0 … c − 1, but for a loaded run whose clusters have kept the names of an earlier run.
+        """
+        check_is_fitted(self)
+        has_gaps = int(self.labels_.max()) >= self.n_clusters_
+        return np.unique(self.labels_) if has_gaps else np.arange(self.n_clusters_)
+
+    @property
     def membership_(self) -> NDArray[np.float64]:
         """Memberships (n_samples, n_clusters) of the training samples; rows sum to one.
 
         Computed at the first access, by reading the views once or twice more, and kept.
         """
+        return self._votes()[0]
+
+    @property
+    def view_votes_(self) -> dict[str, NDArray[np.int64]]:
+        """Cluster (n_samples,) that the neighbors of each sample in each view prefer, by view.
+
+        From the votes behind `membership_`; excluded views do not vote.
+        """
+        votes = self._votes()[1]
+        names = self.cluster_names_
+        return {
+            view: names[column] for view, column in zip(self._voting_views(), votes.T, strict=True)
+        }
+
+    @property
+    def confidence_(self) -> NDArray[np.float64]:
+        """Membership (n_samples,) of each training sample in its cluster of `labels_`."""
+        membership = self.membership_
+        own = np.searchsorted(self.cluster_names_, self.labels_)
+        return np.take_along_axis(membership, own[:, None], axis=1)[:, 0]
+
+    def _votes(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Memberships, and the preferred cluster by view as its position in `cluster_names_`."""
         check_is_fitted(self)
         if self._membership is None:
             self._require_encoders()
             self._membership = self._cross_fitted()
         return self._membership
 
-    @property
-    def confidence_(self) -> NDArray[np.float64]:
-        """Membership (n_samples,) of each training sample in its cluster of `labels_`."""
-        return np.take_along_axis(self.membership_, self.labels_[:, None], axis=1)[:, 0]
+    def _voting_views(self) -> list[str]:
+        return [view.name for view in self._training.views if view.name in self.solution_.encoders]
 
-    def _cross_fitted(self) -> NDArray[np.float64]:
-        """Memberships of the training samples, each from the voters of the other folds."""
+    def _cross_fitted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Memberships and votes of the training samples, each by the voters of the other folds."""
+        positions = np.searchsorted(self.cluster_names_, self.labels_)
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         folds, n_neighbors = folds_of(len(self.labels_)), self._n_voting(len(samples))
@@ -150,7 +183,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
             models.append(
                 fit_votes(
                     [view[others] for view in views],
-                    self.labels_[voters],
+                    positions[voters],
                     self.n_clusters_,
                     n_neighbors,
                 )
@@ -158,15 +191,18 @@ class NeighborPredictMixin(MultiViewInputMixin):
                 else None
             )
         membership = np.empty((len(self.labels_), self.n_clusters_))
+        preferred = np.empty((len(self.labels_), len(views)), dtype=np.int64)
         blocks = [(0, views)] if len(samples) == len(self.labels_) else self._training_blocks()
         for start, parts in blocks:
             own = folds[start : start + len(parts[0])]
             for fold, model in enumerate(models):
                 rows = np.flatnonzero(own == fold)
                 if model is not None and rows.size:
-                    votes = model([part[rows] for part in parts])
+                    votes, preferred[start + rows] = model.with_views(
+                        [part[rows] for part in parts]
+                    )
                     membership[start + rows] = as_membership(votes, model.n_neighbors)
-        return membership
+        return membership, preferred
 
     def _training_coordinates(self, samples: NDArray[np.int64]) -> list[NDArray[np.float64]]:
         """Ridge coordinates by view of training samples, given in ascending order."""
@@ -199,13 +235,17 @@ class NeighborPredictMixin(MultiViewInputMixin):
         train = MultiViewData(
             tuple(view for view in self._training.views if view.name in self.solution_.encoders)
         )
+        width = sum(source.shape[1] for source in train.views)
+        if self._coordinates_loaded is not None:
+            for start, stop in row_blocks(train.n_samples, width):
+                yield start, [view[start:stop] for view in self._coordinates_loaded]
+            return
         # a store verifies its own checksums
         digests = {
             source.name: ViewDigest(source.shape)
             for source in train.views
             if not recorded_digest(source)
         }
-        width = sum(source.shape[1] for source in train.views)
         for start, stop in row_blocks(train.n_samples, width):
             yield start, self._coordinates(train, start, stop, digests)
         for name, digest in digests.items():

@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.validation import DataIssue
-from mscam_dask.errors import ConvergenceWarning, DataWarning
+from mscam_dask.errors import ConvergenceWarning, DataWarning, UnstableClustersWarning
 from mscam_dask.solvers.row_blocks import row_blocks
-from mscam_dask.types.result import Solution
-from mscam_dask.types.rules import SIZES
+from mscam_dask.types.result import Solution, Structure
 
 __all__ = [
-    "neighbor_overlap",
     "row_fingerprints",
     "warn_duplicate_samples",
     "warn_excluded_views",
@@ -24,13 +22,6 @@ __all__ = [
     "warn_split_duplicates",
     "warn_unconverged_spectra",
 ]
-
-# Standard errors: independent views had 3.0 at most in 20 draws, the benchmark sets 21 at least.
-_MIN_OVERLAP = 5.0
-
-# Adjusted Rand index of the cuts of two halves of the edges: noise in one view had 0.36 at most, three
-# single views of benchmark sets 0.67 at least.
-_MIN_STABILITY = 0.4
 
 _SHOWN = 5
 
@@ -79,45 +70,30 @@ def warn_duplicate_samples(
 
 
 def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
-    """Warn when nothing in the data but chance supports the clusters."""
-    overlap = neighbor_overlap(solution, len(solution.labels))
-    counted = solution.counted
-    if not all(record.is_informative for record in solution.agreed):
-        # other views overlap clearly more; uninformative ones lower the overlap of all
+    """Warn when only chance supports the clusters, or when these depend on chance."""
+    assessment = solution.assessment
+    if assessment is None or assessment.structure is Structure.STABLE:
         return
-    if overlap and max(overlap.values()) <= _MIN_OVERLAP:
-        view, largest = max(overlap.items(), key=lambda item: item[1])
+    found = f"{assessment.message[:1].upper()}{assessment.message[1:]}."
+    if assessment.structure is Structure.UNSTABLE:
         warnings.warn(
-            f"Nearest neighbors in one view are neighbors in the other views no more often than by "
-            f"chance (at most {largest:.1f} standard errors more, in view {view!r}; at least "
-            f"{_MIN_OVERLAP:g} are needed), so the {solution.parameters.n_clusters} clusters are not "
-            "shared by the views. Check that row i is the same sample in every view, and that the views "
-            "hold more than noise.",
+            f"{found} Compare with other values of n_clusters; cluster_tree_ says which clusters to merge.",
+            UnstableClustersWarning,
+            stacklevel=stacklevel + 1,
+        )
+    elif assessment.neighbor_overlap:
+        warnings.warn(
+            f"{found} Check that row i is the same sample in every view, and that the views hold more "
+            "than noise.",
             DataWarning,
             stacklevel=stacklevel + 1,
         )
-    elif not overlap and counted is not None:  # one view, or settings that were given
-        stability = counted.stability[counted.counts.index(counted.n_clusters)]
-        if stability < _MIN_STABILITY:
-            warnings.warn(
-                f"n_clusters='auto' chose {counted.n_clusters} clusters, and the cuts of two random "
-                f"halves of the graph's edges have an adjusted Rand index of {stability:.2f} only, as "
-                "with noise. Treat the data as without clusters, or give n_clusters.",
-                DataWarning,
-                stacklevel=stacklevel + 1,
-            )
-
-
-def neighbor_overlap(solution: Solution, n_samples: int) -> dict[str, float]:
-    """Neighbor overlap of each view, in standard errors for independent views.
-
-    For m compared samples with k neighbors each in V views, a pair of lists shares k² / m neighbors by
-    chance, approximately Poisson distributed. The mean share over samples and other views, which are
-    also independent, has a standard error of 1 / (m √(V − 1)).
-    """
-    n_others = len(solution.agreed) - 1
-    unit = min(n_samples, SIZES.n_compared) * np.sqrt(n_others) if n_others > 0 else 0.0
-    return {record.view: float(record.agreement * unit) for record in solution.agreed}
+    else:
+        warnings.warn(
+            f"{found} Treat the data as without clusters, or give n_clusters.",
+            DataWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def warn_split_duplicates(

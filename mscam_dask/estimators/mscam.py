@@ -114,6 +114,9 @@ class MSCAM(BaseMultiViewClustering):
         Clusters, numbered by first appearance.
     consensus_graph_ : (n_samples, n_samples) CSR
         A. Rows are on the simplex; the row of a sample alone in its component is empty.
+    learned_graph_ : (n_samples, n_samples) CSR
+        Last graph of the outer iterations, before `consensus_graph_` was rebuilt from the partition:
+        it has edges between clusters that touch.
     membership_ : (n_samples, n_clusters) float64
         Memberships of each sample in the clusters, rows summing to one: shares of the votes of its
         neighbors in the joint embedding and in each view's discriminants, by cross-fitting. Computed
@@ -127,6 +130,15 @@ class MSCAM(BaseMultiViewClustering):
     n_clusters_curves_ : xarray.Dataset or None
         With ``n_clusters="auto"``: relative eigengap, modularity, adjusted modularity, information (nats)
         and stability over n_clusters, with the selected number as an attribute.
+    stability_ : float
+        Mean of `cluster_stability_` (n_clusters,), 0 to 1: how well cuts of perturbed graphs recover
+        the clusters.
+    structure_ : Structure or None
+        Stable clusters, unstable clusters, or no cluster structure.
+    cluster_agreement_, view_agreement_ : dict
+        How well each view sees each cluster, and how far two views have the same neighbors.
+    cluster_tree_ : (n_clusters − 1, 4)
+        Linkage matrix of SciPy over the clusters.
     status_ : Status
         How the labels came about; ``status_.message`` is a sentence.
     cross_view_information_ : float
@@ -145,6 +157,10 @@ class MSCAM(BaseMultiViewClustering):
         Scale and α of each view.
     excluded_views_ : tuple of str
         Excluded views. They have no embedding, no history and no share in the score.
+    sample_ids_ : tuple of str or None
+        Ids of the samples; None where they are known by position only.
+    view_votes_ : dict of str to (n_samples,) int64
+        Cluster that the neighbors of each sample in each view prefer.
     history_ : xarray.Dataset
         Quantities of the fit over (outer_iteration, view).
     data_warnings_ : tuple

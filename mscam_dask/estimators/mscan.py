@@ -35,7 +35,8 @@ exclude_views
     Attributes
     ----------
     labels_, consensus_graph_, membership_, confidence_, n_connected_components_, n_clusters_, n_clusters_curves_, status_, cross_view_information_, \
-n_iter_, n_neighbors_, view_names_, view_contributions_, view_settings_, excluded_views_, history_, \
+n_iter_, n_neighbors_, view_names_, view_contributions_, view_settings_, excluded_views_, sample_ids_, \
+view_votes_, history_, \
 data_warnings_, solution_
         As for `MSCAM`.
     view_embeddings_ : dict of str to (n_samples, r_v)

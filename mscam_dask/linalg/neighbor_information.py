@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 # Number of clusters up to which the index of a (c, c) table fits 32 bits.
-_LARGEST_TABLE = 46_340
+_MAX_TABLE = 46_340
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
 
 
 def information(
-    walk: RandomWalk, labels: NDArray[np.int64], *, largest_table: int = _LARGEST_TABLE
+    walk: RandomWalk, labels: NDArray[np.int64], *, largest_table: int = _MAX_TABLE
 ) -> float:
     """Mutual information between a sample's cluster and that of a random neighbor, in nats.
 

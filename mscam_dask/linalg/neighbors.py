@@ -22,7 +22,7 @@ _PADDING = 8
 
 # Bytes of the products of a block of rows with all samples, to stay in the second-level cache.
 _BLOCK_BYTES = 1 << 20
-_FEWEST_ROWS = 64
+_MIN_ROWS = 64
 
 # A mean below this share of the largest coordinate needs no centering.
 _CENTERED = 1e-3
@@ -31,7 +31,7 @@ _CENTERED = 1e-3
 _TIE = 1e-9
 
 # Columns of which only the smallest entry is compared first; with more, more entries remain.
-_MOST_TOGETHER = 16
+_MAX_TOGETHER = 16
 
 
 def nearest_neighbors(
@@ -109,7 +109,7 @@ def _propose(
     blocks, norms, unit = _products_in_float32(points)
     found = np.empty((stop - start, n_asked), dtype=np.int64)
     reach = np.empty(stop - start)
-    step = max(_FEWEST_ROWS, block_bytes // (4 * n))
+    step = max(_MIN_ROWS, block_bytes // (4 * n))
     norms32 = norms.astype(np.float32)
     for first in range(start, stop, step):
         rows = slice(first, min(first + step, stop))
@@ -355,7 +355,7 @@ def top_k_columns(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.i
     about ten times as fast as numpy.argpartition, which moves one entry at a time.
     """
     m, n = values.shape
-    together = min(_MOST_TOGETHER, n // (2 * count))
+    together = min(_MAX_TOGETHER, n // (2 * count))
     if together < 2:
         return np.argpartition(values, count - 1, axis=1)[:, :count]
     n_groups = n // together

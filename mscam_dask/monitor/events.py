@@ -1,17 +1,28 @@
-"""Events of the steps of a run, and all events as JSON lines."""
+"""Events of the steps of a run, and all events as JSON lines and as messages to the scheduler."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
 import re
-from typing import IO
+from collections.abc import Mapping
+from typing import IO, Any, get_args
 
 import msgspec
 
 from mscam_dask.types.events import FitEvent
 
-__all__ = ["Event", "FitResumed", "JsonLines", "StepFinished", "StepStarted", "event_name"]
+__all__ = [
+    "Event",
+    "FitResumed",
+    "JsonLines",
+    "RunAnnounced",
+    "StepFinished",
+    "StepStarted",
+    "decode",
+    "encode",
+    "event_name",
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,3 +103,51 @@ class JsonLines:
         }
         self._stream.write(msgspec.json.encode(record) + b"\n")
         self._stream.flush()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class RunAnnounced:
+    """First message of a run, before any of its tasks.
+
+    Attributes
+    ----------
+    name : str
+        Display name, not necessarily unique.
+    client : str
+        Id of the Dask client of its tasks.
+    views : tuple of str
+    n_samples : int
+    n_clusters : int
+        Number of clusters; the maximum until `FitStarted`, if it is selected.
+    """
+
+    name: str
+    client: str
+    views: tuple[str, ...]
+    n_samples: int
+    n_clusters: int
+
+
+_KINDS = {event_name(kind): kind for kind in (RunAnnounced, *get_args(FitEvent))}
+
+
+def encode(event: Event | RunAnnounced) -> dict[str, Any] | None:
+    """Return an event as a message of plain values; None for events that are not sent."""
+    kind = event_name(type(event))
+    if kind not in _KINDS:
+        return None
+    return {"event": kind, **msgspec.to_builtins(event)}
+
+
+def decode(payload: object) -> tuple[str, Any]:
+    """Return the run id and the event of a message; None for an unknown event."""
+    if not isinstance(payload, Mapping):
+        return "", None
+    kind = _KINDS.get(str(payload.get("event")))
+    if kind is None:
+        return "", None
+    fields = {name: value for name, value in payload.items() if name not in ("event", "run")}
+    try:
+        return str(payload.get("run")), msgspec.convert(fields, type=kind)
+    except msgspec.ValidationError:
+        return "", None

@@ -156,6 +156,7 @@ def format_event(event: Event, tracker: ProgressTracker) -> list[str]:
             lines = [_timed(format_refinement(event.scores, event.taken), event.seconds)]
         case FitFinished():
             lines = [_timed(_finished(event), event.seconds)]
+            lines += [event.assessment] if event.assessment else []
         case FitFailed():
             lines = [_timed(_failed(event), event.seconds)]
     return lines
@@ -214,12 +215,12 @@ def format_graph(n_neighbors: int, initial_graph: str) -> str:
 
     Examples
     --------
-    >>> format_graph(20, "distances")
+    >>> format_graph(20, "mean")
     'n_neighbors=20'
-    >>> format_graph(20, "distances and views")
+    >>> format_graph(20, "mixed")
     'n_neighbors=20, mixed initial graph'
     """
-    mixed = ", mixed initial graph" if initial_graph == "distances and views" else ""
+    mixed = ", mixed initial graph" if initial_graph == "mixed" else ""
     return f"n_neighbors={n_neighbors}{mixed}"
 
 

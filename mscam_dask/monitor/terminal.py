@@ -38,6 +38,7 @@ __all__ = ["TerminalProgress"]
 
 _ROWS = 8  # iterations shown
 _INDENT = 12  # of lines that belong to a step
+_UNSURE = ("NONE", "UNSTABLE")  # structures that get an exclamation mark
 
 # Columns of the table of iterations and their widths; a narrow terminal shows the first ones.
 _WIDTHS = {
@@ -72,6 +73,7 @@ class TerminalProgress:
         self._step: tuple[str, float] | None = None
         self._tracker = ProgressTracker()
         self._settings: list[str] = []
+        self._structure: str | None = None
         self._rows: deque[IterationFinished] = deque(maxlen=_ROWS)
         self._mark = "*" if console.options.ascii_only else "✓"
 
@@ -113,6 +115,7 @@ class TerminalProgress:
                 line, *notes = format_event(event, self._tracker)
                 self._done("fit", line, None, notes)
             case FitFinished() | FitFailed():
+                self._structure = event.structure if isinstance(event, FitFinished) else None
                 self._over(event)
 
     def _over(self, event: FitFinished | FitFailed) -> None:
@@ -120,8 +123,8 @@ class TerminalProgress:
         if self._entered:
             return
         if isinstance(event, FitFinished):
-            (line,) = format_event(event, self._tracker)
-            self._done("fit", line, None, ())
+            line, *notes = format_event(event, self._tracker)
+            self._done("fit", line, None, notes)
             self._step = None
         self._stop()
 
@@ -153,7 +156,9 @@ class TerminalProgress:
         line.add_column(ratio=1)
         line.add_column(justify="right", no_wrap=True)
         line.add_row(
-            Text(self._mark, style="green"),
+            Text("!", style="red" if self._structure == "NONE" else "yellow")
+            if self._structure in _UNSURE and step in ("fit", "cluster")
+            else Text(self._mark, style="green"),
             Text(step, style="bold"),
             Text(printable(summary)),
             Text("" if seconds is None else f"{seconds:.1f} s", style="dim"),

@@ -49,7 +49,7 @@ _STIEFEL_ITERATIONS = 5
 
 # Upper limit of μ. W = F holds to 1e-8 by then; beyond it, rounding multiplied by μ in Y makes
 # the residuals grow again, without bound at 1e15.
-_LARGEST_PENALTY = 1e7
+_MAX_PENALTY = 1e7
 
 NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
 """Length of a component of V_m outside span(Q) below which it is rounding, by dtype."""
@@ -305,7 +305,7 @@ def step(problem: ReducedProblem, state: AdmmState, penalty_growth: float) -> Ad
         f=f,
         y=state.y + mu * gap,
         core=(left, right),
-        penalty=min(mu * penalty_growth, max(mu, _LARGEST_PENALTY)),
+        penalty=min(mu * penalty_growth, max(mu, _MAX_PENALTY)),
         iteration=state.iteration + 1,
         primal_residual=_root_mean_square(gap),
         dual_residual=_root_mean_square(f - state.f),

@@ -73,17 +73,23 @@ class NeighborVotes:
 
     def __call__(self, views: Sequence[Points]) -> Points:
         """Shares of the votes (b, c) for b samples given by view; rows sum to one."""
+        return self.with_views(views)[0]
+
+    def with_views(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
+        """Shares of the votes (b, c), and the cluster (b, v) that the neighbors in each view prefer.
+
+        Ties go to the lower cluster number.
+        """
         votes = self._votes(np.hstack(list(views)), self.joint)
         if not self.discriminants:
-            return votes
+            return votes, np.repeat(votes.argmax(axis=1)[:, None], len(views), axis=1)
         by_view = [
             self._votes(view[:, : len(loadings)] @ loadings, voters)
             for view, loadings, voters in zip(views, self.loadings, self.discriminants, strict=True)
         ]
-        shares: Points = CONSTANTS.joint_vote_weight * votes + (
-            1.0 - CONSTANTS.joint_vote_weight
-        ) * np.mean(by_view, axis=0)
-        return shares
+        weight = CONSTANTS.joint_vote_weight
+        shares: Points = weight * votes + (1.0 - weight) * np.mean(by_view, axis=0)
+        return shares, np.stack([one.argmax(axis=1) for one in by_view], axis=1)
 
     def _votes(self, points: Points, voters: Points) -> Points:
         votes = np.zeros((len(points), self.n_clusters))

@@ -29,7 +29,7 @@ _MAX_ITERATIONS = 500
 
 # Bytes of a block of vectors for one group of directions; five blocks are used at a time.
 _GROUP_BYTES = 512 * 2**10
-_FEWEST_COLUMNS = 8
+_MIN_COLUMNS = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def smooth_self_representation(
 def _groups(shift: NDArray[np.float64], n: int) -> list[NDArray[np.int64]]:
     """Groups of directions with similar shifts, small enough that their vectors stay in the cache."""
     order = np.argsort(-shift, kind="stable")
-    size = max(_FEWEST_COLUMNS, _GROUP_BYTES // (8 * n))
+    size = max(_MIN_COLUMNS, _GROUP_BYTES // (8 * n))
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 

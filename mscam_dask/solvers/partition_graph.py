@@ -29,7 +29,7 @@ _BLOCK_BYTES = 64 * 2**20
 _EXACT_MEMBERS = 4096
 
 # Bridges are searched between at most this many samples on either side.
-_LARGEST_PIECE = 20_000
+_MAX_PIECE = 20_000
 
 
 def partition_graph(
@@ -198,8 +198,8 @@ def _shortest_bridge(
     smallest = int(np.argmin(np.bincount(pieces)))
     inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
     # evenly spaced samples of very large components
-    inside = inside[:: -(-len(inside) // _LARGEST_PIECE)]
-    outside = outside[:: -(-len(outside) // _LARGEST_PIECE)]
+    inside = inside[:: -(-len(inside) // _MAX_PIECE)]
+    outside = outside[:: -(-len(outside) // _MAX_PIECE)]
     others = points.stacked(members[outside])
     best = (np.inf, -1, -1)
     block = max(1, _BLOCK_BYTES // (8 * len(outside)))

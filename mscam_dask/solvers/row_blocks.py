@@ -37,7 +37,7 @@ Blocks = Callable[[], Iterator[tuple[int, int, NDArray[np.float64]]]]
 # Rows are streamed in blocks of at most this many bytes, the size of a chunk of a store, and of at
 # most a quarter of a small view.
 BLOCK_BYTES = 8 * 2**20
-_SMALLEST_BLOCK_BYTES = 2**20
+_MIN_BLOCK_BYTES = 2**20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def row_blocks(
 ) -> Iterator[tuple[int, int]]:
     """Row ranges of at most `block_bytes`, which depend only on the shape."""
     quarter = 8 * n_samples * n_columns // 4
-    most = min(block_bytes, max(_SMALLEST_BLOCK_BYTES, quarter))
+    most = min(block_bytes, max(_MIN_BLOCK_BYTES, quarter))
     size = max(1, most // (8 * max(1, n_columns)))
     for start in range(0, n_samples, size):
         yield start, min(start + size, n_samples)

@@ -25,6 +25,7 @@ __all__ = [
     "linked_blocks",
     "mean_rows",
     "projected_rows",
+    "row_weights_between",
     "spanning_forest",
     "whole_graph",
 ]
@@ -216,6 +217,18 @@ def projected_rows(
         distances[absent] = 0.0
         sums.append(distances)
     return sums
+
+
+def row_weights_between(
+    rows: GraphRows, labels: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.float64]:
+    """Edge weight (c, c) of a block of rows of (A + Aᵀ)/2 within and between clusters."""
+    affinity = rows.affinity
+    own = np.repeat(labels[rows.start : rows.stop], np.diff(affinity.indptr))
+    pairs = own * n_clusters + labels[affinity.indices]
+    flat = np.bincount(pairs, weights=affinity.data, minlength=n_clusters**2)
+    weights = flat.reshape(n_clusters, n_clusters)
+    return np.asarray(0.5 * (weights + weights.T))
 
 
 def whole_graph(blocks: Sequence[GraphRows], order: NDArray[np.int32]) -> csr_array[np.float64]:

@@ -31,7 +31,7 @@ RANK_SAMPLE = 2048
 # Relative gain of Σ s² in one iteration below which the iteration stops.
 _TOLERANCE = 1e-4
 
-_MOST_ITERATIONS = 30
+_MAX_ITERATIONS = 30
 
 # Seed of the first columns, in the space of the features, so the order of samples does not matter.
 _SEED = 0
@@ -98,7 +98,7 @@ def truncated_svd(
     rng = np.random.default_rng(_SEED)
     basis = _orthonormal(rng.standard_normal((d, width)))
     found, image = _one_pass(blocks, offset, basis, rank)
-    for _ in range(_MOST_ITERATIONS - 1):
+    for _ in range(_MAX_ITERATIONS - 1):
         before = found.singular_values_squared.sum()
         found, image = _one_pass(blocks, offset, _orthonormal(image), rank)
         if found.singular_values_squared.sum() <= before * (1.0 + _TOLERANCE):

@@ -23,7 +23,7 @@ __all__ = [
     "ViewSettingsSelected",
 ]
 
-GraphKind = Literal["distances", "distances and views"]
+GraphKind = Literal["mean", "mixed"]
 """Kind of an initial graph: neighbors by the mean distance over views, or these and those in each view."""
 
 
@@ -162,7 +162,7 @@ class CandidateSettings:
         Connected components of the initial graph.
     score : float
         Cross-view information (nats) of the best spectral cut of that graph.
-    initial_graph : {"distances", "distances and views"}
+    initial_graph : {"mean", "mixed"}
         Neighbors by the mean distance over views, or these and those in each view.
     view_settings : tuple of (str, str, float)
         View, scale and alpha where the views differ; otherwise empty.
@@ -176,7 +176,7 @@ class CandidateSettings:
     n_neighbors: int
     n_connected_components: int
     score: float
-    initial_graph: GraphKind = "distances"
+    initial_graph: GraphKind = "mean"
     view_settings: tuple[tuple[str, Scale, float], ...] = ()
     exclude_views: tuple[str, ...] = ()
 
@@ -284,6 +284,10 @@ class FitFinished:
         Cross-view information (nats) of the returned labels.
     view_contributions : dict of str to float
         Share of each view in that information.
+    structure : str or None
+        Name of a `mscam_dask.types.result.Structure`; None where nothing was assessed.
+    assessment : str
+        Sentence that says why, and which clusters are not separated; empty where nothing was assessed.
     """
 
     status: str
@@ -292,6 +296,8 @@ class FitFinished:
     seconds: float
     score: float
     view_contributions: dict[str, float]
+    structure: str | None = None
+    assessment: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

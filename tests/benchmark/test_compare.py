@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import msgspec
@@ -16,19 +17,29 @@ import zarr
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from mscam_dask import MSCAM
+from mscam_dask.benchmark import methods
 from mscam_dask.benchmark.compare import run_comparison
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.experiment import ExperimentDirectory, Progress
+from mscam_dask.benchmark.load_datasets import open_datasets
+from mscam_dask.benchmark.methods import GROUP, METHODS
+from mscam_dask.benchmark.report import write_experiment_report
 from mscam_dask.benchmark.results import (
+    LABEL_FREE_SCORES,
     PROTOCOLS,
+    SCORES,
     ExperimentRecord,
     Protocol,
     decode_experiment,
 )
+from mscam_dask.benchmark.schedule import method_runs
 from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.estimators._transform import label_free_scores
+from mscam_dask.metrics import clustering_accuracy
 from tests.benchmark.conftest import Write
 from tests.messages import quotes
 from tests.synthetic import three_subspaces
@@ -407,11 +418,11 @@ def test_the_copy_of_the_settings_says_the_same(write: Write, here: Path) -> Non
 def test_robustness_draws_anew_for_each_run_and_gives_curves(write: Write, here: Path) -> None:
     text = (
         "[robustness]\nmethods = ['knn-sc', 'mscam']\nruns = 2\nn_samples = 60\n"
-        "corrupted = [0.0, 0.5]\n[parameters.mscam]\nauto_settings = false\nmax_iter = 2\n"
+        "corruption_rate = [0.0, 0.5]\n[parameters.mscam]\nauto_settings = false\nmax_iter = 2\n"
     )
     record, _ = run(write(text), here / "out")
     assert record.kind == "robustness"
-    assert [dataset.corrupted for dataset in record.datasets] == [0.0, 0.5]
+    assert [dataset.corruption_rate for dataset in record.datasets] == [0.0, 0.5]
     assert len(record.trials) == len({trial.key for trial in record.trials}) == 8
     curves = {curve.method: curve for curve in record.curves}
     assert curves["mscam"].paper == (0.874, 0.833)
@@ -438,3 +449,120 @@ def test_an_experiment_stopped_by_a_signal_resumes(write: Write, here: Path) -> 
     assert record.state == "interrupted"
     record = run_comparison(settings, here / "out")
     assert (record.state, record.n_reused) == ("finished", 2)
+
+
+OWN = """
+import numpy as np
+
+
+class Halves:
+    def __init__(self, n_clusters, random_state=None, column=0):
+        self.n_clusters, self.random_state, self.column = n_clusters, random_state, column
+
+    def fit(self, views, y=None):
+        assert isinstance(views, list) and all(type(view) is np.ndarray for view in views)
+        order = np.argsort(np.argsort(views[0][:, self.column]))
+        self.labels_ = order * self.n_clusters // len(order)
+        return self
+
+
+class NoClusters:
+    def fit(self, views):
+        return self
+"""
+
+
+def test_own_classes_are_compared(write: Write, here: Path) -> None:
+    (here / "own_methods.py").write_text(OWN)
+    text = (
+        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['own_methods:Halves', 'knn-sc']\nruns = 2\n"
+    )
+    record, _ = run(write(f"{text}[parameters.'own_methods:Halves']\ncolumn = 1\n"), here / "out")
+    own, other = record.rows
+    assert (own.method, own.parameters, own.n_failed) == ("own_methods:Halves", {"column": 1}, 0)
+    assert other.method == "knn-sc"
+    assert [method.title for method in record.methods] == ["Halves", "kNN-SC"]
+    data = np.load(here / "tiny.npz")
+    order = np.argsort(np.argsort(data["view_0"][:, 1]))
+    expected = clustering_accuracy(data["labels"], order * 3 // 60)
+    assert own.scores["accuracy"].mean == expected
+
+
+def test_methods_of_entry_points_are_compared(
+    write: Write, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "own_methods.py").write_text(OWN)
+    entry = EntryPoint("halves", "own_methods:Halves", GROUP)
+    monkeypatch.setattr(methods, "entry_points", lambda group: [entry] * (group == GROUP))
+    found = methods._Methods()
+    assert found["halves"].make(3, 7, {"column": 1}).random_state == 7
+    assert "halves" in found.known()
+    assert "halves" not in list(found)  # which an experiment runs by default
+    assert list(found) == list(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("own_methods:Halfs", ["own_methods:Halfs"]),
+        ("no_module:Halves", ["no_module:Halves"]),
+        ("own_methods:NoClusters", ["own_methods:NoClusters", "n_clusters"]),
+    ],
+)
+def test_own_classes_that_cannot_be_compared_are_refused(
+    name: str, values: list[str], write: Write, here: Path
+) -> None:
+    (here / "own_methods.py").write_text(OWN)
+    file = write(f"[compare]\ndatasets = ['tiny.npz']\nmethods = ['{name}']\nruns = 1\n")
+    with pytest.raises(ConfigurationError, match=quotes(*values)):
+        read_experiment(file)
+
+
+def test_unknown_parameters_of_own_classes_are_refused(write: Write, here: Path) -> None:
+    (here / "own_methods.py").write_text(OWN)
+    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['own_methods:Halves']\nruns = 1\n"
+    with pytest.raises(ConfigurationError, match=quotes("Halves", "'row'", "column")):
+        read_experiment(write(f"{text}[parameters.'own_methods:Halves']\nrow = 1\n"))
+
+
+def test_data_without_labels_are_compared_by_label_free_scores(write: Write, here: Path) -> None:
+    data = np.load(here / "tiny.npz")
+    views = {name: data[name] for name in ("view_0", "view_1")}
+    np.savez(here / "bare.npz", allow_pickle=False, **views)
+    text = "[compare]\ndatasets = ['bare', 'tiny.npz']\nmethods = ['knn-sc', 'mscam']\nruns = 1\n"
+    table = "[dataset.bare]\nsource = 'bare.npz'\nn_clusters = 3\n"
+    record, _ = run(write(text + table), here / "out")
+    bare, labeled = (
+        [row for row in record.rows if row.dataset == name] for name in ("bare", "tiny")
+    )
+    model = MSCAM(3, n_jobs=1).fit(views)
+    expected = label_free_scores(as_multi_view(views), model.labels_)
+    for name in LABEL_FREE_SCORES:
+        assert bare[1].scores[name].mean == pytest.approx(expected[name])
+        assert name not in labeled[0].scores
+    assert expected["cross_view_information"] == pytest.approx(model.cross_view_information_)
+    assert not set(SCORES) & set(bare[0].scores)
+    with (here / "out" / "results.csv").open() as stream:
+        lines = list(csv.DictReader(stream))
+    assert [line["accuracy_mean"] == "" for line in lines] == [True, True, False, False]
+    assert float(lines[1]["adjusted_modularity_mean"]) == bare[1].scores["adjusted_modularity"].mean
+    markdown = (here / "out" / "results.md").read_text()
+    number = f"{bare[1].scores['adjusted_modularity'].mean:.4f}"
+    assert f"| {number} |" in markdown
+    page = write_experiment_report(here / "out", msgspec.to_builtins(record)).read_text()
+    assert f"{bare[1].scores['adjusted_modularity'].mean:.3f}" in page
+
+
+def test_nothing_is_chosen_with_labels_that_are_not_there(write: Write, here: Path) -> None:
+    data = np.load(here / "tiny.npz")
+    np.savez(here / "bare.npz", allow_pickle=False, view_0=data["view_0"], view_1=data["view_1"])
+    table = "[dataset.bare]\nsource = 'bare.npz'\nn_clusters = 3\n"
+    for more in ("methods = ['sc-bsv']\n", "methods = ['knn-sc']\nprotocols = ['grid']\n"):
+        file = write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{more}{table}")
+        with pytest.raises(ConfigurationError, match=quotes("bare", "labels")):
+            run(file, here / "out")
+    settings = read_experiment(write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{table}"))
+    stores = ExperimentDirectory(here / "stores")
+    datasets = open_datasets(settings.datasets, stores, need_labels=False)
+    runs = method_runs(settings, datasets)
+    assert [each.method for each in runs] == [name for name in METHODS if "bsv" not in name]

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mscam_dask.benchmark.config import Command, experiment_command, read_experiment
+from mscam_dask.benchmark.config import (
+    Command,
+    CompareTable,
+    RobustnessTable,
+    SweepTable,
+    experiment_command,
+    read_experiment,
+)
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, TABLES
-from mscam_dask.benchmark.settings import CompareTable, RobustnessTable, SweepTable
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.toml_document import parse_override, read_document
 from tests.benchmark.conftest import Write
@@ -255,8 +261,8 @@ def test_without_a_file(here: Path) -> None:
         ("[compare]\ndatasets = ['~no-such-user/x']", ["line 2", "'~no-such-user/x'"]),
         ("[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
         (
-            "[robustness]\ncorrupted = [0.1, 30]",
-            ["line 2", "[robustness] corrupted", "[0.1, 30]", "<= 1"],
+            "[robustness]\ncorruption_rate = [0.1, 30]",
+            ["line 2", "[robustness] corruption_rate", "[0.1, 30]", "<= 1"],
         ),
         ("[robustness]\nmethods = ['mlam']", ["line 2", "'mlam'", "'mlan'"]),
     ],

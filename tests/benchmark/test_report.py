@@ -75,7 +75,7 @@ def record() -> ExperimentRecord:
         ),
         rows=(row("mscam", 0.987, {"accuracy": 0.978}), row("odd", 0.4, {})),
         curves=(
-            CurveEntry(method="mscam", protocol="defaults", corrupted=(0.0, 0.5, 0.9),
+            CurveEntry(method="mscam", protocol="defaults", corruption_rate=(0.0, 0.5, 0.9),
                        mean=(0.9, 0.7, None), std=(0.0, 0.0, None), paper=(0.874, None, 0.5)),
         ),
         heat_maps=(

@@ -116,7 +116,7 @@ def test_an_answer_may_be_longer_than_a_pipe_holds(trial: Trial, process: TrialP
 def large(trial: Trial) -> Trial:
     """A trial that takes many seconds and some hundred MiB."""
     data = MixtureData(
-        corrupted=0.0, n_samples=4000, noise_variance=0.3, within_variance=1.2, digest="m"
+        corruption_rate=0.0, n_samples=4000, noise_variance=0.3, within_variance=1.2, digest="m"
     )
     return changed(trial, data=data, method="mlan", n_clusters=2, shuffled=False)
 

@@ -92,7 +92,7 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
         workers = client.run(peak_bytes)
     data = open_store(store)
     solution = model.solution_
-    joined = any(setting.initial_graph != "distances" for setting in solution.settings)
+    joined = any(setting.initial_graph != "mean" for setting in solution.settings)
     plan = plan_memory(data, solution.parameters, view_graphs=joined)
     planned = plan.worker_bytes(n_workers)
     size = sum(4 * data.n_samples * source.shape[1] for source in data.views)

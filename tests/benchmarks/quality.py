@@ -29,7 +29,7 @@ def prepared(model: MSCAM) -> str:
 def initial_graph(model: MSCAM) -> str:
     """The initial graph, if it is not the mean graph."""
     solution = model.solution_
-    both = solution.settings[solution.chosen].initial_graph == "distances and views"
+    both = solution.settings[solution.chosen].initial_graph == "mixed"
     return "and in each view " if both else ""
 
 

@@ -28,7 +28,7 @@ _SHAPES = [(3, 0.3), (4, 0.5), (5, 0.4), (6, 0.6), (8, 0.7), (12, 0.8)]
 
 _SIZES = [500, 1500, 3000]
 _SEPARATIONS = [0.7, 1.0, 1.6]
-_LEAST = 15
+_MIN = 15
 
 
 def mixtures(
@@ -41,7 +41,7 @@ def mixtures(
             for separation in _SEPARATIONS:
                 rng = np.random.default_rng(drawn)
                 shares = ratio ** np.arange(n_clusters)
-                counts = np.maximum(_LEAST, (shares / shares.sum() * n_samples).astype(int))
+                counts = np.maximum(_MIN, (shares / shares.sum() * n_samples).astype(int))
                 labels = np.repeat(np.arange(n_clusters), counts)
                 rng.shuffle(labels)
                 views = []

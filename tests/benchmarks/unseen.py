@@ -36,7 +36,7 @@ Data = tuple[str, list[Array], NDArray[np.int64]]
 PEERS = ["knn-sc", "mlan", "coreg", "mmsc", "lmvsc", "smvsc", "sc-concat"]
 
 # With fewer, draws of some samples of each are too small to tell methods apart.
-_FEWEST_CLASSES = 3
+_MIN_CLASSES = 3
 
 # Series of one channel, described in four ways.
 _SERIES = ["OSULeaf", "ArrowHead", "ItalyPowerDemand", "GunPoint", "ACSF1"]
@@ -271,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> list[list[float]]:
             for seed in range(options.seeds)
         ]
         _, views, labels = draws[0]
-        if options.per_class and len(np.unique(labels)) < _FEWEST_CLASSES:
+        if options.per_class and len(np.unique(labels)) < _MIN_CLASSES:
             continue
         by_seed = [
             [score(one, draw, seed, options.scale) for seed, draw in enumerate(draws)]

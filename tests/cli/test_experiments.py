@@ -73,7 +73,7 @@ def test_comparisons_of_data_on_the_command_line_have_a_directory_for_each(
 
 
 def test_options_go_to_the_table_that_the_file_has(here: Path, call: Call) -> None:
-    Path("r.toml").write_text("[robustness]\nn_samples = 40\ncorrupted = [0.0]\n")
+    Path("r.toml").write_text("[robustness]\nn_samples = 40\ncorruption_rate = [0.0]\n")
     result = call(
         "compare", "r.toml", "--method", "knn-sc", "--runs", "1", "--in-process", "-o", "o"
     )
@@ -310,7 +310,7 @@ def test_run_takes_the_file_of_an_experiment_and_the_second_time_nothing_is_done
 
 def test_run_takes_a_comparison_and_a_robustness_curve(here: Path, call: Call) -> None:
     Path("r.toml").write_text(
-        "[robustness]\nn_samples = 40\ncorrupted = [0.0, 0.5]\nmethods = ['knn-sc']\nruns = 2\n"
+        "[robustness]\nn_samples = 40\ncorruption_rate = [0.0, 0.5]\nmethods = ['knn-sc']\nruns = 2\n"
     )
     planned = call("run", "r.toml", "--in-process", "--dry-run", "-o", "r")
     assert ["4"] in numbers(planned.stdout)  # fits to do

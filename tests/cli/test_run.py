@@ -181,10 +181,10 @@ def test_components_not_reached_is_exit_code_5_after_the_results(
     real = steps.cluster
 
     def unfinished(*args: Any, **options: Any) -> Any:
-        solution, notes = real(*args, **options)
-        object.__setattr__(solution, "status", Status.COMPONENTS_NOT_REACHED)
-        object.__setattr__(solution, "n_connected_components", 2)
-        return solution, notes
+        estimator, notes = real(*args, **options)
+        object.__setattr__(estimator.solution_, "status", Status.COMPONENTS_NOT_REACHED)
+        object.__setattr__(estimator.solution_, "n_connected_components", 2)
+        return estimator, notes
 
     monkeypatch.setattr(steps, "cluster", unfinished)
     result = call("run", "tiny.toml", "--in-process", "-o", "out")

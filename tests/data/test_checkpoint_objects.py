@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from mscam_dask.cli import main
 from mscam_dask.data.checkpoint_objects import ObjectCheckpointStore
+from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
@@ -24,7 +25,6 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import OutputTable, Settings
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.pipeline.run.resume import run_or_resume
-from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.events import IterationFinished
 from tests.data.conftest import keys
 from tests.faults.kill_driver import outcome_of

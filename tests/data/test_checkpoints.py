@@ -16,6 +16,7 @@ from numpy.testing import assert_array_equal
 
 from mscam_dask.data.checkpoints import (
     CURRENT,
+    Checkpoint,
     FileCheckpointStore,
     Manifest,
     decode_arrays,
@@ -26,7 +27,6 @@ from mscam_dask.data.checkpoints import (
     entry_of,
 )
 from mscam_dask.errors import StoreCorruptError
-from mscam_dask.types.checkpoint import Checkpoint
 from tests.messages import quotes
 
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import re
 import shutil
+import socket
+import subprocess
+import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 
 from mscam_dask.engine.executors.dask import workers_timeout_s
-from tests.deploy.files import DEPLOY, documents, run
+from mscam_dask.pipeline.run.metrics_file import METRICS
+from tests.deploy.files import DEPLOY, documents, run, script_environment
 
 
 @pytest.fixture
@@ -88,6 +98,171 @@ def test_every_metric_of_an_alert_is_one_that_dask_exports(cluster: LocalCluster
     used = set(re.findall(r"\bdask_\w+", " ".join(rule["expr"] for rule in rules().values())))
     assert used
     assert used <= known
+
+
+def test_every_metric_of_an_alert_is_one_that_runs_export() -> None:
+    pytest.importorskip("prometheus_client")
+    from mscam_dask.monitor.dashboard.metrics import RunMetrics
+
+    live = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in RunMetrics([]).collect()
+    }
+    used = set(re.findall(r"\bmscam_\w+", " ".join(rule["expr"] for rule in rules().values())))
+    assert len(used) >= 8
+    assert used <= live | set(METRICS)
+
+
+def test_amtool_accepts_the_example_of_a_route() -> None:
+    (example,) = documents(DEPLOY / "prometheus/alertmanager.yml")
+    severities = {rule["labels"]["severity"] for rule in rules().values()}
+    (route,) = example["route"]["routes"]
+    assert route["matchers"] == ['severity="page"']
+    assert severities == {"page", "warn"}
+    receivers = {receiver["name"] for receiver in example["receivers"]}
+    assert {example["route"]["receiver"], route["receiver"]} == receivers
+    amtool = shutil.which("amtool")
+    if amtool is None:
+        pytest.skip("amtool is not installed (apt-get install prometheus-alertmanager)")
+    result = run(amtool, "check-config", DEPLOY / "prometheus/alertmanager.yml")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+HOUR = 3600
+
+
+@pytest.mark.parametrize(
+    ("alert", "series", "hours", "fires"),
+    [
+        ("MscamRunFailed", {"running": 0, "exit_code": 3}, 0, True),
+        ("MscamRunFailed", {"running": 0, "exit_code": 5}, 0, False),
+        ("MscamRunFailed", {"running": 0, "exit_code": 6}, 0, False),
+        ("MscamRunFailed", {"running": 0, "exit_code": 75}, 0, False),
+        ("MscamDriftAboveLimit", {"running": 0, "exit_code": 6}, 0, True),
+        ("MscamDriftAboveLimit", {"running": 0, "exit_code": 5}, 0, False),
+        ("MscamRunFailed", {"running": 1, "exit_code": 3}, 0, False),
+        ("MscamRunNotResumed", {"running": 0, "exit_code": 75}, 3, True),
+        ("MscamRunNotResumed", {"running": 0, "exit_code": 75}, 1, False),
+        ("MscamNightMissing", {"success_timestamp_seconds": 0}, 27, True),
+        ("MscamNightMissing", {"success_timestamp_seconds": 0}, 25, False),
+        ("MscamRunStuck", {"running": 1, "start_timestamp_seconds": 0}, 9, True),
+        ("MscamRunStuck", {"running": 1, "start_timestamp_seconds": 0}, 7, False),
+        ("MscamClustersDrift", {"moved_share": 0.3}, 0, True),
+        ("MscamClustersDrift", {"moved_share": 0.1}, 0, False),
+        (
+            "MscamCertificateExpires",
+            {"certificate_expiry_timestamp_seconds": 20 * 24 * HOUR},
+            24 * 7,
+            True,
+        ),
+        (
+            "MscamCertificateExpires",
+            {"certificate_expiry_timestamp_seconds": 20 * 24 * HOUR},
+            24 * 5,
+            False,
+        ),
+    ],
+)
+def test_rules_by_promtool(
+    tmp_path: Path, alert: str, series: dict[str, float], hours: int, fires: bool
+) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (it comes with Prometheus)")
+    lines = [
+        {"series": f'mscam_batch_{name}{{pipeline="nightly"}}', "values": f"{value}x{60 * 24 * 9}"}
+        for name, value in series.items()
+    ]
+    labels = {"pipeline": "nightly", "severity": rules()[alert]["labels"]["severity"]}
+    expected = [{"exp_labels": labels}] if fires else []
+    case = {
+        "rule_files": [str(DEPLOY / "prometheus/alerts.yml")],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": lines,
+                "promql_expr_test": [
+                    {
+                        "expr": f'count(ALERTS{{alertname="{alert}", alertstate="firing"}}) or vector(0)',
+                        "eval_time": f"{hours}h" if hours else "0m",
+                        "exp_samples": [{"labels": "{}", "value": len(expected)}],
+                    }
+                ],
+            }
+        ],
+    }
+    (tmp_path / "case.yml").write_text(yaml.safe_dump(case))
+    result = run(promtool, "test", "rules", tmp_path / "case.yml")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.slow
+def test_prometheus_scrapes_a_run_that_failed_and_its_alert_fires(tmp_path: Path) -> None:
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("prometheus is not installed (apt-get install prometheus)")
+    (tmp_path / "p.toml").write_text(
+        '[data]\nsource = "digits"\nfamilies = ["pixels"]\n[cluster]\nn_clusters = 100000\n'
+        f'[execution]\nin_process = true\n[output]\ndirectory = "run"\nmetrics = "{tmp_path}/node"\n'
+    )
+    command = (sys.executable, "-m", "mscam_dask.cli", "run", tmp_path / "p.toml")
+    failed = run(*command, env=script_environment())
+    assert failed.returncode == 2, failed.stderr
+    serve = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "node"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as collector:
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        (configuration,) = documents(DEPLOY / "prometheus/prometheus.yml")
+        configuration["global"] = {
+            "scrape_interval": "1s",
+            "scrape_timeout": "1s",
+            "evaluation_interval": "1s",
+        }
+        configuration["rule_files"] = [str(DEPLOY / "prometheus/alerts.yml")]
+        configuration["scrape_configs"].append(
+            {
+                "job_name": "node",
+                "metrics_path": "/mscam-p.prom",
+                "static_configs": [{"targets": [f"127.0.0.1:{collector.server_port}"]}],
+            }
+        )
+        (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(configuration))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        server = [
+            program, f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/tsdb",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ]  # fmt: skip
+        with (
+            (tmp_path / "log").open("wb") as log,
+            subprocess.Popen(server, stderr=log) as prometheus,
+        ):
+            try:
+                wait_for(lambda: "MscamRunFailed" in firing(port))
+                assert firing(port)["MscamRunFailed"] == {
+                    "alertname": "MscamRunFailed", "pipeline": "p", "severity": "page",
+                    "job": "node", "instance": f"127.0.0.1:{collector.server_port}",
+                }  # fmt: skip
+                assert "MscamRunStuck" not in firing(port)
+            finally:
+                prometheus.terminate()
+        collector.shutdown()
+
+
+def firing(port: int) -> dict[str, dict[str, str]]:
+    """Labels of the alerts that fire, by name."""
+    url = f"http://127.0.0.1:{port}/api/v1/alerts"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            alerts = json.load(answer)["data"]["alerts"]
+    except OSError:  # not up yet
+        return {}
+    return {
+        alert["labels"]["alertname"]: alert["labels"]
+        for alert in alerts
+        if alert["state"] == "firing"
+    }
 
 
 def test_workers_that_are_gone_while_tasks_wait_are_seen(cluster: LocalCluster) -> None:

@@ -71,7 +71,7 @@ def test_a_run_whose_worker_job_is_cancelled_finishes_on_another(
     node: SlurmNode, home: Path
 ) -> None:
     number = submit(node, home)
-    wait_for_line(home, number, "iteration 1 ")
+    wait_for_line(home, number, "iteration 1/")
     (worker,) = node.worker_jobs()
     node.run("scancel", worker)
     job = node.wait(number, "COMPLETED", "FAILED", timeout_s=240)
@@ -85,7 +85,7 @@ def test_a_run_whose_worker_job_is_cancelled_finishes_on_another(
 
 def test_scancel_stops_the_run_for_good(node: SlurmNode, home: Path) -> None:
     number = submit(node, home)
-    wait_for_line(home, number, "iteration 1 ")
+    wait_for_line(home, number, "iteration 1/")
     node.run("scancel", "--name=mscam-nightly")
     job = node.wait(number, "CANCELLED", "FAILED", "COMPLETED", timeout_s=90)
     assert (job["JobState"], job["Restarts"]) == ("CANCELLED", "0")
@@ -106,3 +106,12 @@ def test_the_end_of_its_time_puts_a_job_back_into_the_queue(node: SlurmNode, hom
         time.sleep(0.5)
     assert (state(home), job["JobState"]) == ("interrupted", "PENDING")
     node.run("scancel", number)
+
+
+def test_everything_in_one_allocation(node: SlurmNode, home: Path) -> None:
+    number = submit(node, home, "--ntasks=3", "--cpus-per-task=1", "--mem=6G")
+    job = node.wait(number, "COMPLETED", "FAILED", timeout_s=240)
+    assert (job["JobState"], job["ExitCode"]) == ("COMPLETED", "0:0"), log_of(home, number)
+    record = json.loads((home / "run/run.json").read_text())
+    assert record["state"] == "finished"
+    assert record["executor"] == "1 worker(s) in the tasks of a SLURM job"

@@ -19,8 +19,7 @@ import pytest
 
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.data.store.write import write_store
-from mscam_dask.pipeline.tls.certificates import make_certificates
-from tests.deploy.files import DEPLOY, imported, run, script_environment
+from tests.deploy.files import DEPLOY, run, script_environment
 
 pytest.importorskip("dask_jobqueue")
 
@@ -45,6 +44,7 @@ done
 SQUEUE = """#!/usr/bin/env bash
 cat "$FAKE_SLURM/submitted"
 """
+NIGHTLY = ("bash", str(DEPLOY / "slurm/nightly.sbatch"))
 SCONTROL = """#!/usr/bin/env bash
 echo "$*" >>"$FAKE_SLURM/controlled"
 """
@@ -65,11 +65,20 @@ def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
     ):
         (root / name).write_text(text)
         (root / name).chmod(0o755)
-    make_certificates(tmp_path / "certs")
     (tmp_path / "slurm.dask.yaml").write_text(
         (DEPLOY / "slurm/slurm.dask.yaml").read_text().replace("interface: null", "interface: lo")
     )
-    yield script_environment(FAKE_SLURM=str(root), PATH=f"{root}:{os.environ['PATH']}")
+    yield script_environment(
+        FAKE_SLURM=str(root),
+        PATH=f"{root}:{os.environ['PATH']}",
+        DASK_CONFIG=str(tmp_path / "slurm.dask.yaml"),
+        DASK_JOBQUEUE__SLURM__SHARED_TEMP_DIRECTORY=str(tmp_path),
+        DASK_JOBQUEUE__SLURM__LOG_DIRECTORY=str(tmp_path),
+        MSCAM_PYTHON=sys.executable,
+        MSCAM_HOME=str(tmp_path),
+        MSCAM_CORES="1",
+        MSCAM_MEMORY="2GiB",
+    )
     for job in lines_of(root / "submitted"):
         kill(int(job))
 
@@ -86,8 +95,7 @@ def kill(group: int) -> None:
 @contextmanager
 def batch_job(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """The batch script with all that it starts, which ends with the block however that ends."""
-    command = ["bash", str(DEPLOY / "slurm/nightly.sbatch")]
-    with subprocess.Popen(command, env=environment, start_new_session=True) as batch:
+    with subprocess.Popen(NIGHTLY, env=environment, start_new_session=True) as batch:
         try:
             yield batch
         finally:
@@ -114,19 +122,17 @@ def alive(group: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_run_on_worker_jobs_that_slurm_started(
     tmp_path: Path, slurm: dict[str, str], pipeline: Path
 ) -> None:
     result = run(
-        sys.executable, DEPLOY / "slurm/run_on_slurm.py", pipeline,
-        "--jobs", "2", "--cores", "1", "--memory", "2GiB", "--tls", tmp_path / "certs",
-        "--config", tmp_path / "slurm.dask.yaml", "--", "--set", "cluster.max_iter=1",
-        env=slurm, timeout=110,
-    )  # fmt: skip
+        *NIGHTLY, "--set", "cluster.max_iter=1", env={**slurm, "MSCAM_JOBS": "2"}, timeout=200
+    )
     assert result.returncode in (0, 5), result.stdout + result.stderr
     record = json.loads((tmp_path / "run/run.json").read_text())
     assert record["exit_code"] == result.returncode
-    assert "tls://" in record["executor"]
+    assert record["executor"] == "2 workers of a slurm cluster"
     root = Path(slurm["FAKE_SLURM"])
     jobs = [int(line) for line in (root / "submitted").read_text().split()]
     assert len(jobs) == 2
@@ -137,28 +143,30 @@ def test_a_run_on_worker_jobs_that_slurm_started(
     assert "#SBATCH --mem=2G" in script
     assert "export OPENBLAS_NUM_THREADS=1" in script
     assert "tls://" in script
+    assert "--lifetime 27000s --lifetime-stagger 1200s" in script
     deadline = time.monotonic() + 20
     while any(alive(job) for job in jobs) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not [job for job in jobs if alive(job)]
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (["--tls", "nowhere"], "lacks ca.pem"),
-        (["--jobs", "0"], "at least 1"),
-        (["--memroy", "1GiB"], "unrecognized arguments"),
-    ],
-)
-def test_wrong_options_are_a_configuration_error(
-    tmp_path: Path, slurm: dict[str, str], change: list[str], says: str
+@pytest.mark.timeout(300)
+def test_a_request_that_slurm_refuses_and_one_that_it_cannot_take_now(
+    slurm: dict[str, str], pipeline: Path
 ) -> None:
-    (tmp_path / "some.toml").touch()
-    options = [str(tmp_path / "some.toml"), "--tls", str(tmp_path / "certs"), *change]
-    result = run(sys.executable, DEPLOY / "slurm/run_on_slurm.py", *options, env=slurm)
-    assert result.returncode == 2
-    assert says in result.stderr
+    sbatch = Path(slurm["FAKE_SLURM"]) / "sbatch"
+    for reason, code in (
+        ("error: Batch job submission failed: Invalid account or partition", 4),
+        ("error: Unable to contact slurm controller (connect failure)", 75),
+    ):
+        sbatch.write_text(f"#!/bin/sh\necho '{reason}' >&2\nexit 1\n")
+        result = run(*NIGHTLY, env={**slurm, "SLURM_JOB_ID": "3"}, timeout=110)
+        assert result.returncode == code, result.stdout + result.stderr
+        assert reason in " ".join(result.stderr.split())
+    sbatch.unlink()
+    slurm = {**slurm, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "SLURM_JOB_ID": "3"}
+    if shutil.which("sbatch", path=slurm["PATH"]) is None:
+        assert run(*NIGHTLY, env=slurm, timeout=60).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -173,7 +181,6 @@ def test_the_batch_script_ends_as_the_run_does_and_goes_back_into_the_queue_with
     environment = {
         **slurm,
         "MSCAM_PYTHON": str(fake),
-        "MSCAM_HOME": str(tmp_path),
         "SLURM_JOB_ID": "7",
     }
     assert run("bash", DEPLOY / "slurm/nightly.sbatch", env=environment).returncode == code
@@ -198,7 +205,6 @@ def test_a_signal_stops_the_run_and_only_the_end_of_its_time_requeues_it(
     environment = {
         **slurm,
         "MSCAM_PYTHON": str(fake),
-        "MSCAM_HOME": str(tmp_path),
         "SLURM_JOB_ID": "8",
     }
     with batch_job(environment) as batch:
@@ -239,20 +245,19 @@ def test_a_worker_job_that_is_lost_is_replaced(
     tmp_path: Path, slurm: dict[str, str], pipeline: Path
 ) -> None:
     root = Path(slurm["FAKE_SLURM"])
-    command = [
-        sys.executable, str(DEPLOY / "slurm/run_on_slurm.py"), str(pipeline),
-        "--jobs", "1", "--cores", "1", "--memory", "2GiB", "--tls", str(tmp_path / "certs"),
-        "--config", str(tmp_path / "slurm.dask.yaml"),
-        "--", "--set", "cluster.max_iter=30", "--workers-timeout", "120",
-    ]  # fmt: skip
-    environment = {**slurm, "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "2s"}
+    command = [*NIGHTLY, "--set", "cluster.max_iter=30", "--workers-timeout", "120"]
+    environment = {
+        **slurm,
+        "MSCAM_JOBS": "1",
+        "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "2s",
+    }
     log = tmp_path / "log"
     with (
         log.open("wb") as out,
         subprocess.Popen(command, env=environment, stdout=out, stderr=out) as driver,
     ):
         deadline = time.monotonic() + 120
-        while "iteration 1 " not in log.read_text():
+        while "iteration 1/" not in log.read_text():
             assert driver.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
@@ -262,20 +267,10 @@ def test_a_worker_job_that_is_lost_is_replaced(
 
 
 def test_the_end_of_the_time_before_a_worker_has_started_cancels_the_jobs_and_requeues(
-    tmp_path: Path, slurm: dict[str, str]
+    slurm: dict[str, str], pipeline: Path
 ) -> None:
-    shutil.copy(DEPLOY / "slurm/run_on_slurm.py", tmp_path)
-    (tmp_path / "nightly.toml").touch()
-    environment = {
-        **slurm,
-        "FAKE_QUEUE_IS_LONG": "1",
-        "MSCAM_PYTHON": sys.executable,
-        "MSCAM_HOME": str(tmp_path),
-        "MSCAM_JOBS": "2",
-        "MSCAM_CORES": "1",
-        "MSCAM_MEMORY": "1GiB",
-        "SLURM_JOB_ID": "9",
-    }
+    assert pipeline.is_file()
+    environment = {**slurm, "FAKE_QUEUE_IS_LONG": "1", "MSCAM_JOBS": "2", "SLURM_JOB_ID": "9"}
     root = Path(slurm["FAKE_SLURM"])
     with batch_job(environment) as batch:
         deadline = time.monotonic() + 60
@@ -296,12 +291,3 @@ def test_the_schedules_shell_becomes_the_batch_script() -> None:
     text = (DEPLOY / "slurm/mscam.scrontab").read_text()
     (command,) = re.findall(r"^30 2 \* \* \* (.*)$", text, re.M)
     assert re.fullmatch(r"exec env MSCAM_HOME=\S+ bash \S+/nightly.sbatch", command)
-
-
-def test_a_signal_while_the_run_starts_reaches_it() -> None:
-    termination = imported(DEPLOY / "slurm/run_on_slurm.py").Termination()
-    with pytest.raises(SystemExit) as stopped:
-        termination(signal.SIGTERM, None)
-    assert stopped.value.code == 75
-    termination(signal.SIGTERM, None)  # while the cluster is closed: nothing
-    assert termination.run([sys.executable, "-c", "import time; time.sleep(60)"]) == 75

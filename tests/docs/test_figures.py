@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy.sparse import eye_array
 
+from tests.docs.pages import run_page
+
 FIGURES = Path(__file__).resolve().parents[2] / "docs" / "figures"
 
 
@@ -38,3 +40,19 @@ def test_a_panel_of_the_overview_shows_the_blocks_of_its_graph() -> None:
     on_the_diagonal = np.eye(overview.SIZE, dtype=bool)
     assert (shown[~on_the_diagonal] == overview.PAPER).all()
     assert (shown[on_the_diagonal] != overview.PAPER).any(axis=1).all()
+
+
+def test_the_examples_of_the_page_of_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="pip install 'mscam-dask[plot]'")
+    pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
+    monkeypatch.chdir(tmp_path)
+    assert run_page(FIGURES.parent / "plots.md") == 3
+
+
+def test_every_picture_of_a_plot_is_on_its_page() -> None:
+    page = (FIGURES.parent / "plots.md").read_text(encoding="utf-8")
+    names = {path.name for path in FIGURES.glob("plot-*.png")}
+    assert names
+    assert all(f"(figures/{name})" in page for name in names)
+    source = (FIGURES / "plots.py").read_text(encoding="utf-8")
+    assert all(f'"{name.removeprefix("plot-").removesuffix(".png")}"' in source for name in names)

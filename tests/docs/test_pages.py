@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import run_page
+from tests.omics import writable_text
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 EXAMPLES = {
     "quickstart": 7,
-    "own-data": 8,
+    "own-data": 9,
     "many-views-on-a-cluster": 5,
     "nightly-pipeline": 5,
+    "models": 8,
 }
 
 
@@ -31,10 +33,18 @@ def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert run_page(DOCS / f"{name}.md") == EXAMPLES[name]
 
 
+def test_examples_of_anndata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mudata", reason="pip install 'mscam-dask[omics]'")
+    pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
+    monkeypatch.chdir(tmp_path)
+    with writable_text():
+        assert run_page(DOCS / "anndata.md") == 4
+
+
 def test_the_front_page_lists_the_executed_pages_first() -> None:
     front = (DOCS / "index.md").read_text(encoding="utf-8")
     pages = re.findall(r"^\| .*\]\(([\w-]+)\.md\) \|$", front, re.MULTILINE)
-    assert pages[:4] == list(EXAMPLES)
+    assert pages[: len(EXAMPLES)] == list(EXAMPLES)
 
 
 def test_an_example_that_is_wrong_is_noticed(

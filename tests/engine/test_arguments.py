@@ -19,7 +19,7 @@ from mscam_dask.engine import precompute as precomputed
 from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors import local
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.estimators import _executors as execution
+from mscam_dask.estimators import _resources as execution
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 from tests.synthetic import distances_between, gaussian_views
@@ -65,7 +65,7 @@ class _Watching(local.SerialExecutor):
 def watching(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "SerialExecutor", _Watching)
     monkeypatch.setattr(_Watching, "n_tasks", 0)
-    monkeypatch.setattr(candidate_blocks, "_SMALLEST_BLOCK", 40)
+    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 40)
 
 
 @pytest.mark.parametrize(

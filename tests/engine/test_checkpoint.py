@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.views import multi_view as multiview
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.data.views.sources import RowSource, view_digest
@@ -19,7 +20,6 @@ from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
 from mscam_dask.estimators import MSCAM
-from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.events import (
     FitEvent,
     FitFinished,
@@ -77,7 +77,7 @@ def signature(solution: Solution) -> Any:
 
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
 def test_every_state_leads_to_the_same_end(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidate_blocks, "_SMALLEST_BLOCK", 40)
+    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 40)
     views, asked = data(), candidates(model, max_iter=5)
     memory = Memory()
     whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)

@@ -55,7 +55,7 @@ MODELS = ("mscam", "mscan")
 @pytest.fixture(autouse=True)
 def several_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 40 rows, so that small data are split and summed as large ones."""
-    monkeypatch.setattr(candidate_blocks, "_SMALLEST_BLOCK", 40)
+    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 40)
 
 
 def settings_of(model: str) -> list[Parameters]:

@@ -215,9 +215,9 @@ def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_
         return [(one.scale, one.score, one.initial_graph) for one in solution.settings]
 
     unit, standard, joined = settings_of(0.7)
-    assert joined[2] == "distances and views"
+    assert joined[2] == "mixed"
     assert joined[0] == max(unit, standard, key=lambda one: one[1])[0]
-    assert [kind for *_, kind in settings_of(4.0)] == ["distances", "distances"]
+    assert [kind for *_, kind in settings_of(4.0)] == ["mean", "mean"]
 
 
 def test_views_graphs_from_cells_lead_to_the_same_partition_as_exact_ones() -> None:

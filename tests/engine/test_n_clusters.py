@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
+from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.results import count_dataset
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import initial_graph as setup
@@ -23,7 +24,6 @@ from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
 from mscam_dask.engine.tasks import n_clusters as n_clusters_tasks
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.modularity import modularity
-from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.events import FitEvent, FitStarted, NClustersSelected, SettingsSelected
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution

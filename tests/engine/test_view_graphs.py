@@ -88,9 +88,9 @@ def test_the_setting_tells_which_graph_was_taken(monkeypatch: pytest.MonkeyPatch
     views, _ = moons()
     solution = solve(views)
     assert [one.initial_graph for one in solution.settings] == [
-        "distances",
-        "distances",
-        "distances and views",
+        "mean",
+        "mean",
+        "mixed",
     ]
     assert solution.chosen == 2
     assert solution.score >= solution.settings[2].score
@@ -121,7 +121,7 @@ def test_what_is_clear_already_is_left_alone() -> None:
     parameters = Parameters(n_clusters=3, n_neighbors=45, max_iter=1)
     solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=EITHER)
     assert solution.settings[0].n_connected_components == 1
-    assert [one.initial_graph for one in solution.settings] == ["distances"]
+    assert [one.initial_graph for one in solution.settings] == ["mean"]
     assert adjusted_rand_score(labels, solution.labels) == 1.0
 
 
@@ -130,7 +130,7 @@ def test_one_view_and_many_views_have_no_second_graph(n_views: int) -> None:
     views, _ = moons(n_views)
     parameters = Parameters(n_clusters=2, max_iter=1)
     solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=EITHER)
-    assert {one.initial_graph for one in solution.settings} == {"distances"}
+    assert {one.initial_graph for one in solution.settings} == {"mean"}
 
 
 def test_millions_of_samples_have_no_second_graph() -> None:
@@ -142,7 +142,7 @@ def test_millions_of_samples_have_no_second_graph() -> None:
 
 def test_nothing_chosen_tries_none() -> None:
     model = MSCAM(2, auto_settings=False, random_state=0, n_jobs=1).fit(moons()[0])
-    assert "distances and views" not in {one.initial_graph for one in model.solution_.settings}
+    assert "mixed" not in {one.initial_graph for one in model.solution_.settings}
 
 
 def signature(solution: Solution) -> Any:
@@ -164,7 +164,7 @@ def test_every_executor_and_a_restart_give_the_same_bits() -> None:
     views, _ = moons(3)
     memory = Memory()
     reference = solve(views, checkpoint_store=memory)
-    assert reference.settings[reference.chosen].initial_graph == "distances and views"
+    assert reference.settings[reference.chosen].initial_graph == "mixed"
     assert signature(solve(views, ThreadExecutor(2))) == signature(reference)
     with local_client(2) as client:
         assert signature(solve(views, DaskExecutor(client))) == signature(reference)

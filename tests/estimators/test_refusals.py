@@ -18,8 +18,8 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 
 from mscam_dask import MSCAM
+from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.errors import ClusterError, ConfigurationError, DataError
-from mscam_dask.types.checkpoint import Checkpoint
 from tests.clusters import local_client
 from tests.estimators.small import integer_views, pair_views, quick
 from tests.messages import quotes

@@ -35,7 +35,7 @@ class TwoViewsMSCAM(MSCAM):
     """MSCAM with any table cut into two views, so that scikit-learn's checks reach that form."""
 
     def _halved(self, X: Any, call: Callable[[Any], Any]) -> Any:
-        shape = getattr(X, "shape", None) or np.shape(X)
+        shape = getattr(X, "shape", None) or np.asarray(X).shape
         if len(shape) == 2 and shape[1] > 1:
             self.n_features_per_view = (shape[1] // 2, shape[1] - shape[1] // 2)
         try:
@@ -52,6 +52,12 @@ class TwoViewsMSCAM(MSCAM):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         return np.asarray(self._halved(X, super().predict_proba))
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        return np.asarray(self._halved(X, super().transform))
+
+    def score(self, X: Any, y: object = None) -> float:
+        return float(self._halved(X, super().score))
 
 
 _TAKEN_FOR_A_CLASSIFIER = "scikit-learn asks every estimator with predict_proba for classifier_tags"

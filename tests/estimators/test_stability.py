@@ -1,12 +1,15 @@
-"""`stability_` and `cluster_stability_` of a fit."""
+"""Stability, structure, tables of views and the tree over the clusters of a fit."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.cluster.hierarchy import fcluster
 
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning
-from mscam_dask.estimators import _describe
+from mscam_dask import MSCAM
+from mscam_dask.errors import ConfigurationError, ConvergenceWarning, UnstableClustersWarning
+from mscam_dask.types.events import FitFinished
+from mscam_dask.types.result import Status, Structure
 from tests.estimators.small import quick
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
@@ -14,26 +17,81 @@ from tests.synthetic import gaussian_views
 
 def test_separate_clusters_are_stable() -> None:
     views, _ = gaussian_views(0, n_samples=120, spread=3.0)
-    model = quick().fit(views)
-    assert model._stability is None  # nothing is computed by the fit
+    events: list[object] = []
+    model = quick(callbacks=[events.append]).fit(views)
     assert model.cluster_stability_.shape == (3,)
     assert model.stability_ == pytest.approx(model.cluster_stability_.mean())
     assert model.stability_ > 0.95
-    assert model.cluster_stability_ is model.cluster_stability_
+    assert model.structure_ is Structure.STABLE
+    assert isinstance(events[-1], FitFinished)
+    assert events[-1].structure == "STABLE"
+    assert model.solution_.assessment is not None
+    assert events[-1].assessment == model.solution_.assessment.message
 
 
-def test_large_data_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_describe, "_STABILITY_SAMPLES", 90)
-    views, _ = gaussian_views(0, n_samples=300, spread=3.0)
-    assert quick().fit(views).stability_ > 0.95
+def test_divided_clusters_are_named() -> None:
+    rng = np.random.default_rng(1)
+    labels = np.arange(240) % 2
+    views = [
+        12.0 * np.eye(2)[labels] @ rng.normal(size=(2, 5)) + rng.normal(size=(240, 5))
+        for _ in range(3)
+    ]
+    with pytest.warns(UnstableClustersWarning, match="clusters|stability"):
+        model = MSCAM(5, n_jobs=1).fit(views)
+    assert model.structure_ is Structure.UNSTABLE
+    assert model.stability_ < 0.75
+
+
+def test_views_and_tree() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(160) % 4
+    centers = 6.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1.0]])
+    halves = [centers[labels][:, [axis]] + rng.normal(size=(160, 3)) * 0.5 for axis in (0, 1)]
+    both = np.hstack(halves) + 0.1 * rng.normal(size=(160, 6))
+    noise = rng.normal(size=(160, 4))
+    views = {"both": both, "first": halves[0], "noise": noise}
+    model = MSCAM(4, n_jobs=1, exclude_views=[]).fit(views)
+    seen = model.cluster_agreement_
+    assert list(seen) == list(views)
+    assert seen["both"].min() > seen["first"].max() > 0.2
+    assert np.abs(seen["noise"]).max() < 0.2
+    pairs = model.view_agreement_
+    assert pairs["both"]["both"] == 1.0
+    assert pairs["both"]["first"] == pairs["first"]["both"] > 0.05
+    assert abs(pairs["both"]["noise"]) < 0.05
+    assert model.cluster_tree_.shape == (3, 4)
+    groups = fcluster(model.cluster_tree_, 2, "maxclust")[model.labels_]
+    assert len(np.unique(groups)) == 2
+
+
+def test_the_learned_graph_has_the_edges_between_clusters() -> None:
+    views, _ = gaussian_views(3, n_samples=150, spread=0.8)
+    model = MSCAM(3, n_jobs=1).fit(views)
+    assert model.status_ is Status.PARTITION_GRAPH
+    rows = np.repeat(model.labels_, np.diff(model.learned_graph_.indptr))
+    assert (rows != model.labels_[model.learned_graph_.indices]).any()
+    rows = np.repeat(model.labels_, np.diff(model.consensus_graph_.indptr))
+    assert (rows == model.labels_[model.consensus_graph_.indices]).all()
+
+
+def test_the_learned_graph_is_the_result_where_it_has_the_components() -> None:
+    views, _ = gaussian_views(0, n_samples=120, spread=4.0)
+    model = quick().fit(views)
+    assert model.status_ is Status.CONVERGED
+    np.testing.assert_array_equal(model.learned_graph_.toarray(), model.consensus_graph_.toarray())
 
 
 def test_trivial_partitions_and_the_reference_solver() -> None:
     views, _ = gaussian_views(0, n_samples=20)
-    assert quick(1).fit(views).stability_ == 1.0
+    one = quick(1).fit(views)
+    assert one.stability_ == 1.0
+    assert one.structure_ is None
     assert np.isnan(quick(20).fit(views).stability_)
     assert np.isnan(quick(20).fit(views).cluster_stability_).all()
+    with pytest.raises(ConfigurationError, match=quotes("n_clusters=1")):
+        _ = one.cluster_tree_
     with pytest.warns(ConvergenceWarning):
         model = quick(solver="reference").fit(views)
+    assert np.isnan(model.stability_)
     with pytest.raises(ConfigurationError, match=quotes("solver='reference'")):
-        _ = model.stability_
+        _ = model.view_agreement_

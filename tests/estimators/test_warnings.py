@@ -66,7 +66,7 @@ def test_common_clusters_are_not_warned_of(n_clusters: Any) -> None:
 
 def test_noise_in_one_view_has_no_stable_number_of_clusters() -> None:
     noise = np.random.default_rng(0).normal(size=(200, 30))
-    with pytest.warns(DataWarning, match="n_clusters='auto'"):
+    with pytest.warns(DataWarning, match="show no clusters"):
         MSCAM("auto", n_jobs=1).fit([noise])
 
 
@@ -77,7 +77,7 @@ def test_equal_samples_in_different_clusters() -> None:
     with pytest.warns(DataWarning, match=r"rows: \[0, 1, 2, 3, 4\]") as caught:
         model = MSCAN(3, auto_settings=False, max_iter=2, n_jobs=1).fit(views)
     assert len(np.unique(model.labels_[:60])) > 1  # else there is nothing to warn of
-    assert len(caught) == 1
+    assert sum(issubclass(one.category, DataWarning) for one in caught) == 1
     assert len(np.unique(model.predict(views)[:60])) == 1
 
 

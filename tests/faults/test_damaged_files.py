@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoints import CURRENT, FileCheckpointStore
+from mscam_dask.data.checkpoints import CURRENT, Checkpoint, FileCheckpointStore
 from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
@@ -18,7 +18,6 @@ from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import StoreCorruptError
-from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.parameters import Parameters
 
 pytestmark = pytest.mark.faults

@@ -13,9 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoints import CURRENT, FileCheckpointStore, decode_arrays, encode_array
+from mscam_dask.data.checkpoints import (
+    CURRENT,
+    Checkpoint,
+    FileCheckpointStore,
+    decode_arrays,
+    encode_array,
+)
 from mscam_dask.errors import TemporaryFailure
-from mscam_dask.types.checkpoint import Checkpoint
 from tests.faults.memory_disk import FailingFiles, Loss, MemoryDisk, PowerCut
 from tests.messages import quotes
 

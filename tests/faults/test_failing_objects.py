@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.checkpoint_objects import ObjectCheckpointStore
-from mscam_dask.data.checkpoints import CURRENT
+from mscam_dask.data.checkpoints import CURRENT, Checkpoint
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 from mscam_dask.estimators import MSCAM
-from mscam_dask.types.checkpoint import Checkpoint
 from tests.faults.object_store import RESET, FailingObjects, How, MemoryObjects
 from tests.messages import quotes
 

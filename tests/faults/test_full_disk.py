@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoints import FileCheckpointStore
+from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -21,7 +21,6 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.types.checkpoint import Checkpoint
 from mscam_dask.types.events import IterationFinished
 from tests.faults.kill_driver import outcome_of, write_pipeline
 from tests.messages import quotes

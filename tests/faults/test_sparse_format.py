@@ -26,13 +26,13 @@ from scipy import sparse
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.benchmark.baselines.lmvsc import LMVSC
 from mscam_dask.cli import main
+from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import write_result
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError, StoreCorruptError
-from mscam_dask.types.checkpoint import Checkpoint
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
 from tests.estimators.small import quick
 

@@ -15,10 +15,10 @@ from mscam_dask.linalg.adaptive_neighbors import (
     adaptive_neighbor_weights,
     adaptive_neighbor_weights_global,
     neighbor_widths,
+    project_rows_to_simplex,
     select_neighbors,
     tied_neighbor_weights,
 )
-from mscam_dask.linalg.simplex import project_rows_to_simplex
 from tests.messages import quotes
 
 sorted_distances = arrays(

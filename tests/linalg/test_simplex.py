@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.simplex import project_rows_to_simplex
+from mscam_dask.linalg.adaptive_neighbors import project_rows_to_simplex
 from tests.messages import quotes
 
 matrices = arrays(

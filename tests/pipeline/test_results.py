@@ -11,7 +11,7 @@ import zarr
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.data.results import read_result, write_result
+from mscam_dask.data.results import FORMAT_VERSION, read_result, write_result
 from mscam_dask.data.store.checksums import write_checksums
 from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.errors import DataError, StoreCorruptError
@@ -32,7 +32,19 @@ def test_everything_reads_back_bit_for_bit(model: MSCAM, tmp_path: Path) -> None
     np.testing.assert_array_equal(
         result.consensus_graph.toarray(), model.consensus_graph_.toarray()
     )
-    assert list(result.view_embeddings) == ["view_0", "view_1"]
+    np.testing.assert_array_equal(result.learned_graph.toarray(), model.learned_graph_.toarray())
+    assert list(result.view_embeddings) == list(result.view_coordinates) == ["view_0", "view_1"]
+    for name, coordinates in model.solution_.view_coordinates.items():
+        np.testing.assert_array_equal(result.view_coordinates[name], coordinates)
+    written, read = model.solution_.assessment, result.assessment
+    assert written is not None
+    assert read is not None
+    assert (read.structure, read.message) == (written.structure, written.message)
+    assert read.cluster_names == (0, 1, 2)
+    assert read.view_names == written.view_names
+    assert read.neighbor_overlap == written.neighbor_overlap
+    np.testing.assert_array_equal(read.cluster_tree, written.cluster_tree)
+    np.testing.assert_array_equal(read.cluster_agreement, written.cluster_agreement)
     for name, embedding in model.view_embeddings_.items():
         np.testing.assert_array_equal(result.view_embeddings[name], embedding)
     assert result.view_contributions == model.view_contributions_
@@ -84,6 +96,7 @@ def test_a_fit_without_iterations_has_a_result_too(tmp_path: Path) -> None:
     result = read_result(write_result(model.solution_, tmp_path / "r"))
     assert result.history.sizes["outer_iteration"] == 0
     assert result.view_embeddings == {}
+    assert result.assessment is None
     assert set(result.labels.tolist()) == {0}
 
 
@@ -136,7 +149,7 @@ def test_what_is_no_result(model: MSCAM, tmp_path: Path) -> None:
     write_checksums(group, path)
     with pytest.raises(DataError, match=quotes(path, "97")):
         read_result(path)
-    group.attrs.update({"format_version": 2, "history": ["../labels"]})
+    group.attrs.update({"format_version": FORMAT_VERSION, "history": ["../labels"]})
     write_checksums(group, path)
     with pytest.raises(StoreCorruptError, match=quotes(path / "zarr.json", "'../labels'")):
         read_result(path)

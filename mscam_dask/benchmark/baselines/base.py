@@ -23,7 +23,7 @@ from mscam_dask.data.views.as_multi_view import (
 from mscam_dask.data.views.validation import check_sizes, validate
 from mscam_dask.engine.executors.local import available_memory_bytes
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
-from mscam_dask.estimators._random_state import seed_of
+from mscam_dask.estimators._search_space import seed_of
 from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.spectral_cut import canonical_labels

@@ -82,7 +82,7 @@ def _matrices(file: Path) -> list[ArrayRows]:
     from scipy.io import loadmat
 
     from mscam_dask.data.readers.base import Source, unreadable
-    from mscam_dask.data.readers.matlab_elements import check_elements
+    from mscam_dask.data.readers.matlab import check_elements
 
     source = Source(file)
     with unreadable(source, "a MATLAB file"):

@@ -99,7 +99,7 @@ def corrupted_mixture(
     n_samples: int = 1000,
     *,
     rng: np.random.Generator,
-    corrupted: float = 0.0,
+    corruption_rate: float = 0.0,
     noise_variance: float = 0.3,
     within_variance: float = 0.89,
     mixture: GaussianMixture = MIXTURE,
@@ -114,9 +114,9 @@ def corrupted_mixture(
     n_samples
         Cluster sizes differ by at most one; samples are shuffled.
     rng
-        All randomness comes from it. The same generator state with another `corrupted` gives
+        All randomness comes from it. The same generator state with another `corruption_rate` gives
         the same samples, the same noise and a nested set of corrupted samples.
-    corrupted
+    corruption_rate
         In [0, 1], the share corrupted in each view; which ones they are is drawn for each view
         by itself.
     noise_variance
@@ -144,14 +144,14 @@ def corrupted_mixture(
     --------
     >>> import numpy as np
     >>> clean = corrupted_mixture(50, rng=np.random.default_rng(0))
-    >>> noisy = corrupted_mixture(50, rng=np.random.default_rng(0), corrupted=0.2)
+    >>> noisy = corrupted_mixture(50, rng=np.random.default_rng(0), corruption_rate=0.2)
     >>> changed = clean.views[0].read(0, 50) != noisy.views[0].read(0, 50)
     >>> int(changed.any(axis=1).sum()), np.bincount(clean.labels).tolist()
     (10, [25, 25])
     """
-    _check_numbers(n_samples, corrupted, noise_variance, within_variance, mixture)
+    _check_numbers(n_samples, corruption_rate, noise_variance, within_variance, mixture)
     labels = rng.permutation(np.arange(n_samples, dtype=np.int64) % mixture.n_clusters)
-    n_corrupted = round(corrupted * n_samples)
+    n_corrupted = round(corruption_rate * n_samples)
     views = []
     for index, (means, covariances) in enumerate(
         zip(mixture.means, mixture.covariances, strict=True), start=1
@@ -179,7 +179,7 @@ def _clean_rows(
 
 def _check_numbers(
     n_samples: int,
-    corrupted: float,
+    corruption_rate: float,
     noise_variance: float,
     within_variance: float,
     mixture: GaussianMixture,
@@ -189,9 +189,9 @@ def _check_numbers(
             f"n_samples={n_samples!r}; allowed is a whole number of at least {mixture.n_clusters}, "
             "one sample for each cluster."
         )
-    if not 0 <= corrupted <= 1:
+    if not 0 <= corruption_rate <= 1:
         raise ConfigurationError(
-            f"corrupted={corrupted!r}; allowed is a share from 0 to 1 (0.3 for 30 %)."
+            f"corruption_rate={corruption_rate!r}; allowed is a share from 0 to 1 (0.3 for 30 %)."
         )
     for name, value, usable in (
         ("noise_variance", noise_variance, 0 <= noise_variance < np.inf),

@@ -17,6 +17,7 @@ from mscam_dask.data.views.sources import READ_ERRORS, VIEW_TYPES, RowSource, Vi
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
 __all__ = [
+    "COMPRESSIONS",
     "LABEL_NAMES",
     "MAX_BYTES",
     "Selection",
@@ -37,6 +38,9 @@ LABEL_NAMES = (
     *("truelabel", "truelabels", "true_label", "true_labels", "groundtruth", "ground_truth"),
 )
 """Names, in any case, under which a vector of whole numbers or text is taken as labels."""
+
+COMPRESSIONS = (".gz", ".zst")
+"""Suffixes of compressed text files."""
 
 MAX_BYTES = 8 * 2**30
 """Bytes that a file may declare for what is held in memory at once, unless a source says otherwise."""
@@ -106,17 +110,18 @@ class Source:
 
     @property
     def suffix(self) -> str:
-        """Suffix of the file name in lower case, without that of gzip."""
+        """Suffix of the file name in lower case, without that of a compression."""
         return _unzipped(self.file).suffix.lower()
 
     @property
-    def is_gzipped(self) -> bool:
-        """Whether the file's name ends in .gz."""
-        return self.file.suffix.lower() == ".gz"
+    def compression(self) -> str | None:
+        """Suffix of the compression, ".gz" or ".zst"; None without."""
+        suffix = self.file.suffix.lower()
+        return suffix if suffix in COMPRESSIONS else None
 
 
 def _unzipped(file: Path) -> Path:
-    return file.with_suffix("") if file.suffix.lower() == ".gz" else file
+    return file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
 
 
 @dataclass(frozen=True)

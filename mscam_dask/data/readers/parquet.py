@@ -1,8 +1,9 @@
-"""Parquet files, through pandas and pyarrow."""
+"""Parquet and Feather files, through pandas and pyarrow."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from mscam_dask.data.views.labels import as_text
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
 
-__all__ = ["read_parquet"]
+__all__ = ["read_feather", "read_parquet"]
 
 
 def read_parquet(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
@@ -30,23 +31,40 @@ def read_parquet(source: Source, selection: Selection, stack: ExitStack) -> Sour
     column of text or with a usual name. A column with a usual name of labels, or that of the
     selection, is the ground truth. With samples on columns, the ids are the names of the columns.
     """
-    try:
+    with _needs_pyarrow(source, "Parquet"):
         import pandas as pd
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise DataError(
-            f"{source.path} is a Parquet file, which needs pyarrow and pandas. Install them (pip install "
-            "'mscam-dask[parquet]'), or save the file as CSV."
-        ) from error
     with unreadable(source, "a Parquet file"):
         metadata = pq.read_metadata(source.file)
         check_size(source, "its table", 8 * metadata.num_rows * max(1, metadata.num_columns))
-        frame = pd.read_parquet(source.file, engine="pyarrow")
-        frame.columns = [as_text(column) for column in frame.columns]
-        return _contents(frame, source, selection)
+        return _contents(pd.read_parquet(source.file, engine="pyarrow"), source, selection)
+
+
+def read_feather(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
+    """Read one table of a Feather (Arrow IPC) file as `read_parquet` reads a Parquet file."""
+    with _needs_pyarrow(source, "Feather"):
+        import pandas as pd
+        import pyarrow.dataset as ds
+    with unreadable(source, "a Feather file"):
+        stored = ds.dataset(source.file, format="ipc")
+        n_values = stored.count_rows() * max(1, len(stored.schema))
+        check_size(source, "its table", 8 * n_values)
+        return _contents(pd.read_feather(source.file), source, selection)
+
+
+@contextmanager
+def _needs_pyarrow(source: Source, name: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise DataError(
+            f"{source.path} is a {name} file, which needs pyarrow and pandas. Install them (pip install "
+            "'mscam-dask[parquet]'), or save the file as CSV."
+        ) from error
 
 
 def _contents(frame: Any, source: Source, selection: Selection) -> SourceContents:
+    frame.columns = [as_text(column) for column in frame.columns]
     notes = []
     ids = sample_ids_of(frame)
     column = _id_column(frame, source, has_ids=ids is not None)

@@ -10,10 +10,17 @@ from pathlib import Path
 from mscam_dask.data.datasets.flowers17 import flowers17_files, load_flowers17
 from mscam_dask.data.datasets.mfeat import load_mfeat, mfeat_file
 from mscam_dask.data.datasets.nus_wide import is_nus_wide, load_nus_wide
-from mscam_dask.data.readers.base import Selection, Source, SourceContents, not_allowed
+from mscam_dask.data.readers.base import (
+    COMPRESSIONS,
+    Selection,
+    Source,
+    SourceContents,
+    not_allowed,
+)
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.numpy_files import read_npy, read_npz
-from mscam_dask.data.readers.parquet import read_parquet
+from mscam_dask.data.readers.omics_files import read_omics
+from mscam_dask.data.readers.parquet import read_feather, read_parquet
 from mscam_dask.data.readers.text import read_text
 from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
 from mscam_dask.data.store.atomic_replace import recover
@@ -42,9 +49,9 @@ def _is_zarr(path: Path) -> bool:
 
 
 def _is_text(path: Path) -> bool:
-    suffix = "".join(path.suffixes[-2:]).lower()
-    is_table = suffix in (".csv.gz", ".tsv.gz", ".txt.gz") or path.suffix.lower() not in _OTHERS
-    return is_table and path.is_file()
+    first, last = ("", "", *(suffix.lower() for suffix in path.suffixes))[-2:]
+    is_packed = last in COMPRESSIONS and first in (".csv", ".tsv", ".txt")
+    return (is_packed or last not in _OTHERS) and path.is_file()
 
 
 def _is_mfeat(path: Path) -> bool:
@@ -76,7 +83,7 @@ def _published(
 # Never a table of text, whatever they hold.
 _OTHERS = (
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".xlsx", ".xls", ".ods"),
-    *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".loom", ".mtx", ".arff"),
+    *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".h5mu", ".loom", ".mtx", ".arff"),
     *(".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz"),
 )
 
@@ -87,12 +94,15 @@ FORMATS: tuple[Format, ...] = (
     Format("NumPy array (.npy)", _ends_with(".npy"), read_npy),
     Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),
     Format("Parquet (.parquet)", _ends_with(".parquet", ".pq"), read_parquet),
+    Format("Feather (.feather, .arrow)", _ends_with(".feather", ".arrow"), read_feather),
+    Format("AnnData (.h5ad)", _ends_with(".h5ad"), read_omics),
+    Format("MuData (.h5mu)", _ends_with(".h5mu"), read_omics),
     Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
     Format("Zarr directory", _is_zarr, read_zarr),
     Format("directory of the UCI mfeat files", _is_mfeat, _published(load_mfeat)),
     Format("directory of the NUS-WIDE features", is_nus_wide, _published(load_nus_wide)),
     Format(
-        "text (.csv, .tsv, white space; .csv.gz, .tsv.gz, .txt.gz)",
+        "text (.csv, .tsv, white space; also .csv.gz, .csv.zst and the like)",
         _is_text,
         read_text,
     ),

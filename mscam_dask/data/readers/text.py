@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 import warnings
 from collections import Counter
@@ -12,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,10 @@ from mscam_dask.data.readers.base import (
     Selection,
     Source,
     SourceContents,
-    check_size,
     unreadable,
 )
+from mscam_dask.data.readers.plain_table import MISSING, PlainTable, read_plain_table
+from mscam_dask.data.readers.text_files import open_text
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
 
@@ -34,14 +34,12 @@ ID_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id"
 LABEL_COLUMNS = tuple(name for name in LABEL_NAMES if name != "y")  # a coordinate
 # patient_id, PatientID, user.id; not acid, GRID
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])(?:u|uu|gu)?ids?$)|[a-z0-9]I[Dd]s?$")
-MISSING = ("", "na", "n/a", "nan", "null", "none")
 
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _SHOWN = 5
 
-# Bytes that one byte of gzip can stand for, and those that are unpacked at a time.
-_MAX_DEFLATE = 1032
-_READ_BYTES = 2**20
+# Of smaller files the import of pandas would take longer than the careful path.
+_LARGE_BYTES = 2**18
 
 
 @dataclass(frozen=True)
@@ -96,25 +94,6 @@ def is_number(text: str) -> bool:
 def looks_numeric(text: str) -> bool:
     """Tell whether a field is a number, or says that one is missing."""
     return is_number(text) or text.strip().lower() in MISSING[1:]
-
-
-def open_text(source: Source) -> IO[str]:
-    """Open a text file, which may be compressed with gzip.
-
-    Raises
-    ------
-    DataError
-        When its text has more than `Source.max_bytes`.
-    """
-    if not source.is_gzipped:
-        return source.file.open(encoding="utf-8-sig", newline="")
-    if _MAX_DEFLATE * source.file.stat().st_size > source.max_bytes:
-        with gzip.open(source.file) as content:
-            n_bytes = 0
-            while n_bytes <= source.max_bytes and (part := content.read(_READ_BYTES)):
-                n_bytes += len(part)
-        check_size(source, "its text", n_bytes)
-    return gzip.open(source.file, "rt", encoding="utf-8-sig", newline="")
 
 
 def lines_of(source: Source, delimiter: str | None) -> Iterator[list[str]]:
@@ -293,8 +272,15 @@ def _id_position(
 
 def _is_key(source: Source, delimiter: str | None) -> bool:
     """Tell whether the first column below a header has whole numbers, each of them once."""
-    rows = (fields for fields in lines_of(source, delimiter) if fields)
-    values = [fields[0] for fields in islice(rows, 1, None)]
+    with open_text(source) as stream:
+        lines = [line for line in stream if line.strip()][1:]
+    if any('"' in line for line in lines):
+        rows = (fields for fields in lines_of(source, delimiter) if fields)
+        values = [fields[0] for fields in islice(rows, 1, None)]
+    elif delimiter is None:
+        values = [line.split(maxsplit=1)[0] for line in lines]
+    else:
+        values = [line.partition(delimiter)[0].strip() for line in lines]
     return all(value.isdecimal() for value in values) and len(set(values)) == len(values)
 
 
@@ -406,11 +392,12 @@ def read_text(source: Source, selection: Selection, stack: ExitStack) -> SourceC
         )
     with unreadable(source, "text", is_text=True):
         layout = layout_of(source, selection)
-        ids = _texts(source, layout, layout.id_position)
+        plain = _plain(source, layout)
+        ids = _texts(source, layout, layout.id_position, plain)
         if source.samples_in == "columns":
-            return _samples_on_columns(source, selection, layout, ids)
-        values = _numbers(source, layout)
-        labels = _texts(source, layout, layout.label_position)
+            return _samples_on_columns(source, selection, layout, ids, plain)
+        values = _numbers(source, layout) if plain is None else plain.values
+        labels = _texts(source, layout, layout.label_position, plain)
         truth = None if labels is None else parsed_labels(labels, str(source.path))
     return SourceContents(
         where=str(source.path),
@@ -423,7 +410,11 @@ def read_text(source: Source, selection: Selection, stack: ExitStack) -> SourceC
 
 
 def _samples_on_columns(
-    source: Source, selection: Selection, layout: Layout, features: list[str] | None
+    source: Source,
+    selection: Selection,
+    layout: Layout,
+    features: list[str] | None,
+    plain: PlainTable | None,
 ) -> SourceContents:
     """The table turned: `features` are the names of its rows, one of which may be ground truth."""
     truth = None
@@ -439,7 +430,7 @@ def _samples_on_columns(
         )
         notes = (*notes, f"{source.path}: row {features[row]!r} taken as labels.")
         features = features[:row] + features[row + 1 :]
-    values = _numbers(source, layout, but=row)
+    values = _numbers(source, layout, but=row) if row is not None or plain is None else plain.values
     return SourceContents(
         where=str(source.path),
         views=(
@@ -482,9 +473,33 @@ def _rows(source: Source, layout: Layout) -> Iterator[list[str]]:
         n_blank = 0
 
 
-def _texts(source: Source, layout: Layout, position: int | None) -> list[str] | None:
+def _plain(source: Source, layout: Layout) -> PlainTable | None:
+    """The table read by the fast path, None where it does not apply."""
+    mark = layout.delimiter
+    if mark is None or not layout.feature_positions or any(mark in name for name in layout.columns):
+        return None
+    if source.file.stat().st_size < _LARGE_BYTES:
+        return None
+    return read_plain_table(
+        source,
+        delimiter=mark,
+        n_columns=len(layout.columns),
+        has_header=layout.has_header,
+        text_positions=[
+            position
+            for position in (layout.id_position, layout.label_position)
+            if position is not None
+        ],
+    )
+
+
+def _texts(
+    source: Source, layout: Layout, position: int | None, plain: PlainTable | None
+) -> list[str] | None:
     if position is None:
         return None
+    if plain is not None:
+        return plain.texts[position]
     return [row[position] for row in _rows(source, layout)]
 
 

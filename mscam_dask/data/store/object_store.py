@@ -31,17 +31,23 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         },
     },
     "gs": {"use_listings_cache": False, "timeout": 30},
+    "az": {"use_listings_cache": False, "connection_timeout": 5, "read_timeout": 30},
 }
+
+# Other names of the services, as their own tools write them.
+_ALIASES = {"gcs": "gs", "abfs": "az"}
 
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
 
 # What the libraries raise that is no OSError.
 _FOREIGN = {
     "s3": ("botocore.exceptions.BotoCoreError", "botocore.exceptions.ClientError"),
     "gs": ("gcsfs.retry.HttpError", "google.auth.exceptions.GoogleAuthError"),
+    "az": ("azure.core.exceptions.AzureError",),
 }
 _NO_CREDENTIALS = (
     "NoCredentialsError",
@@ -50,10 +56,11 @@ _NO_CREDENTIALS = (
     "ProfileNotFound",
     "DefaultCredentialsError",
     "RefreshError",
+    "CredentialUnavailableError",
 )
 _REFUSALS = (errno.EINVAL, errno.ENOSYS, errno.EPERM, getattr(errno, "EREMCHG", errno.EINVAL))
 
-_URL = re.compile(r"(s3|gs)://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])/([^?#\0]+)")
+_URL = re.compile(r"(s3|gs|az)://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])/([^?#\0]+)")
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,8 @@ class ObjectPath:
     Parameters
     ----------
     url
-        "s3://bucket/prefix" or "gs://bucket/prefix", as `as_location` checked it.
+        "s3://bucket/prefix", "gs://bucket/prefix" or "az://container/prefix", as `as_location`
+        checked it.
     """
 
     url: str
@@ -76,7 +84,7 @@ class ObjectPath:
 
     @property
     def scheme(self) -> str:
-        """The service: s3 or gs."""
+        """The service: s3, gs or az."""
         return self.url.partition("://")[0]
 
     @property
@@ -162,7 +170,13 @@ class ObjectPath:
         """Return the fsspec file system, one for all of a scheme."""
         import fsspec
 
-        return fsspec.filesystem(self.scheme, **_OPTIONS[self.scheme])
+        try:
+            return fsspec.filesystem(self.scheme, **_OPTIONS[self.scheme])
+        except ValueError as error:  # adlfs, without an account
+            raise ConfigurationError(
+                f"No usable credentials for {self} ({error}). They come from the environment only: "
+                f"set {_CREDENTIALS[self.scheme]}."
+            ) from error
 
 
 Location = Path | ObjectPath
@@ -174,7 +188,8 @@ def as_location(place: str | Location) -> Location:
     Raises
     ------
     ConfigurationError
-        When it is no path, or a URL of another kind than s3, gs and file, or has no bucket or no name.
+        When it is no path, or a URL of another kind than s3, gs (gcs), az (abfs) and file, or has no
+        bucket or no name.
     """
     if not isinstance(place, str | Location):
         raise ConfigurationError(
@@ -184,12 +199,13 @@ def as_location(place: str | Location) -> Location:
         return Path(place) if isinstance(place, str) else place
     if place.startswith("file:///"):
         return Path(unquote(place.removeprefix("file://")))
-    url = place.rstrip("/")
+    scheme, _, rest = place.rstrip("/").partition("://")
+    url = f"{_ALIASES.get(scheme, scheme)}://{rest}"
     parts = _URL.fullmatch(url)
     if parts is None or any(part in ("", ".", "..") for part in parts[3].split("/")):
         raise ConfigurationError(
             f"{place} is a URL that names no store; allowed are s3://bucket/name.zarr, "
-            "gs://bucket/name.zarr, file:///directory and plain paths. Credentials and endpoint "
+            "gs://bucket/name.zarr, az://container/name.zarr, file:///directory and plain paths. Credentials and endpoint "
             "are no part of it: they come from the environment."
         )
     return ObjectPath(url)
@@ -237,7 +253,7 @@ def _foreign(scheme: str) -> tuple[type[Exception], ...]:
 
 def _typed(place: ObjectPath, error: Exception) -> ConfigurationError | TemporaryFailure:
     reason = f"{type(error).__name__}: {error}"
-    code = getattr(error, "code", None)
+    code = getattr(error, "code", None) or getattr(error, "status_code", None)
     if type(error).__name__ in _NO_CREDENTIALS:
         return ConfigurationError(
             f"No usable credentials for {place} ({reason}). They come from the environment only: "

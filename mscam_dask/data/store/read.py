@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.store import schema
+from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.checksums import (
     CHECKSUMS,
     METADATA_ERRORS,
@@ -21,7 +22,6 @@ from mscam_dask.data.store.checksums import (
     require_checksums,
     root_attributes,
 )
-from mscam_dask.data.store.current_pointer import resolve_current
 from mscam_dask.data.store.object_store import (
     Location,
     ObjectPath,
@@ -242,7 +242,7 @@ def open_store(path: str | Location) -> MultiViewData:
     Parameters
     ----------
     path
-        Directory of the store, or its URL (s3://, gs://, file://).
+        Directory of the store, or its URL (s3://, gs://, az://, file://).
 
     Returns
     -------

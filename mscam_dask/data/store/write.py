@@ -13,17 +13,15 @@ from numpy.typing import NDArray
 from mscam_dask.data.store import schema
 from mscam_dask.data.store.atomic_replace import (
     exclusive_writer,
+    is_name_taken,
     new_partial,
+    new_version,
     recover,
     replace_directory,
-)
-from mscam_dask.data.store.checksums import root_attributes, write_checksums
-from mscam_dask.data.store.current_pointer import (
-    is_name_taken,
-    new_version,
     resolve_current,
     set_current,
 )
+from mscam_dask.data.store.checksums import root_attributes, write_checksums
 from mscam_dask.data.store.filesystem import (
     LOCAL,
     full_disk_is_temporary,
@@ -90,8 +88,8 @@ def write_store(
     output
         Directory to make. It appears complete or not at all: a sibling directory is written,
         read back against its digests, synced to disk and given the name, in exchange for the
-        store that had it (see `mscam_dask.data.store.atomic_replace`). Or a URL (s3://, gs://, file://):
-        see `mscam_dask.data.store.current_pointer`.
+        store that had it (see `mscam_dask.data.store.atomic_replace`). Or a URL (s3://, gs://, az://, file://):
+        see `mscam_dask.data.store.atomic_replace`.
     chunk_size
         Samples per chunk; by default as many as make 8 MiB in each view. A fit decodes larger
         chunks, of more than 16 MiB as float64, again and again.

@@ -12,17 +12,21 @@ import numpy as np
 
 from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.store.read import ZarrRows, open_store
+from mscam_dask.data.views.align import aligned_tables, refuse_unmatched_columns
 from mscam_dask.data.views.conversion import (
     SAMPLE_DIMENSIONS,
     common_sample_ids,
     dataset_views,
+    is_frame,
     is_instance_of,
+    is_omics,
     rows_of,
     sample_ids_of,
     split_columns,
 )
 from mscam_dask.data.views.labels import encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.omics import views_of
 from mscam_dask.data.views.sources import (
     VIEW_TYPES,
     ArrayRows,
@@ -53,6 +57,9 @@ ViewTypeSpec = str | Mapping[str, str] | Sequence[str]
 """One view type for all views, or one per view by name or by position."""
 
 
+_Matched = tuple[MultiViewData, tuple[int, ...]]
+
+
 def as_multi_view(
     views: Any,
     *,
@@ -66,10 +73,12 @@ def as_multi_view(
     ----------
     views
         One of: a list, tuple or dict of (n, d_v) tables (NumPy of any real dtype and layout,
-        SciPy sparse, Dask arrays, pandas frames, xarray.DataArray, row sources); an
-        xarray.Dataset whose variables share the sample dimension; the path of a store written
-        by `mscam_dask.data.ingest`; a `MultiViewData`; or one (n, d) table, which is one view
-        unless `n_features_per_view` cuts it.
+        SciPy sparse, Dask arrays, pandas and polars frames, Arrow tables, xarray.DataArray, AnnData,
+        row sources); an xarray.Dataset whose variables share the sample dimension; a MuData with
+        shared observations, of which each modality is a view; the path of a store written by
+        `mscam_dask.data.ingest`; a `MultiViewData`; or one (n, d) table, which is one view
+        unless `n_features_per_view` cuts it. Tables with the same sample ids (pandas index, sample
+        coordinate, obs_names) in another order are put in the order of the first that has ids.
     n_features_per_view
         Numbers of columns of the views inside one (n, sum) table; only with one table.
     view_type
@@ -90,7 +99,8 @@ def as_multi_view(
     ------
     DataError
         When there is no view, a view is not a two-dimensional table of real numbers, the
-        numbers of samples differ, or ids differ between views.
+        numbers of samples differ, ids differ between views, or their order differs beside a view
+        without ids.
     ConfigurationError
         When `n_features_per_view`, `view_type` or `view_names` do not fit the views.
 
@@ -107,16 +117,19 @@ def as_multi_view(
         views = _cut(views, n_features_per_view)
     elif _is_table(views):
         views = [views]
+    unmatched: tuple[int, ...] = ()
     if isinstance(views, str | Path):
         data = open_store(views)
     elif isinstance(views, MultiViewData):
         data = views
     elif is_instance_of(views, "xarray", "Dataset"):
         data = _from_dataset(views)
+    elif is_omics(views):
+        data = views_of(views)
     elif isinstance(views, Mapping):
-        data = _from_tables([(str(name), table) for name, table in views.items()])
+        data, unmatched = _from_tables([(str(name), table) for name, table in views.items()])
     elif isinstance(views, list | tuple):
-        data = _from_sequence(views, view_names)
+        data, unmatched = _from_sequence(views, view_names)
     else:
         raise DataError(
             f"Got views of type {type(views).__module__}.{type(views).__qualname__}; allowed are a "
@@ -126,6 +139,7 @@ def as_multi_view(
     if view_names is not None:
         data = _renamed(data, view_names)
     data = with_view_types(data, view_type)
+    refuse_unmatched_columns([data.views[position] for position in unmatched])
     _check_dimensions(views, data)
     return data
 
@@ -209,7 +223,7 @@ def _is_table(value: Any) -> bool:
     return (
         isinstance(value, RowSource)
         or is_sparse(value)
-        or is_instance_of(value, "pandas", "DataFrame")
+        or is_frame(value)
         or is_instance_of(value, "xarray", "DataArray")
         or is_instance_of(value, "dask", "DataFrame")
         or (
@@ -250,7 +264,7 @@ def _cut(views: Any, n_features_per_view: Sequence[int]) -> list[Any]:
     return split_columns(views, sizes)
 
 
-def _from_sequence(tables: Sequence[Any], view_names: Sequence[str] | None) -> MultiViewData:
+def _from_sequence(tables: Sequence[Any], view_names: Sequence[str] | None) -> _Matched:
     names = [
         table.name if isinstance(table, RowSource) else f"view_{index}"
         for index, table in enumerate(tables)
@@ -260,7 +274,9 @@ def _from_sequence(tables: Sequence[Any], view_names: Sequence[str] | None) -> M
     return _from_tables(list(zip(names, tables, strict=True)))
 
 
-def _from_tables(tables: Sequence[tuple[str, Any]]) -> MultiViewData:
+def _from_tables(tables: Sequence[tuple[str, Any]]) -> _Matched:
+    """The views, and the positions that `aligned_tables` reports."""
+    tables, unmatched = aligned_tables(tables)
     views = tuple(
         _renamed_view(table, name) if isinstance(table, RowSource) else rows_of(table, name=name)
         for name, table in tables
@@ -270,7 +286,7 @@ def _from_tables(tables: Sequence[tuple[str, Any]]) -> MultiViewData:
     if any(item is not None for item in ids.values()):
         ids = {name: sample_ids_of(table, default_index=True) for name, table in tables}
     data = MultiViewData(views=views)  # counts are compared before ids
-    return replace(data, sample_ids=common_sample_ids(ids))
+    return replace(data, sample_ids=common_sample_ids(ids)), unmatched
 
 
 def _from_dataset(dataset: Any) -> MultiViewData:

@@ -1,7 +1,7 @@
-"""Conversion of arrays, sparse matrices, frames and xarray objects to row sources and ids.
+"""Conversion of arrays, sparse matrices, frames, xarray and AnnData objects to row sources and ids.
 
-Frames and Dask or xarray objects are recognized by the module of their class, so that none
-of those packages is imported for somebody who does not use it.
+Frames and Dask, xarray, Arrow or AnnData objects are recognized by the module of their class, so that
+none of those packages is imported for somebody who does not use it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from mscam_dask.data.views.sources import (
     RowSource,
     ViewType,
     check_view,
+    is_numbering,
     unmasked,
 )
 from mscam_dask.errors import DataError
@@ -33,7 +34,10 @@ __all__ = [
     "check_unique_ids",
     "common_sample_ids",
     "dataset_views",
+    "is_frame",
     "is_instance_of",
+    "is_omics",
+    "names_of_columns",
     "rows_of",
     "sample_dimension",
     "sample_ids_of",
@@ -52,6 +56,16 @@ def is_instance_of(value: object, package: str, class_name: str) -> bool:
     )
 
 
+def is_omics(value: object) -> bool:
+    """Tell whether a value is an AnnData or a MuData."""
+    return is_instance_of(value, "anndata", "AnnData") or is_instance_of(value, "mudata", "MuData")
+
+
+def is_frame(value: object) -> bool:
+    """Tell whether a value is a frame of pandas or polars, or a table or record batch of Arrow."""
+    return is_instance_of(value, "pandas", "DataFrame") or _is_arrow_like(value)
+
+
 def rows_of(
     value: Any, *, name: str, view_type: ViewType = "features", file: str = ""
 ) -> RowSource:
@@ -65,13 +79,17 @@ def rows_of(
         When the value is no two-dimensional table of real numbers, or a sparse array whose indices
         are out of range; the message names the view.
     """
-    names = _names_of_columns(value)
+    names = names_of_columns(value)
     if is_instance_of(value, "xarray", "DataArray"):
         value = value.data
+    elif is_instance_of(value, "anndata", "AnnData"):
+        value = _main_matrix(value, name)
     if is_instance_of(value, "dask", "Array"):
         return DaskRows(value, name, view_type, names, file)
     if is_instance_of(value, "pandas", "DataFrame"):
         return ArrayRows(_frame_values(value, name), name, view_type, names)
+    if _is_arrow_like(value):
+        return ArrayRows(_arrow_values(value, name), name, view_type, names)
     if is_sparse(value):
         check_view(name, value.shape, value.dtype)
         return ArrayRows(
@@ -80,10 +98,18 @@ def rows_of(
     return ArrayRows(_as_plain_array(unmasked(value, name), name), name, view_type, names)
 
 
-def _names_of_columns(value: Any) -> tuple[str, ...] | None:
-    """Labels of a frame's columns or of a DataArray's second dimension, None where it has none."""
+def names_of_columns(value: Any) -> tuple[str, ...] | None:
+    """Labels of the columns of a table, None where it has none.
+
+    They are those of a frame's or Arrow table's columns, of a DataArray's second dimension, or of the
+    variables of an AnnData.
+    """
     if is_instance_of(value, "pandas", "DataFrame"):
         labels = value.columns
+    elif _is_arrow_like(value):
+        labels = list(value.schema) if hasattr(value, "get_columns") else value.schema.names
+    elif is_instance_of(value, "anndata", "AnnData"):
+        labels = value.var_names
     elif (
         is_instance_of(value, "xarray", "DataArray")
         and value.ndim == 2
@@ -93,6 +119,49 @@ def _names_of_columns(value: Any) -> tuple[str, ...] | None:
     else:
         return None
     return tuple(map(as_text, labels))
+
+
+def _is_arrow_like(value: Any) -> bool:
+    """Tell whether a value is a frame of polars, or a table or record batch of Arrow."""
+    return (
+        is_instance_of(value, "polars", "DataFrame")
+        or is_instance_of(value, "pyarrow", "Table")
+        or is_instance_of(value, "pyarrow", "RecordBatch")
+    )
+
+
+def _arrow_values(frame: Any, name: str) -> NDArray[Any]:
+    """Values of a polars frame or Arrow table; a missing value becomes NaN."""
+    columns = frame.get_columns() if hasattr(frame, "get_columns") else frame.columns
+    labels = names_of_columns(frame) or ()
+    arrays = [_with_nan(np.asarray(column)) for column in columns]
+    _refuse_other_columns(
+        name,
+        [
+            f"{label!r} ({getattr(column, 'dtype', None) or column.type})"
+            for label, column, array in zip(labels, columns, arrays, strict=True)
+            if array.dtype.kind not in "biuf"
+        ],
+        "encode them as numbers; rows of such a frame have no ids, those of a pandas frame have its index",
+    )
+    return np.stack(arrays, axis=1) if arrays else np.empty(frame.shape)
+
+
+def _with_nan(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a column of truth values of which some are None as numbers; others as they are."""
+    if column.dtype.kind == "O" and all(item in (None, True, False) for item in column):
+        return column.astype(np.float64)
+    return column
+
+
+def _main_matrix(data: Any, name: str) -> Any:
+    """Return X of an AnnData, in memory where it is sparse and in a file."""
+    if data.X is None:
+        raise DataError(
+            f"View {name!r} is an AnnData without X; it has the layers {list(data.layers)} and obsm "
+            f"{list(data.obsm)}. Name one: mscam_dask.views_of(data, ['layers/NAME'])."
+        )
+    return data.X.to_memory() if hasattr(data.X, "to_memory") else data.X
 
 
 def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
@@ -113,7 +182,8 @@ def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
     ):
         raise DataError(
             f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__}; allowed are "
-            "NumPy and SciPy sparse arrays, Dask arrays, pandas frames and xarray.DataArray. "
+            "NumPy and SciPy sparse arrays, Dask arrays, pandas and polars frames, Arrow tables, AnnData "
+            "and xarray.DataArray. "
             "Convert it, for example with numpy.asarray(view) or .to_dask_array(lengths=True)."
         )
     try:
@@ -136,13 +206,12 @@ def _frame_values(frame: Any, name: str) -> NDArray[Any]:
         for column, dtype in zip(frame.columns, frame.dtypes, strict=True)
         if getattr(dtype, "kind", "O") not in "biuf"
     ]
-    if unusable:
-        listing = ", ".join(unusable[:5]) + (", ..." if len(unusable) > 5 else "")
-        raise DataError(
-            f"View {name!r} is a frame with {len(unusable)} column(s) that are not numbers: "
-            f"{listing}. Drop them or encode them as numbers (frame.astype(float) where they are numbers "
-            "kept as objects); use the frame's index for ids."
-        )
+    _refuse_other_columns(
+        name,
+        unusable,
+        "encode them as numbers (frame.astype(float) where they are numbers kept as objects); use the "
+        "frame's index for ids",
+    )
     if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes):
         # Nullable columns: a missing value becomes NaN, which validation reports with its row.
         values: NDArray[Any] = frame.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -152,13 +221,24 @@ def _frame_values(frame: Any, name: str) -> NDArray[Any]:
     return values
 
 
-def sample_ids_of(value: Any, *, default_index: bool = False) -> tuple[str, ...] | None:
-    """Ids that a frame's index or a DataArray's sample coordinate gives, None where it has none.
+def _refuse_other_columns(name: str, unusable: list[str], remedy: str) -> None:
+    if unusable:
+        listing = ", ".join(unusable[:5]) + (", ..." if len(unusable) > 5 else "")
+        raise DataError(
+            f"View {name!r} is a frame with {len(unusable)} column(s) that are not numbers: "
+            f"{listing}. Drop them or {remedy}."
+        )
 
-    A default index (0, 1, ..., n-1) is no id, unless `default_index` says so.
+
+def sample_ids_of(value: Any, *, default_index: bool = False) -> tuple[str, ...] | None:
+    """Ids that a frame's index, a DataArray's sample coordinate or an AnnData gives, else None.
+
+    A default index (0, 1, ..., n-1; in an AnnData as text) is no id, unless `default_index` says so.
     """
     if is_instance_of(value, "pandas", "DataFrame"):
         index = value.index
+    elif is_omics(value):
+        index = value.obs_names
     elif is_instance_of(value, "xarray", "DataArray"):
         if value.ndim == 0 or value.dims[0] not in value.indexes:
             return None
@@ -168,7 +248,8 @@ def sample_ids_of(value: Any, *, default_index: bool = False) -> tuple[str, ...]
     is_default = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
     if is_default and not default_index:
         return None
-    return tuple(map(as_text, index))
+    ids = tuple(map(as_text, index))
+    return None if not default_index and is_omics(value) and is_numbering(ids) else ids
 
 
 def check_unique_ids(sample_ids: tuple[str, ...], *, where: str) -> None:
@@ -192,8 +273,6 @@ def check_unique_ids(sample_ids: tuple[str, ...], *, where: str) -> None:
 
 def common_sample_ids(ids_by_view: Mapping[str, tuple[str, ...] | None]) -> tuple[str, ...] | None:
     """Return the ids all views agree on, None when no view has ids; views without ids follow.
-
-    Rows are never reordered silently.
 
     Raises
     ------
@@ -303,4 +382,6 @@ def split_columns(value: Any, n_features_per_view: tuple[int, ...]) -> list[Any]
     elif is_sparse(value):
         columns = sparse.csc_array(checked_sparse(value, "The table"))
     edges = np.cumsum((0, *n_features_per_view)).tolist()
+    if is_instance_of(value, "pyarrow", type(value).__name__):
+        return [value.select(range(start, stop)) for start, stop in pairwise(edges)]
     return [columns[:, start:stop] for start, stop in pairwise(edges)]

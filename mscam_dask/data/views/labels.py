@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
 
-__all__ = ["as_text", "check_printable", "encode_labels"]
+__all__ = ["as_text", "check_printable", "encode_labels", "is_missing"]
 
 # Control characters act on a terminal and break lines of a CSV file; surrogates are no UTF-8.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -69,7 +69,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
         )
     flat = array.ravel()
     if flat.dtype.kind == "O":
-        gone = [row for row, item in enumerate(flat) if _is_missing(item)]
+        gone = [row for row, item in enumerate(flat) if is_missing(item)]
         if gone:
             raise DataError(
                 f"{len(gone)} label(s) are missing, the first {flat[gone[0]]} in row {gone[0]}. Give "
@@ -102,7 +102,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
     )
 
 
-def _is_missing(item: object) -> bool:
+def is_missing(item: object) -> bool:
     """Tell whether a Python object is a missing value, as pandas defines it."""
     if isinstance(item, float | np.floating):
         return bool(np.isnan(item))

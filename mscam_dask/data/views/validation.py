@@ -38,7 +38,7 @@ __all__ = [
 _SHOWN = 5
 
 # Sums and differences of numbers below this are numbers.
-_LARGEST = 1e304
+_MAX = 1e304
 
 
 @dataclass(frozen=True)
@@ -252,10 +252,10 @@ def check_finite(view: RowSource) -> None:
             f"{view.shape[0]} rows (first rows: {first}); allowed are finite numbers. Impute them, "
             "or drop these samples from every view, or drop the view."
         )
-    if largest > _LARGEST:
+    if largest > _MAX:
         raise DataError(
             f"View {view.name!r} has values of magnitude {largest:.3g}; allowed are magnitudes up to "
-            f"{_LARGEST:g}, whose sums are still numbers. If they stand for 'missing', impute them; "
+            f"{_MAX:g}, whose sums are still numbers. If they stand for 'missing', impute them; "
             "else divide the view by a constant."
         )
 
@@ -271,7 +271,7 @@ def validate_view(
     if view.view_type != "features":
         check_square(view)
     lowest, highest, zero_rows = _scan(view, digest, distinct)
-    if not (lowest.min() >= -_LARGEST and highest.max() <= _LARGEST):  # which NaN is not either
+    if not (lowest.min() >= -_MAX and highest.max() <= _MAX):  # which NaN is not either
         check_finite(view)
     is_constant = lowest == highest
     if is_constant.all():

@@ -24,9 +24,8 @@ from distributed.client import ClosedClientError, FutureCancelledError, FuturesC
 from distributed.comm.core import CommClosedError
 
 from mscam_dask import __version__
-from mscam_dask.engine.executors._aligned import aligned
+from mscam_dask.engine.executors._arrays import aligned, make_measurable
 from mscam_dask.engine.executors._malloc import keep_freed_memory, return_freed_memory
-from mscam_dask.engine.executors._sizeof import make_measurable
 from mscam_dask.engine.executors._spans import Spans, phase_of, span_cleaner
 from mscam_dask.engine.executors._threadpools import PinnedBlas, RefCountedContext
 from mscam_dask.engine.executors.base import Handle, single_handles
@@ -81,7 +80,9 @@ _FIT_CONFIG = RefCountedContext(
             # Views in the memory of the driver are sent inside tasks; the memory estimate bounds them.
             "distributed.admin.large-graph-warning-threshold": "4GiB",
             # A LocalCluster gives up a worker that is not back by then, and starts no other.
-            "distributed.deploy.lost-worker-timeout": "120s",
+            "distributed.deploy.lost-worker-timeout": dask.config.get(
+                "mscam.lost-worker-timeout", "120s"
+            ),
         }
     )
 )

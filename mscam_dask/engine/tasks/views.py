@@ -31,6 +31,7 @@ __all__ = [
     "embedding_of",
     "encoder_of",
     "learn_metric",
+    "principal_coordinates",
     "projected",
     "ridge_view_of",
     "svd_view",
@@ -213,6 +214,12 @@ def _divided_by_mean(embedding: NDArray[Any], candidates: CandidateEdges) -> NDA
     distances = projected_distances(embedding, candidates)
     distances /= max(mean_squared_distance(embedding), np.finfo(float).tiny)
     return distances
+
+
+def principal_coordinates(view: RidgeView, n_axes: int) -> NDArray[np.float32]:
+    """First principal coordinates (n, m) of the ridge embedding of a view, m ≤ `n_axes`."""
+    vectors, weights = view.coordinates()
+    return np.asarray(vectors[:, :n_axes] * np.sqrt(weights[:n_axes]), dtype=np.float32)
 
 
 def encoder_of(view: RidgeView) -> Encoder:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.comm.core import CommClosedError
 
-from mscam_dask.monitor.dashboard.codec import RunAnnounced, encode
 from mscam_dask.monitor.dashboard.plugin import (
     NO_BOKEH,
     NO_DASHBOARD,
@@ -21,7 +20,7 @@ from mscam_dask.monitor.dashboard.plugin import (
     install,
     page_address,
 )
-from mscam_dask.monitor.events import Event
+from mscam_dask.monitor.events import Event, RunAnnounced, encode
 from mscam_dask.types.events import FitFailed, FitFinished
 
 if TYPE_CHECKING:

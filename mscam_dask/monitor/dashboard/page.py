@@ -13,17 +13,20 @@ from bokeh.layouts import column
 from bokeh.models import Column, InlineStyleSheet
 from bokeh.models.widgets import Div, Select
 
-from mscam_dask.monitor.dashboard.plots import HeatmapCell, Line, LinePlot, WorkPlot
-from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, shortened, view_shares
-from mscam_dask.monitor.dashboard.style import (
+from mscam_dask.monitor.dashboard.plots import (
     ACCENT,
     GRID_CSS,
     INK,
+    HeatmapCell,
+    Line,
+    LinePlot,
     Mark,
+    WorkPlot,
     legend_html,
     mark_of,
     page_css,
 )
+from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, shortened, view_shares
 from mscam_dask.monitor.messages import duration, format_event, format_started, printable
 from mscam_dask.types.events import FitFailed, FitFinished, IterationFinished, ViewIteration
 

@@ -10,8 +10,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from mscam_dask.monitor.dashboard.codec import RunAnnounced, decode
-from mscam_dask.monitor.events import Event
+from mscam_dask.monitor.events import Event, RunAnnounced, decode
 from mscam_dask.monitor.messages import ProgressTracker
 from mscam_dask.types.events import (
     FitFailed,

@@ -11,7 +11,7 @@ from mscam_dask.data.results import StoredResult
 from mscam_dask.monitor.report.block_matrix import BlockMatrix, block_matrix, png_url
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import sentence
-from mscam_dask.monitor.report.layout import cluster_layout
+from mscam_dask.monitor.report.layout import graph_layout
 from mscam_dask.monitor.report.scatter import (
     EdgePath,
     Scatter,
@@ -37,7 +37,7 @@ _TIP_BLOCKS = 60
 
 @dataclass(frozen=True, eq=False)
 class MatrixFigure:
-    """Block matrix of the consensus graph: image, grid lines and cluster numbers.
+    """Block matrix of the learned graph: image, grid lines and cluster numbers.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class MatrixFigure:
 
 
 def matrix_figure(result: StoredResult) -> MatrixFigure:
-    """Return the consensus graph as a block matrix."""
-    matrix = block_matrix(result.consensus_graph, result.labels)
+    """Return the learned graph as a block matrix."""
+    matrix = block_matrix(result.learned_graph, result.labels)
     edges = matrix.edges
     n_clusters = len(edges) - 1
     widths = np.diff(edges)
@@ -90,7 +90,7 @@ def _ramp() -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, eq=False)
 class GraphFigure:
-    """Consensus graph in the plane."""
+    """Learned graph in the plane."""
 
     plot: Scatter
     edges: tuple[EdgePath, ...]
@@ -99,10 +99,10 @@ class GraphFigure:
 
 
 def graph_figure(result: StoredResult, drawing: Drawing) -> GraphFigure:
-    """Return the consensus graph of the drawn samples, with a force-directed layout."""
-    graph = contracted_graph(result.consensus_graph, drawing.rows)
+    """Return the learned graph of the drawn samples, with a force-directed layout."""
+    graph = contracted_graph(result.learned_graph, drawing.rows)
     labels = result.labels[drawing.rows]
-    positions = cluster_layout(graph, labels, rng=np.random.default_rng(DRAW_SEED))
+    positions = graph_layout(graph, rng=np.random.default_rng(DRAW_SEED))
     plot = scatter([positions], labels, ("",))
     paths, n_drawn, n_edges = edge_paths(graph, plot, labels)
     return GraphFigure(plot, paths, n_drawn, n_edges)
@@ -110,7 +110,7 @@ def graph_figure(result: StoredResult, drawing: Drawing) -> GraphFigure:
 
 @dataclass(frozen=True, eq=False)
 class ViewFigure:
-    """Plot of the embedding of one view."""
+    """Plot of the principal coordinates of one view."""
 
     key: str
     name: str
@@ -118,15 +118,15 @@ class ViewFigure:
 
 
 def view_figures(result: StoredResult, drawing: Drawing) -> tuple[tuple[ViewFigure, ...], int]:
-    """Return plots of the embeddings of the first views, and the number of embeddings."""
+    """Return plots of the ridge embeddings of the first views, and the number of views."""
     labels = result.labels[drawing.rows]
     figures = []
-    for index, (name, values) in enumerate(result.view_embeddings.items()):
+    for index, (name, values) in enumerate(result.view_coordinates.items()):
         if index == _VIEW_LIMIT:
             break
-        planes, names = principal_planes(values[drawing.rows])
+        planes, names = principal_planes(values[drawing.rows].astype(np.float64))
         figures.append(ViewFigure(f"view{index}", name, scatter(planes, labels, names)))
-    return tuple(figures), len(result.view_embeddings)
+    return tuple(figures), len(result.view_coordinates)
 
 
 def convergence_charts(result: StoredResult, n_clusters: int) -> tuple[LineChart, ...]:

@@ -22,6 +22,7 @@ from mscam_dask.monitor.messages import (
     format_refinement,
     format_view_settings,
 )
+from mscam_dask.monitor.palette import CLUSTER_COLORS
 from mscam_dask.monitor.report import formatting
 from mscam_dask.monitor.report.confidence import Confidence, embedding_confidence
 from mscam_dask.monitor.report.drift import drift_section
@@ -34,6 +35,7 @@ from mscam_dask.monitor.report.figures import (
 from mscam_dask.monitor.report.n_clusters import n_clusters_section
 from mscam_dask.monitor.report.scatter import Scatter
 from mscam_dask.monitor.report.subsample import DRAW_SEED, Drawing, draw_samples
+from mscam_dask.monitor.report.support import support_section
 from mscam_dask.monitor.report.tables import (
     SampleFacts,
     confusion,
@@ -168,6 +170,9 @@ def run_page(content: RunContent) -> str:
             "bars": bars,
             "bars_cut": bars_cut,
             "separation": separation_rows(matrix.matrix),
+            "is_rebuilt": result.learned_graph is not result.consensus_graph,
+            "assessed": support_section(result.assessment),
+            "structure": "" if result.assessment is None else result.assessment.structure.value,
             "charts": convergence_charts(result, fit["n_clusters"]),
             "settings": [
                 {
@@ -234,7 +239,7 @@ def render(template: str, context: dict[str, Any]) -> str:
     The content security policy of the page lists their digests, so that a browser refuses all
     other styles and scripts, and every request.
     """
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = _cluster_css() + _asset("report.css"), _asset("report.js")
     return (
         _environment()
         .from_string(template)
@@ -246,6 +251,13 @@ def render(template: str, context: dict[str, Any]) -> str:
             script_digest=_digest(script),
         )
     )
+
+
+def _cluster_css() -> str:
+    """Rules for the classes k0, k1, ... of clusters and views."""
+    variables = "".join(f"--c{index}:{color};" for index, color in enumerate(CLUSTER_COLORS))
+    rules = (f".k{i},.key .k{i} svg{{color:var(--c{i})}}" for i in range(len(CLUSTER_COLORS)))
+    return f":root{{{variables}}}\n{''.join(rules)}\n"
 
 
 def _asset(name: str) -> str:
@@ -267,6 +279,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["n_colors"] = len(CLUSTER_COLORS)
     environment.filters.update(
         count=formatting.count,
         number=formatting.number,

@@ -17,6 +17,7 @@ __all__ = [
     "Confusion",
     "SampleRow",
     "SeparationRow",
+    "TableCell",
     "confusion",
     "sample_rows",
     "separation_rows",

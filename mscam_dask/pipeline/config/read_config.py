@@ -10,8 +10,15 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.file_names import name_of_pipeline
-from mscam_dask.pipeline.config.parse import known_keys, nearest, read_table, shown, type_problem
+from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
+from mscam_dask.pipeline.config.parse import (
+    known_keys,
+    name_of_pipeline,
+    nearest,
+    read_table,
+    shown,
+    type_problem,
+)
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
     ClusterKeys,
@@ -60,6 +67,9 @@ _EXPERIMENTS = ("compare", "robustness", "sweep")
 # Parameters of the estimators that belong elsewhere, or are for Python only.
 _NOT_IN_CLUSTER = {
     "view_type": "view types belong in [data]",
+    "type": "[execution] cluster is the type of the Dask cluster",
+    "options": "[execution.cluster_options] are the options of the Dask cluster",
+    "adapt": "[execution] adapt is that of the Dask cluster",
     "n_jobs": "threads belong in [execution]",
     "client": "[execution] names the cluster",
     "n_features_per_view": "[data] gives the views",
@@ -69,7 +79,9 @@ _NOT_IN_CLUSTER = {
 }
 
 
-def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Settings:
+def read_config(
+    path: str | Path, overrides: Sequence[Override] = (), *, dask_defaults: bool = False
+) -> Settings:
     """Read and check a pipeline file.
 
     Parameters
@@ -78,6 +90,9 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
         TOML file.
     overrides
         Values that replace those of the file.
+    dask_defaults
+        Whether Dask's configuration has defaults of [execution]
+        (`mscam_dask.pipeline.config.cluster_types.with_dask_defaults`).
 
     Returns
     -------
@@ -92,6 +107,8 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
         key. Also raised when the name of the file is not valid for a directory.
     """
     document = read_document(path, overrides)
+    if dask_defaults:
+        document = with_dask_defaults(document)
     problems: list[str] = [
         *_unknown_tables(document),
         *text_problems(document),
@@ -123,11 +140,15 @@ def read_config(path: str | Path, overrides: Sequence[Override] = ()) -> Setting
         name=name_of_pipeline(path),
         data=_with_paths(document, "data", data, ("path", "cache")),
         cluster=cluster,
-        execution=_with_paths(document, "execution", execution, ("tls_ca", "tls_cert", "tls_key")),
+        execution=_with_paths(
+            document, "execution", execution, ("tls_ca", "tls_cert", "tls_key", "scheduler_file")
+        ),
         evaluate=evaluate,
         report=report,
         incremental=incremental,
-        output=_with_paths(document, "output", output, ("directory", "root", "checkpoints")),
+        output=_with_paths(
+            document, "output", output, ("directory", "root", "checkpoints", "metrics")
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from mscam_dask.types.parameters import Scale
 
 __all__ = [
     "BUILT_IN_SOURCES",
+    "AdaptTable",
     "ClusterKeys",
     "ClusterTable",
     "DataTable",
@@ -273,13 +274,46 @@ class ClusterKeys(Struct, frozen=True, kw_only=True):
     random_state: Annotated[int, Meta(title="a whole number ≥ 0", description="Seed.")] = 0
 
 
+class AdaptTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[execution] adapt: bounds on the number of workers of an adaptive cluster."""
+
+    minimum: Annotated[int, Meta(ge=0)] = 0
+    maximum: Count
+
+
 class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[execution]: executor of the tasks; nothing in it changes the result."""
 
+    cluster: Annotated[
+        Text | None,
+        Meta(
+            title='`"local"`, `"scheduler"`, `"scheduler-file"`, `"slurm"`, `"pbs"`, `"sge"`, `"lsf"`, '
+            '`"htcondor"`, `"oar"`, `"slurm-runner"`, `"gateway"`, `"kubernetes"`, `"ssh"`, '
+            '`"module:Class"`',
+            description="Type of the Dask cluster ([clusters](clusters.md)); by default a local one, "
+            "or the running one of `scheduler` or `scheduler_file`.",
+        ),
+    ] = None
+    cluster_options: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            title="a table",
+            description="Keyword arguments of the class of the cluster, as in its documentation.",
+        ),
+    ] = None
     workers: Annotated[
         Count | None,
         Meta(
-            description="Worker processes of the cluster that is started; one per core by default."
+            description="Workers of the cluster that is started; on this computer one per core by "
+            "default, otherwise one. Lost ones are replaced."
+        ),
+    ] = None
+    adapt: Annotated[
+        AdaptTable | None,
+        Meta(
+            title="a table `{minimum = 0, maximum = 8}`",
+            description="In place of `workers`: bounds between which Dask adapts their number to the "
+            "tasks.",
         ),
     ] = None
     threads: Annotated[
@@ -292,6 +326,28 @@ class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             description="Memory of each worker; by default an equal share of the memory there is."
         ),
     ] = None
+    lifetime: Annotated[
+        Text | None,
+        Meta(
+            title='a duration such as `"55 minutes"`',
+            description="With a batch scheduler: time after which a worker leaves and is replaced, "
+            "before the walltime of its job ends it.",
+        ),
+    ] = None
+    lifetime_stagger: Annotated[
+        Text | None,
+        Meta(
+            title="a duration",
+            description="Random difference of lifetimes, so that workers do not leave together.",
+        ),
+    ] = None
+    start_timeout: Annotated[
+        Seconds | None,
+        Meta(
+            description="Seconds until the first worker of a cluster that the run starts; 3600 by "
+            "default with a batch scheduler, otherwise as `workers_timeout`."
+        ),
+    ] = None
     scheduler: Annotated[
         Text | None,
         Meta(
@@ -299,14 +355,22 @@ class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             description="A running cluster to use; by default one is started.",
         ),
     ] = None
+    scheduler_file: Annotated[
+        File | None,
+        Meta(
+            description="A running cluster by the file that `dask scheduler --scheduler-file` wrote."
+        ),
+    ] = None
     tls_ca: Annotated[
         File | None,
-        Meta(description="For `tls://`: certificate of the authority that both sides trust."),
+        Meta(
+            description="For `tls://`, ssh and slurm-runner: certificate of the authority of all sides."
+        ),
     ] = None
     tls_cert: Annotated[
-        File | None, Meta(description="For `tls://`: certificate of this side.")
+        File | None, Meta(description="For the same: certificate of this side.")
     ] = None
-    tls_key: Annotated[File | None, Meta(description="For `tls://`: key of that certificate.")] = (
+    tls_key: Annotated[File | None, Meta(description="For the same: key of that certificate.")] = (
         None
     )
     workers_timeout: Annotated[
@@ -364,6 +428,14 @@ class IncrementalTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "selected again."
         ),
     ] = 30
+    max_drift: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(
+            title="a number from 0 to 1",
+            description="Largest share of the common samples that may change cluster since the last "
+            "run; above it the exit code is 6, and the results are written. No limit by default.",
+        ),
+    ] = None
 
 
 class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -400,6 +472,13 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             title="a directory or a URL",
             description="Directory of the checkpoints of fits that have not finished; by default "
             "in the run directory.",
+        ),
+    ] = None
+    metrics: Annotated[
+        Directory | None,
+        Meta(
+            description="Directory of a textfile collector of Prometheus, for a copy of `metrics.prom` "
+            "named after the pipeline."
         ),
     ] = None
 

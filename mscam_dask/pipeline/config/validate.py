@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 from mscam_dask.data.store.object_store import as_location
-from mscam_dask.errors import ConfigurationError, redacted
+from mscam_dask.errors import ConfigurationError, SchedulerLostError, redacted
+from mscam_dask.pipeline.config.cluster_types import cluster_problems, cluster_type, type_of
 from mscam_dask.pipeline.config.parse import shown
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
@@ -24,9 +29,17 @@ __all__ = [
     "credential_problems",
     "data_problems",
     "execution_problems",
+    "has_certificates",
+    "is_encrypted_or_here",
     "output_problems",
+    "read_scheduler_file",
     "text_problems",
 ]
+
+_TLS_KEYS = ("tls_ca", "tls_cert", "tls_key")
+
+# Dask encrypts these with files that every host has.
+_ENCRYPTED_BY_FILES = ("ssh", "slurm-runner")
 
 # In these addresses the part before the @ is a container.
 _CONTAINER = re.compile(r"\b((?:abfss?|wasbs?)://)[^\s/@:]+@")
@@ -99,23 +112,28 @@ def output_problems(document: Document, output: OutputTable) -> Iterable[str]:
 
 
 def execution_problems(document: Document, execution: ExecutionTable) -> Iterable[str]:
-    """Yield the conflicts between keys of [execution]."""
+    """Yield the conflicts between keys of [execution], and what is wrong with its cluster."""
     where = document.where("execution")
-    if execution.scheduler is not None:
+    yield from cluster_problems(document, execution)
+    is_running = execution.scheduler is not None or execution.scheduler_file is not None
+    if is_running:
+        running = "scheduler" if execution.scheduler is not None else "scheduler_file"
         for key in ("workers", "threads", "memory_limit"):
             if getattr(execution, key) is not None:
                 yield (
                     f"{document.where('execution', key)}: [execution] {key} is for a cluster that "
-                    "the run starts, not for a running one (scheduler). Remove one of them."
+                    f"the run starts, not for a running one ({running}). Remove one of them."
                 )
         if execution.in_process:
-            yield f"{where}: [execution] has scheduler and in_process. Keep one of them."
-    else:
-        for key in ("tls_ca", "tls_cert", "tls_key"):
+            yield f"{where}: [execution] has {running} and in_process. Keep one of them."
+    kind = cluster_type(type_of(execution))
+    uses_tls = execution.cluster in _ENCRYPTED_BY_FILES or (kind is not None and kind.is_queue)
+    if not (is_running or uses_tls):
+        for key in _TLS_KEYS:
             if getattr(execution, key) is not None:
                 yield (
                     f"{document.where('execution', key)}: [execution] {key} requires "
-                    "scheduler = 'tls://host:port'. Add it, or remove {key}."
+                    f"scheduler = 'tls://host:port'. Add it, or remove {key}."
                 )
     if execution.in_process:
         for key in ("workers", "memory_limit"):
@@ -160,8 +178,65 @@ def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
                 f"memory_limit = {execution.memory_limit!r} is not an amount of memory. Give a number "
                 "of bytes, or a text such as '4 GiB'."
             ) from error
+    if execution.scheduler_file is not None:
+        address = read_scheduler_file(execution.scheduler_file)
+        execution = msgspec.structs.replace(execution, scheduler=address)
     if execution.scheduler is not None:
         _check_address(execution, insecure=insecure)
+    elif execution.cluster is not None and not insecure:
+        _check_encryption(execution)
+
+
+def read_scheduler_file(file: str) -> str:
+    """Return the address in a file that `dask scheduler --scheduler-file` wrote.
+
+    Raises
+    ------
+    SchedulerLostError
+        When the scheduler has not written it.
+    ConfigurationError
+        When it has no address.
+    """
+    try:
+        return str(json.loads(Path(file).read_bytes())["address"])
+    except FileNotFoundError as error:
+        raise SchedulerLostError(
+            f"scheduler_file = {file!r} is not there: no scheduler has written it. Start one with dask "
+            f"scheduler --scheduler-file {file}, and repeat the command."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"scheduler_file = {file!r} has no address of a scheduler ({type(error).__name__}: {error}). "
+            "Give the file that dask scheduler --scheduler-file wrote."
+        ) from error
+
+
+def has_certificates(execution: ExecutionTable) -> bool:
+    """Whether [execution] or Dask's configuration names an authority for encryption."""
+    import dask.config
+
+    return bool(execution.tls_ca or dask.config.get("distributed.comm.tls.ca-file", None))
+
+
+def _check_encryption(execution: ExecutionTable) -> None:
+    """Refuse a cluster of several computers whose connections would not be encrypted."""
+    if execution.cluster in _ENCRYPTED_BY_FILES:
+        hosts = (execution.cluster_options or {}).get("hosts", [""])
+        if has_certificates(execution):
+            check_certificates(execution)
+        elif not all(_is_loopback(str(host)) for host in hosts):
+            raise ConfigurationError(
+                f"cluster = {execution.cluster!r} without certificates is not encrypted: anyone who "
+                "reaches a port can run code as this user. Give tls_ca, tls_cert and tls_key, files "
+                "that every host has (mscam-dask tls DIR makes them), or --insecure on a trusted "
+                "network."
+            )
+    elif execution.cluster == "kubernetes":
+        raise ConfigurationError(
+            "cluster = 'kubernetes' is not encrypted: KubeCluster has no certificates. Give "
+            "--insecure where network policies keep others out, or use the encrypted DaskJob of "
+            "deploy/k8s."
+        )
 
 
 def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:
@@ -191,6 +266,14 @@ def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:
             "with certificates (mscam-dask tls DIR makes them), a tunnel to 127.0.0.1, or --insecure "
             "on a trusted network."
         )
+
+
+def is_encrypted_or_here(address: str) -> bool:
+    """Whether a scheduler's address is encrypted, on this computer or in this process."""
+    parts = urlsplit(address)
+    return parts.scheme in ("tls", "gateway", "inproc", "ucxs", "wss") or _is_loopback(
+        parts.hostname or ""
+    )
 
 
 def _is_loopback(host: str) -> bool:

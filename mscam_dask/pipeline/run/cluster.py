@@ -3,17 +3,46 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import signal
 import socket
+import sys
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from mscam_dask.data.store.object_store import Location, as_location
-from mscam_dask.errors import ClusterError, ClusterStartError, SchedulerLostError
+from mscam_dask.errors import (
+    ClusterError,
+    ClusterStartError,
+    ConfigurationError,
+    MscamError,
+    NoWorkersError,
+    SchedulerLostError,
+)
+from mscam_dask.pipeline.config.cluster_types import (
+    CLUSTER_TYPES,
+    cluster_type,
+    load_class,
+    seconds_of,
+    type_of,
+)
 from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.config.validate import (
+    check_execution,
+    has_certificates,
+    is_encrypted_or_here,
+    read_scheduler_file,
+)
 from mscam_dask.pipeline.run.graceful_shutdown import defer_signals
 from mscam_dask.pipeline.tls.check import check_handshake
 
@@ -28,6 +57,7 @@ __all__ = [
     "observers_of",
     "open_cluster",
     "page_of",
+    "serve_in_slurm",
     "smallest_memory_bytes",
 ]
 
@@ -35,6 +65,19 @@ _DASHBOARD_PORT = 8787
 _CONNECT_TIMEOUT_S = 15.0
 _LOST_TIMEOUT_S = 2.0
 _START_ATTEMPTS = 2
+_QUEUE_TIMEOUT_S = 3600.0
+_POLL_S = 0.2
+_REPLACE_EVERY = "5 s"
+_LOOPBACK = "127.0.0.1:0"
+_ONE_BLAS_THREAD = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
+
+# Tasks of a SLURM job whose first process is the scheduler and whose second runs the pipeline.
+_CLIENT_RANK = 1
+_LEAST_TASKS = 3
+
+# Batch schedulers' words for a request that no later attempt can cure.
+_REFUSED = re.compile(r"invalid|not permitted|denied|unknown|exceed", re.IGNORECASE)
+_SHARED_FILES = "Using a temporary security object"
 
 # The pages that only show: none that retires workers or forwards requests.
 _DASHBOARD_CONFIG = {
@@ -84,7 +127,7 @@ def smallest_memory_bytes() -> int:
 
 @contextmanager
 def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
-    """Start a cluster on this computer, or connect to a running one; closed on leaving.
+    """Start a cluster of the type in [execution], or connect to a running one; closed on leaving.
 
     Parameters
     ----------
@@ -93,13 +136,17 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
 
     Notes
     -----
-    A cluster that is started is closed to other users of the computer: scheduler and workers
+    A local cluster that is started is closed to other users of the computer: scheduler and workers
     accept certificates only that are made for it and exist in the memory of its processes alone.
 
     Raises
     ------
     ClusterStartError
-        When workers do not start.
+        When the cluster or its workers do not start.
+    NoWorkersError
+        When no worker has started in time.
+    ConfigurationError
+        When the class of the cluster refuses its options.
     SchedulerLostError
         When nothing answers at the address of the scheduler.
     ClusterError
@@ -118,15 +165,29 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
             stack.enter_context(
                 dask.config.set({"mscam.workers-timeout": execution.workers_timeout})
             )
+        name = type_of(execution)
+        if name == "scheduler-file":
+            assert execution.scheduler_file is not None
+            address = read_scheduler_file(execution.scheduler_file)
+            execution = msgspec.structs.replace(execution, scheduler=address)
         if execution.scheduler is not None:
             yield stack.enter_context(_connected(execution))
-        else:
-            timeout_s = workers_timeout_s()
-            stack.enter_context(dask.config.set(_DASHBOARD_CONFIG))
+            return
+        timeout_s = workers_timeout_s()
+        stack.enter_context(dask.config.set(_DASHBOARD_CONFIG))
+        if name == "slurm-runner":
+            yield stack.enter_context(_connected_in_slurm(execution))
+            return
+        if name == "local":
             stack.enter_context(
                 dask.config.set({"distributed.scheduler.no-workers-timeout": f"{timeout_s}s"})
             )
             yield stack.enter_context(_started(execution, timeout_s))
+        else:
+            # A job that is lost does not come back: another one is submitted soon.
+            lost = dask.config.get("distributed.deploy.lost-worker-timeout")
+            stack.enter_context(dask.config.set({"mscam.lost-worker-timeout": lost}))
+            yield stack.enter_context(_started_by_class(execution, name, timeout_s))
 
 
 @contextmanager
@@ -150,24 +211,29 @@ def _started(execution: ExecutionTable, timeout_s: float) -> Iterator[OpenCluste
     from dask.system import CPU_COUNT
     from distributed import Client
 
-    n_workers = execution.workers or CPU_COUNT
+    adapt = execution.adapt
+    n_workers = (execution.workers or CPU_COUNT) if adapt is None else adapt.minimum
     n_threads = execution.threads or 1
     with ExitStack() as stack:
         try:
             cluster = stack.enter_context(_local_cluster(execution, n_workers, n_threads))
             client = stack.enter_context(Client(cluster, set_as_default=False))
-            client.wait_for_workers(n_workers, timeout=timeout_s)
+            if adapt is not None:
+                cluster.adapt(minimum=adapt.minimum, maximum=adapt.maximum)
+            if n_workers:
+                client.wait_for_workers(n_workers, timeout=timeout_s)
         except (OSError, RuntimeError, TimeoutError) as error:
             raise ClusterStartError(
                 f"a cluster of {n_workers} worker processes could not be started on this computer: "
                 f"{str(error).rstrip('.')}. Try --workers 1, or --in-process for none; mscam-dask "
                 "doctor checks this computer."
             ) from error
-        plural = "" if n_workers == 1 else "es"
+        plural = "" if (n_workers, adapt) == (1, None) else "es"
+        number = f"{n_workers}" if adapt is None else f"{adapt.minimum} to {adapt.maximum}"
         threads = "" if n_threads == 1 else f" of {n_threads} threads"
         yield OpenCluster(
             client=client,
-            description=f"{n_workers} worker process{plural}{threads} on this computer",
+            description=f"{number} worker process{plural}{threads} on this computer",
             dashboard=_dashboard_of(client),
         )
 
@@ -177,26 +243,330 @@ def _local_cluster(execution: ExecutionTable, n_workers: int, n_threads: int) ->
     from distributed import LocalCluster, Security
 
     memory = execution.memory_limit
+    options: dict[str, Any] = {
+        "threads_per_worker": n_threads,
+        "dashboard_address": _dashboard_address(),
+        "memory_limit": "auto" if memory is None else memory,
+        "env": _WORKER_ENVIRONMENT,
+        **(execution.cluster_options or {}),
+    }
     for attempt in range(1, _START_ATTEMPTS + 1):
         try:
             with defer_signals(), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=_PORT_TAKEN)
                 return LocalCluster(
                     n_workers=n_workers,
-                    threads_per_worker=n_threads,
-                    processes=True,
                     host="127.0.0.1",
                     protocol="tls://",
                     security=Security.temporary(),
-                    dashboard_address=_dashboard_address(),
-                    memory_limit="auto" if memory is None else memory,
                     silence_logs=logging.CRITICAL,
-                    env=_WORKER_ENVIRONMENT,
+                    **options,
                 )
         except RuntimeError:
             if attempt == _START_ATTEMPTS:
                 raise
     raise AssertionError
+
+
+@contextmanager
+def _started_by_class(
+    execution: ExecutionTable, name: str, timeout_s: float
+) -> Iterator[OpenCluster]:
+    """Start a cluster by one of Dask's classes, with its workers, and wait for the first."""
+    from distributed import Client
+
+    from mscam_dask.engine.executors.dask import wait_for_a_worker
+
+    kind = cluster_type(name)
+    assert kind is not None
+    queue_s = _QUEUE_TIMEOUT_S if kind.is_queue else timeout_s
+    start_s = execution.start_timeout or queue_s
+    with ExitStack() as stack:
+        stack.enter_context(_certificates(execution, name))
+        with _start_errors(name):
+            with defer_signals():
+                cluster = _new_cluster(execution, name)
+                stack.push(partial(_close, cluster))
+            address = str(cluster.scheduler_address)
+            if name not in CLUSTER_TYPES and not is_encrypted_or_here(address):
+                raise ConfigurationError(
+                    f"the cluster {name!r} has the scheduler {address}, which is another computer "
+                    "without encryption. Give the class certificates (security), or start it yourself "
+                    "and connect with --scheduler and --insecure."
+                )
+            _scale(cluster, execution, name)
+            client = Client(
+                cluster, security=getattr(cluster, "security", None), set_as_default=False
+            )
+            stack.callback(_leave, client)
+        try:
+            wait_for_a_worker(client, start_s)
+        except NoWorkersError as error:
+            raise NoWorkersError(
+                f"no worker of the cluster {name!r} has started within {start_s:g} s: there is no room, or "
+                "workers end at once (see their logs). Try again later, or raise --start-timeout."
+            ) from error
+        yield OpenCluster(
+            client=client,
+            description=f"{_number_of_workers(execution)} of a {name} cluster",
+            dashboard=_dashboard_of(client),
+        )
+
+
+def _number_of_workers(execution: ExecutionTable) -> str:
+    if execution.adapt is not None:
+        return f"{execution.adapt.minimum} to {execution.adapt.maximum} workers"
+    if execution.cluster == "ssh":
+        return f"{len((execution.cluster_options or {})['hosts']) - 1} worker host(s)"
+    return "1 worker" if execution.workers in (None, 1) else f"{execution.workers} workers"
+
+
+@contextmanager
+def _start_errors(name: str) -> Iterator[None]:
+    """Turn errors of a cluster class into those of the package."""
+    try:
+        yield
+    except MscamError:
+        raise
+    except (TypeError, ValueError, KeyError, ImportError) as error:
+        raise ConfigurationError(
+            f"the cluster {name!r} refuses its options: {_first_lines(error)}. Correct "
+            "[execution.cluster_options] or Dask's configuration."
+        ) from error
+    except FileNotFoundError as error:
+        raise ConfigurationError(
+            f"the cluster {name!r} needs a program or file that this computer lacks: {error}. Run the "
+            "pipeline where the scheduler's commands are."
+        ) from error
+    except Exception as error:
+        reason = _first_lines(error)
+        if _REFUSED.search(reason):
+            raise ClusterError(
+                f"the cluster {name!r} was refused: {reason}. Correct [execution.cluster_options] or "
+                "Dask's configuration."
+            ) from error
+        raise ClusterStartError(
+            f"the cluster {name!r} could not be started: {reason}. Repeat the command when its service "
+            "is back."
+        ) from error
+
+
+def _first_lines(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}"
+    return " ".join(text.split())[:600].rstrip(".")
+
+
+@contextmanager
+def _certificates(execution: ExecutionTable, name: str) -> Iterator[None]:
+    """Certificates of [execution] for every role of a cluster whose processes read Dask's configuration."""
+    import dask.config
+
+    if name not in ("ssh", "slurm-runner") or execution.tls_ca is None:
+        yield
+        return
+    setting = "distributed.comm.tls"
+    tls = {f"{setting}.ca-file": execution.tls_ca}
+    for role in ("scheduler", "worker", "client"):
+        tls[f"{setting}.{role}.cert"] = execution.tls_cert
+        tls[f"{setting}.{role}.key"] = execution.tls_key or execution.tls_cert
+    with dask.config.set({**tls, "distributed.comm.require-encryption": True}):
+        yield
+
+
+def _new_cluster(execution: ExecutionTable, name: str) -> Any:
+    """Make a cluster of one of Dask's classes, without workers where they are asked for afterwards."""
+    found = load_class(name)
+    kind = cluster_type(name)
+    assert kind is not None
+    options = dict(execution.cluster_options or {})
+    if kind.is_queue:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=_SHARED_FILES)
+            warnings.filterwarnings("ignore", message=_PORT_TAKEN)
+            return found(**_queue_options(execution, name, options))
+    if name == "ssh":
+        protocol = {"protocol": "tls://"} if has_certificates(execution) else {}
+        for role, defaults in (
+            ("scheduler_options", {"port": 0, "dashboard_address": _LOOPBACK}),
+            ("worker_options", {"nthreads": 1, "dashboard_address": _LOOPBACK}),
+        ):
+            options[role] = {**defaults, **protocol, **options.get(role, {})}
+    if name == "kubernetes":
+        least = 0 if execution.adapt is None else execution.adapt.minimum
+        options = {"quiet": True, "n_workers": execution.workers or max(least, 1), **options}
+    return found(**options)
+
+
+def _queue_options(
+    execution: ExecutionTable, name: str, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Options of a class of dask-jobqueue: encrypted, dashboards on loopback, one BLAS thread."""
+    import dask.config
+
+    def given(key: str, default: Any) -> Any:
+        configured = dask.config.get(f"jobqueue.{name}.{key.replace('_', '-')}", None)
+        return options.get(key) or configured or default
+
+    arguments = ["--dashboard-address", _LOOPBACK]
+    for key in ("lifetime", "lifetime_stagger"):
+        if (text := getattr(execution, key)) is not None:
+            arguments += [f"--{key.replace('_', '-')}", f"{seconds_of(text):g}s"]
+    sizes: dict[str, Any] = {}
+    if execution.threads is not None:
+        sizes |= {"cores": execution.threads, "processes": 1}
+    if execution.memory_limit is not None:
+        sizes["memory"] = str(execution.memory_limit)
+    return {
+        **sizes,
+        **options,
+        "security": _queue_security(execution),
+        "protocol": "tls://",
+        "scheduler_options": {
+            "dashboard_address": _dashboard_address(),
+            **given("scheduler_options", {}),
+        },
+        "worker_extra_args": [*arguments, *given("worker_extra_args", [])],
+        "job_script_prologue": [_ONE_BLAS_THREAD, *given("job_script_prologue", [])],
+        "silence_logs": logging.CRITICAL,
+    }
+
+
+def _queue_security(execution: ExecutionTable) -> Security:
+    from distributed import Security
+
+    if execution.tls_ca is None:
+        return Security.temporary()
+    certificate, key = execution.tls_cert, execution.tls_key or execution.tls_cert
+    roles = ("scheduler", "worker", "client")
+    return Security(
+        require_encryption=True,
+        tls_ca_file=execution.tls_ca,
+        **{f"tls_{role}_cert": certificate for role in roles},
+        **{f"tls_{role}_key": key for role in roles},
+    )
+
+
+def _close(cluster: Any, kind: type[BaseException] | None, *_: object) -> None:
+    """Close a cluster; where another error is on its way, that is the one to report."""
+    with ExitStack() as stack:
+        if kind is not None:
+            stack.enter_context(suppress(Exception))
+        cluster.close()
+
+
+def _scale(cluster: Any, execution: ExecutionTable, name: str) -> None:
+    """Ask for the workers of [execution]; those of a batch scheduler are replaced when they are lost."""
+    kind = cluster_type(name)
+    assert kind is not None
+    adapt, workers = execution.adapt, execution.workers
+    if adapt is not None:
+        cluster.adapt(minimum=adapt.minimum, maximum=adapt.maximum)
+    elif kind.is_queue:
+        cluster.scale(workers or 1)
+        cluster.sync(_submitted, cluster)
+        n_jobs = len(cluster.worker_spec)
+        cluster.adapt(minimum_jobs=n_jobs, maximum_jobs=n_jobs, interval=_REPLACE_EVERY)
+    elif name == "gateway" or (workers is not None and name not in CLUSTER_TYPES):
+        cluster.scale(workers or 1)
+
+
+async def _submitted(cluster: Any) -> None:
+    """Wait until jobs are submitted; an error of the batch scheduler is raised here."""
+    await cluster
+    for job in tuple(cluster.workers.values()):
+        await job
+
+
+def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
+    """Be the scheduler or a worker of a `slurm-runner` cluster, in the tasks of srun that are.
+
+    Returns at once in the task that runs the pipeline, and with other types of clusters. The other
+    tasks end with the cluster, by SystemExit.
+
+    Raises
+    ------
+    ConfigurationError
+        When this is no task of srun, or there are fewer than three.
+    """
+    if execution.cluster != "slurm-runner":
+        return
+    try:
+        rank, n_tasks = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+    except (KeyError, ValueError) as error:
+        raise ConfigurationError(
+            "cluster = 'slurm-runner' is for the tasks of srun, which this is not. Start it in a SLURM job: "
+            "srun --ntasks N --wait 60 mscam-dask run ..."
+        ) from error
+    if n_tasks < _LEAST_TASKS:
+        raise ConfigurationError(
+            f"cluster = 'slurm-runner' has {n_tasks} task(s) of srun, and needs 3 or more: the scheduler, "
+            "the run and a worker for each other one. Raise --ntasks."
+        )
+    check_execution(execution, insecure=insecure)
+    if rank == _CLIENT_RANK:
+        return
+    import dask.config
+
+    runner = load_class("slurm-runner")
+    protocol = {"protocol": "tls://"} if has_certificates(execution) else {}
+    options = dict(execution.cluster_options or {})
+    n_threads = int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit())  # the runner ends itself by this signal
+    with _quiet(), _certificates(execution, "slurm-runner"), dask.config.set(_DASHBOARD_CONFIG):
+        runner(
+            scheduler_file=str(_slurm_file(execution)),
+            scheduler_options={
+                "dashboard_address": _LOOPBACK,
+                **protocol,
+                **options.get("scheduler_options", {}),
+            },
+            worker_options={
+                "nthreads": n_threads,
+                "dashboard_address": _LOOPBACK,
+                **protocol,
+                **options.get("worker_options", {}),
+            },
+        )
+    sys.exit()
+
+
+def _slurm_file(execution: ExecutionTable) -> Path:
+    """Return the scheduler file of this start of a job, also when it is requeued."""
+    given = (execution.cluster_options or {}).get("scheduler_file", "scheduler-{job_id}.json")
+    parts = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_ID")
+    return Path(str(given).replace("{job_id}", "-".join(os.environ.get(p, "0") for p in parts)))
+
+
+@contextmanager
+def _connected_in_slurm(execution: ExecutionTable) -> Iterator[OpenCluster]:
+    """Connect to the scheduler that another task of srun is, and end all of them on leaving."""
+    if os.environ.get("SLURM_PROCID") != str(_CLIENT_RANK):
+        raise ConfigurationError(
+            "cluster = 'slurm-runner' starts with mscam-dask run in the tasks of srun, which also "
+            "resumes. Run it there, or give another --cluster."
+        )
+    file = _slurm_file(execution)
+    start_s = execution.start_timeout or _QUEUE_TIMEOUT_S
+    deadline = time.monotonic() + start_s
+    while not file.exists():
+        if time.monotonic() > deadline:
+            raise SchedulerLostError(
+                f"the first task of srun has written no {file} within {start_s:g} s. Check that all "
+                "tasks see this directory, and repeat the command."
+            )
+        time.sleep(_POLL_S)
+    address = read_scheduler_file(str(file))
+    n_workers = int(os.environ["SLURM_NTASKS"]) - _LEAST_TASKS + 1
+    with _connected(msgspec.structs.replace(execution, scheduler=address)) as cluster:
+        assert cluster.client is not None
+        try:
+            yield OpenCluster(
+                client=cluster.client,
+                description=f"{n_workers} worker(s) in the tasks of a SLURM job",
+                dashboard=cluster.dashboard,
+            )
+        finally:
+            cluster.client.shutdown()
 
 
 def _dashboard_address() -> str:

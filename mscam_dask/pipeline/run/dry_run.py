@@ -16,6 +16,7 @@ import numpy as np
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.pipeline.config.cluster_types import type_of
 from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
 from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.cluster import smallest_memory_bytes
@@ -185,6 +186,10 @@ def workers_of(execution: ExecutionTable) -> int:
         return 1
     if execution.workers is not None:
         return execution.workers
+    if execution.adapt is not None:
+        return execution.adapt.maximum
+    if execution.cluster == "ssh":
+        return max(len((execution.cluster_options or {}).get("hosts", ())) - 1, 1)
     from dask.system import CPU_COUNT
 
     return int(CPU_COUNT)
@@ -192,7 +197,7 @@ def workers_of(execution: ExecutionTable) -> int:
 
 def limit_of(execution: ExecutionTable, n_workers: int) -> int | None:
     """Return the memory of each worker in bytes; None where the cluster decides."""
-    if execution.scheduler is not None or execution.in_process:
+    if execution.in_process or (execution.memory_limit is None and type_of(execution) != "local"):
         return None
     if execution.memory_limit is None:
         return smallest_memory_bytes() // n_workers

@@ -63,7 +63,8 @@ def clustering_fingerprint(settings: Settings, data: str) -> str:
     data
         `MultiViewData.digest` of the views; ground truth never enters a fit.
     """
-    return _digest("clustering", __version__, data, settings.cluster, settings.incremental)
+    incremental = msgspec.structs.replace(settings.incremental, max_drift=None)
+    return _digest("clustering", __version__, data, settings.cluster, incremental)
 
 
 def fit_fingerprint(clustering: str, start: str | None) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.results import StoredResult, read_result
+from mscam_dask.data.results import StoredResult, read_model, read_result
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -151,13 +151,14 @@ class PreviousRun:
 
     def integrity_problem(self) -> str:
         """Return how its results are damaged; empty when they are intact."""
-        files = (self.directory.labels, self.directory.result)
+        files = (self.directory.labels, self.directory.result, self.directory.samples)
         missing = [file.name for file in files if not file.exists()]
         if missing:
             return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
         try:
             _, labels = self.labels()
             result = read_result(self.directory.result)
+            read_model(self.directory.result)
         except DataError as error:
             return str(error).partition(". ")[0].removesuffix(".")
         if not np.array_equal(labels, result.labels):
@@ -502,7 +503,11 @@ def named_as_before(start: WarmStart | None, solution: Solution) -> Solution:
         return solution
     n_clusters = int(max(solution.labels.max(), start.known.max())) + 1
     labels = renamed_clusters(start.known, solution.labels, n_clusters)
-    return dataclasses.replace(solution, labels=labels)
+    assessment = solution.assessment
+    if assessment is not None:
+        first = np.unique(solution.labels, return_index=True)[1]
+        assessment = assessment.renamed(labels[first].tolist())
+    return dataclasses.replace(solution, labels=labels, assessment=assessment)
 
 
 def drift_of(

@@ -27,8 +27,10 @@ __all__ = ["report_html", "report_step", "write_report"]
 
 _FILES = (
     ("labels.csv", "each sample and its cluster"),
+    ("samples.csv", "each sample: cluster, confidence, next best cluster, vote of each view"),
+    ("samples.parquet", "the same as a Parquet file"),
     ("moved.csv", "samples that changed cluster since the previous run"),
-    ("result.zarr", "labels, consensus graph, view embeddings, history"),
+    ("result.zarr", "labels, consensus graph, view embeddings, history, model"),
     ("run.json", "this record, for programs"),
     ("pipeline.toml", "the settings, defaults included; runs again"),
     ("events.jsonl", "events with their times, one JSON record a line"),

@@ -20,7 +20,7 @@ from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.monitor.events import Event, JsonLines
-from mscam_dask.pipeline.config.file_names import check_name
+from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
 from mscam_dask.pipeline.config.toml_document import Override

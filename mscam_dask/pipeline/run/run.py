@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from mscam_dask.data.results import write_result
 from mscam_dask.data.store.filesystem import failures_are_typed
 from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
@@ -27,6 +26,12 @@ from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.cluster import check_workers, observers_of, open_cluster, page_of
 from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
+from mscam_dask.pipeline.run.metrics_file import (
+    metrics_text,
+    read_success,
+    shared_file,
+    write_shared,
+)
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
     changes_are_temporary,
@@ -47,16 +52,27 @@ from mscam_dask.pipeline.run.report import report_step
 from mscam_dask.pipeline.run.retention import retain_step
 from mscam_dask.pipeline.run.run_checkpoints import RunCheckpoints, check_reach, place_of
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import ErrorRecord, ResumeEntry, RunRecord
+from mscam_dask.pipeline.run.run_record import ErrorRecord, FitRecord, ResumeEntry, RunRecord
 from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EXIT_NOT_CONVERGED", "Observer", "Run", "RunOutcome", "now", "run_pipeline"]
+__all__ = [
+    "EXIT_DRIFT",
+    "EXIT_NOT_CONVERGED",
+    "Observer",
+    "Run",
+    "RunOutcome",
+    "now",
+    "run_pipeline",
+]
 
 EXIT_NOT_CONVERGED = 5
 """Exit code of a run whose results are written, but whose graph lacks the requested components."""
+
+EXIT_DRIFT = 6
+"""Exit code of a run whose results are written, but whose drift is above [incremental] max_drift."""
 
 Observer = Callable[[Event], None]
 """Function that gets each event of a run, in order."""
@@ -171,6 +187,11 @@ class Run:
         self.directory = directory
         self._observers = tuple(observers)
         self._started = time.perf_counter()
+        self._started_at = now()
+        self._metrics: Path | None = None
+        if settings.output.metrics is not None:
+            self._metrics = shared_file(settings.output.metrics, settings.name)
+        self._success = None if self._metrics is None else read_success(self._metrics)
         self._runs = previous_runs(settings, directory)
         self._opened: OpenData | None = None
         self._checkpoints: RunCheckpoints | None = None
@@ -203,6 +224,7 @@ class Run:
         return RunOutcome(directory, directory.read_record())
 
     def _run_steps(self, *, fresh: bool) -> None:
+        self._write_metrics()
         check_reach(self._settings)
         if self.record.resumed:
             self._report_resume(self._opened)
@@ -214,14 +236,22 @@ class Run:
             self._evaluate(labels, clusters.labels)
         self._write(opened, clusters)
         self._update(number=next_number(self._settings, self.directory))
-        is_complete = clusters.fit.has_requested_components
-        self._end("finished", 0 if is_complete else EXIT_NOT_CONVERGED)
+        self._end("finished", self._results_code(clusters.fit))
         with contextlib.suppress(MscamError, OSError):  # the next run here removes what stays
             self.directory.remove(self.directory.checkpoints)
             if self._checkpoints is not None:
                 self._checkpoints.clear()
         if self._settings.report.enabled:
             report_step(self.directory, self._emit)
+
+    def _results_code(self, fit: FitRecord) -> int:
+        """Return the exit code of a run whose results are written."""
+        if not fit.has_requested_components:
+            return EXIT_NOT_CONVERGED
+        limit, drift = self._settings.incremental.max_drift, self.record.drift
+        if limit is not None and drift is not None and drift.share_moved > limit:
+            return EXIT_DRIFT
+        return 0
 
     def _replace(self) -> RunDirectory:
         """Put this run in the place of the one that it replaces."""
@@ -292,6 +322,15 @@ class Run:
             blas=blas_libraries(),
         )
         self.directory.write_record(self.record)
+        with contextlib.suppress(MscamError, OSError):  # results are worth more
+            self._write_metrics()
+
+    def _write_metrics(self) -> None:
+        """Write the metrics of the run so far."""
+        text = metrics_text(self.record, started=self._started_at, success=self._success)
+        self.directory.write(self.directory.metrics, text.encode())
+        if self._metrics is not None:
+            write_shared(self._metrics, text)
 
     def _update(self, **changes: Any) -> None:
         self.record = msgspec.structs.replace(self.record, **changes)
@@ -406,7 +445,7 @@ class Run:
                     summary.text = f"{cluster.description}, {page}"
             self._update(executor=cluster.description)
             with self._step("cluster") as summary:
-                solution, notes = steps.cluster(
+                estimator, notes = steps.cluster(
                     opened.data,
                     settings.cluster,
                     client=cluster.client,
@@ -415,13 +454,15 @@ class Run:
                     checkpoint_store=self._checkpoints,
                     from_previous_fit=None if start is None else start.arguments,
                 )
-                solution = named_as_before(start, solution)
+                solution = named_as_before(start, estimator.solution_)
                 fit = steps.fit_record(solution)
                 drift, moved = drift_of(start, solution, fit, opened.data)
                 self._update(fit=fit, drift=drift)
                 summary.notes = (*notes, *steps.drift_notes(drift))
                 summary.text = steps.fit_summary(fit)
-        return ClusteringOutput(solution.labels, fit, partial(write_result, solution), drift, moved)
+        estimator.solution_, estimator.labels_ = solution, solution.labels
+        write = partial(steps.write_model, estimator)
+        return ClusteringOutput(solution.labels, fit, write, drift, moved)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -445,4 +486,6 @@ class Run:
             if clusters.moved is not None:
                 directory.write(directory.moved, clusters.moved)
             clusters.write(directory.result)
+            for file, text in steps.samples_files(directory.result, opened.data).items():
+                directory.write(directory.path / file, text)
             summary.text = str(directory.place)

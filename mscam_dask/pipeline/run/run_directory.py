@@ -5,6 +5,9 @@
         run.json        see `mscam_dask.pipeline.run.run_record`
         events.jsonl    one JSON record for each event, appended during the run
         labels.csv      sample, cluster
+        samples.csv     sample, cluster, confidence, next best cluster, vote of each view
+        samples.parquet the same, where pyarrow is installed
+        metrics.prom    metrics for Prometheus, see `mscam_dask.pipeline.run.metrics_file`
         moved.csv       sample, cluster before, cluster now; of a run with a previous one
         data.zarr/      clustered data, unless the pipeline names a store
         checkpoints/    see `mscam_dask.data.checkpoints`; removed when the run has finished
@@ -49,7 +52,10 @@ _OWN = (
     "pipeline.toml",
     "events.jsonl",
     "labels.csv",
+    "samples.csv",
+    "samples.parquet",
     "moved.csv",
+    "metrics.prom",
     "report.html",
     "data.zarr",
     "result.zarr",
@@ -101,9 +107,19 @@ class RunDirectory:
         return self.path / "labels.csv"
 
     @property
+    def samples(self) -> Path:
+        """Cluster, confidence, next best cluster and votes of each sample, as text."""
+        return self.path / "samples.csv"
+
+    @property
     def moved(self) -> Path:
         """Samples that changed cluster since the previous run."""
         return self.path / "moved.csv"
+
+    @property
+    def metrics(self) -> Path:
+        """Metrics for Prometheus."""
+        return self.path / "metrics.prom"
 
     @property
     def data(self) -> Path:

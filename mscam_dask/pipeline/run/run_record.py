@@ -105,7 +105,7 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
     views
         Scale and alpha of each view where views differ; else None.
     initial_graph
-        "distances" or "distances and views", see `mscam_dask.types.events.CandidateSettings`.
+        "mean" or "mixed", see `mscam_dask.types.events.CandidateSettings`.
     exclude_views
         Names of the excluded views.
     """
@@ -114,7 +114,7 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
     alpha: float | None
     n_neighbors: int
     views: dict[str, ViewSettingsEntry] | None = None
-    initial_graph: str = "distances"
+    initial_graph: str = "mean"
     exclude_views: tuple[str, ...] = ()
 
 
@@ -131,6 +131,28 @@ class RefinementEntry(Struct, frozen=True, kw_only=True):
 
     scores: tuple[float, ...]
     n_accepted: int
+
+
+class AssessmentEntry(Struct, frozen=True, kw_only=True):
+    """How far the data support the clusters.
+
+    Attributes
+    ----------
+    structure
+        Name of a `mscam_dask.types.result.Structure`.
+    message
+        Sentence that says why, and which clusters are not separated.
+    stability
+        Mean over clusters.
+    cluster_stability
+        Of each cluster, in the order of `FitRecord.cluster_names`; None for clusters without a
+        compared sample.
+    """
+
+    structure: str
+    message: str
+    stability: float
+    cluster_stability: tuple[float | None, ...]
 
 
 class FitRecord(Struct, frozen=True, kw_only=True):
@@ -159,6 +181,8 @@ class FitRecord(Struct, frozen=True, kw_only=True):
         `mscam_dask.types.events.NClustersSelected` where the number of clusters was selected.
     refinement
         Result of the refinement; None without one.
+    assessment
+        None for one cluster, and for as many clusters as samples.
     """
 
     status: str
@@ -176,6 +200,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     cluster_names: tuple[int, ...]
     n_clusters_curves: dict[str, Any] | None = None
     refinement: RefinementEntry | None = None
+    assessment: AssessmentEntry | None = None
 
     @property
     def sizes(self) -> dict[int, int]:

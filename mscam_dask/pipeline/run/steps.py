@@ -15,12 +15,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.results import read_model, read_result, write_result
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import Observer
-from mscam_dask.errors import ConvergenceWarning, DataError, DataWarning, MscamError
+from mscam_dask.errors import (
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    MscamError,
+    UnstableClustersWarning,
+)
 from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.estimators._stored import stored_model
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
 from mscam_dask.pipeline.config.settings import ClusterTable, Settings
@@ -41,6 +49,7 @@ from mscam_dask.pipeline.run.previous_runs import (
     reusable_store,
 )
 from mscam_dask.pipeline.run.run_record import (
+    AssessmentEntry,
     DriftRecord,
     FitRecord,
     RefinementEntry,
@@ -48,9 +57,15 @@ from mscam_dask.pipeline.run.run_record import (
     SourceRecord,
     ViewSettingsEntry,
 )
+from mscam_dask.pipeline.run.sample_tables import (
+    FORMATS,
+    has_parquet,
+    sample_table,
+    table_bytes,
+)
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
 from mscam_dask.types.parameters import ViewSettings
-from mscam_dask.types.result import Solution
+from mscam_dask.types.result import Assessment, Solution
 from mscam_dask.types.search_space import Fixed, most_clusters
 
 __all__ = [
@@ -63,11 +78,13 @@ __all__ = [
     "fit_summary",
     "ingest_data",
     "labels_text",
+    "samples_files",
     "validate_data",
     "validation_summary",
+    "write_model",
 ]
 
-_NOTED = (ConvergenceWarning, DataWarning)
+_NOTED = (ConvergenceWarning, DataWarning, UnstableClustersWarning)
 
 _SCORES = (
     "accuracy",
@@ -176,9 +193,12 @@ def validation_summary(n_issues: int) -> str:
 
 def fit_summary(fit: FitRecord) -> str:
     """Return the summary of the step cluster."""
+    assessment = fit.assessment
+    stability = "" if assessment is None else f", stability {assessment.stability:.2f}"
     return (
         f"{plural(fit.n_connected_components, 'connected component')} for "
         f"{plural(fit.n_clusters, 'cluster')}, {plural(fit.n_outer_iterations, 'outer iteration')}"
+        f"{stability}"
     )
 
 
@@ -191,7 +211,7 @@ def cluster(
     observers: Sequence[Observer],
     checkpoint_store: CheckpointStore | None = None,
     from_previous_fit: Mapping[str, Any] | None = None,
-) -> tuple[Solution, tuple[str, ...]]:
+) -> tuple[MSCAM | MSCAN, tuple[str, ...]]:
     """Fit the estimator that [cluster] names.
 
     Parameters
@@ -212,7 +232,8 @@ def cluster(
 
     Returns
     -------
-    solution : Solution
+    estimator : MSCAM or MSCAN
+        Fitted.
     notes : tuple of str
         Warnings of the fit.
     """
@@ -226,7 +247,7 @@ def cluster(
     )
     with _warnings_noted() as notes:
         estimator.fit(data)
-    return estimator.solution_, tuple(notes)
+    return estimator, tuple(notes)
 
 
 @contextmanager
@@ -300,6 +321,20 @@ def fit_record(solution: Solution) -> FitRecord:
         },
         cluster_sizes=tuple(sizes.tolist()),
         cluster_names=tuple(names.tolist()),
+        assessment=_assessment_entry(solution.assessment),
+    )
+
+
+def _assessment_entry(assessment: Assessment | None) -> AssessmentEntry | None:
+    if assessment is None:
+        return None
+    return AssessmentEntry(
+        structure=assessment.structure.name,
+        message=assessment.message,
+        stability=assessment.stability,
+        cluster_stability=tuple(
+            None if np.isnan(one) else float(one) for one in assessment.cluster_stability
+        ),
     )
 
 
@@ -314,7 +349,7 @@ def _candidate_entry(setting: CandidateSettings) -> dict[str, Any]:
 
 def _initial_graph(solution: Solution) -> str:
     """Return the kind of the initial graph."""
-    return solution.settings[solution.chosen].initial_graph if solution.chosen >= 0 else "distances"
+    return solution.settings[solution.chosen].initial_graph if solution.chosen >= 0 else "mean"
 
 
 def _refinement_entry(learned: RefinementFinished | None) -> RefinementEntry | None:
@@ -348,3 +383,21 @@ def labels_text(data: MultiViewData, labels: NDArray[np.int64]) -> bytes:
     writer.writerow(("sample", "cluster"))
     writer.writerows(zip(names, labels.tolist(), strict=True))
     return stream.getvalue().encode()
+
+
+def write_model(estimator: MSCAM | MSCAN, output: Path) -> Path:
+    """Write the result store of a fitted estimator, with all that it predicts from."""
+    return write_result(estimator.solution_, output, model=stored_model(estimator))
+
+
+def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
+    """Return samples.csv, and samples.parquet where pyarrow is installed, of a result store."""
+    labels, model = read_result(result).labels, read_model(result)
+    arrays = {} if model is None else model.arrays
+    membership, names, votes = arrays.get("membership"), np.unique(labels), {}
+    if model is not None and membership is not None:
+        voters = model.records["encoders"]
+        votes = {view: names[arrays["view_votes"][:, i]] for i, view in enumerate(voters)}
+    table = sample_table(data.sample_ids, labels, membership, names, votes)
+    suffixes = FORMATS if has_parquet() else (".csv",)
+    return {f"samples{suffix}": table_bytes(table, suffix) for suffix in suffixes}

@@ -13,8 +13,9 @@ from mscam_dask.solvers.reference.algorithms import (
     solve_mscam,
     solve_mscan,
 )
-from mscam_dask.solvers.reference.options import ReferenceCorrections, ReferenceOptions
 from mscam_dask.solvers.reference.steps import (
+    ReferenceCorrections,
+    ReferenceOptions,
     ViewState,
     a_step,
     initial_state,

@@ -14,8 +14,8 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.distances import mean_squared_distance, squared_distances
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.laplacian import laplacian as graph_laplacian
-from mscam_dask.solvers.reference.options import ReferenceOptions
 from mscam_dask.solvers.reference.steps import (
+    ReferenceOptions,
     ViewState,
     a_step,
     initial_state,

@@ -34,7 +34,7 @@ def test_each_cluster_has_the_mean_and_the_covariance_of_the_mixture() -> None:
 def test_noise_has_a_variance_of_the_length_times_0_3() -> None:
     n = 100_000
     clean = rows(corrupted_mixture(n, rng=np.random.default_rng(0)))
-    noisy = rows(corrupted_mixture(n, rng=np.random.default_rng(0), corrupted=1.0))
+    noisy = rows(corrupted_mixture(n, rng=np.random.default_rng(0), corruption_rate=1.0))
     for before, after in zip(clean, noisy, strict=True):
         standard = (after - before) / np.sqrt(0.3 * np.linalg.norm(before, axis=1))[:, None]
         np.testing.assert_allclose(standard.mean(axis=0), 0, atol=0.02)
@@ -52,7 +52,7 @@ def test_a_larger_share_corrupts_the_same_samples_and_more(
 ) -> None:
     small, large = sorted((small, large))
     clean, some, more = (
-        corrupted_mixture(n, rng=np.random.default_rng(seed), corrupted=share)
+        corrupted_mixture(n, rng=np.random.default_rng(seed), corruption_rate=share)
         for share in (0.0, small, large)
     )
     np.testing.assert_array_equal(clean.labels, more.labels)
@@ -66,7 +66,7 @@ def test_a_larger_share_corrupts_the_same_samples_and_more(
 
 def test_each_view_has_corrupted_samples_of_its_own() -> None:
     clean = rows(corrupted_mixture(200, rng=np.random.default_rng(1)))
-    noisy = rows(corrupted_mixture(200, rng=np.random.default_rng(1), corrupted=0.5))
+    noisy = rows(corrupted_mixture(200, rng=np.random.default_rng(1), corruption_rate=0.5))
     changed = [np.any(a != b, axis=1) for a, b in zip(clean, noisy, strict=True)]
     assert not np.array_equal(changed[0], changed[1])
     assert not np.array_equal(changed[1], changed[2])
@@ -77,8 +77,8 @@ def test_each_view_has_corrupted_samples_of_its_own() -> None:
     [
         ({"n_samples": 1}, ["n_samples=1", 2]),
         ({"n_samples": 10.5}, ["n_samples=10.5", 2]),
-        ({"corrupted": 30}, ["corrupted=30", 0.3, "30 %"]),
-        ({"corrupted": float("nan")}, ["corrupted=nan"]),
+        ({"corruption_rate": 30}, ["corruption_rate=30", 0.3, "30 %"]),
+        ({"corruption_rate": float("nan")}, ["corruption_rate=nan"]),
         ({"noise_variance": -1}, ["noise_variance=-1"]),
         ({"noise_variance": float("inf")}, ["noise_variance=inf", ">= 0"]),
         ({"within_variance": 0}, ["within_variance=0", "> 0"]),

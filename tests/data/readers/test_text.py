@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import re
+import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,20 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers import Selection, Source, SourceContents, read_labels, read_source
+from mscam_dask.data.readers import text as text_reader
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.messages import quotes
 
 VALUES = [[1.5, 2.0], [-3.0, 4e-5], [0.0, 6.0]]
+
+
+@pytest.fixture(scope="module", autouse=True, params=[0, 2**40], ids=["fast", "careful"])
+def _path(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run every test on the fast path, where it applies, and on the careful path."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_reader, "_LARGE_BYTES", request.param)
+        yield
 
 
 def read(source: Path | Source, **selection: Any) -> SourceContents:
@@ -386,13 +397,23 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
             reading(path)
 
 
+def packed(content: bytes, suffix: str) -> bytes:
+    if suffix == ".gz":
+        return gzip.compress(content)
+    pa = pytest.importorskip("pyarrow")
+    return bytes(pa.compress(content, codec="zstd", asbytes=True))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
 @pytest.mark.parametrize(("name", "delimiter"), [("a.csv", ","), ("a.tsv", "\t"), ("a.txt", " ")])
-def test_gzipped_text_is_read_as_the_text_is(tmp_path: Path, name: str, delimiter: str) -> None:
+def test_compressed_text_is_read_as_the_text_is(
+    tmp_path: Path, name: str, delimiter: str, suffix: str
+) -> None:
     text = "".join(delimiter.join((f"s{i}", str(i), str(i * i / 7))) + "\n" for i in range(5))
     (tmp_path / name).write_text(text)
-    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / f"{name}{suffix}").write_bytes(packed(text.encode(), suffix))
     plain = ingest(tmp_path / name, tmp_path / "plain.zarr")
-    zipped = ingest(tmp_path / f"{name}.gz", tmp_path / "zipped.zarr")
+    zipped = ingest(tmp_path / f"{name}{suffix}", tmp_path / "zipped.zarr")
     assert zipped.digest == plain.digest
     assert [view.name for view in zipped.views] == ["a"]
     assert open_store(zipped.output).sample_ids == tuple(f"s{i}" for i in range(5))
@@ -404,15 +425,27 @@ def test_gzipped_labels(tmp_path: Path) -> None:
     assert (values.tolist(), ids) == ([1.0, 0.0], ("b", "a"))
 
 
-def test_a_gzip_bomb_is_refused_by_its_size(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv.gz"
-    path.write_bytes(gzip.compress(b"1,2\n" * 10**6))
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_what_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.csv{suffix}"
+    path.write_bytes(packed(b"1,2\n" * 10**6, suffix))
     with pytest.raises(DataError, match=quotes(path, 10**6, "max_bytes")):
         ingest(Source(path, max_bytes=10**6), tmp_path / "s.zarr")
 
 
-def test_damaged_gzip(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv.gz"
-    path.write_bytes(gzip.compress(b"1,2\n" * 100)[:-9])
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_damaged_compressed_text(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.csv{suffix}"
+    path.write_bytes(packed(b"1,2\n" * 100, suffix)[:-9])
     with pytest.raises(DataError, match=quotes(path)):
+        ingest(path, tmp_path / "s.zarr")
+
+
+def test_without_pyarrow_zst_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.csv.zst"
+    path.write_bytes(packed(b"1,2\n", ".zst"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=quotes(path, "mscam-dask[parquet]")):
         ingest(path, tmp_path / "s.zarr")

@@ -20,6 +20,7 @@ from scipy import sparse
 
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import ArrayRows, MultiViewData, as_multi_view
+from mscam_dask.data.views.sources import feature_names_of
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.conftest import dask_array, finite_tables
 from tests.messages import quotes
@@ -269,6 +270,27 @@ def test_frame_with_columns_that_are_not_numbers_names_them() -> None:
         as_multi_view({"v": frame})
 
 
+@pytest.mark.parametrize("as_arrow", [False, True], ids=["polars", "arrow"])
+def test_polars_and_arrow_tables_keep_names_of_columns(as_arrow: bool) -> None:
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+
+    def table(columns: dict[str, list[Any]]) -> Any:
+        made = pl.DataFrame(columns)
+        return made.to_arrow() if as_arrow else made
+
+    views = {"v": table({"x": [1, None, 3], "y": [True, None, False], "z": [0.5, 1.0, 2.0]})}
+    for given_views in (views, views["v"]):
+        (view,) = as_multi_view(given_views).views
+        assert feature_names_of(view) == ("x", "y", "z")
+        np.testing.assert_array_equal(
+            view.read(0, 3), [[1, 1, 0.5], [np.nan, np.nan, 1], [3, 0, 2]]
+        )
+    first, second = as_multi_view(views["v"], n_features_per_view=(2, 1)).views
+    assert (feature_names_of(first), feature_names_of(second)) == (("x", "y"), ("z",))
+    with pytest.raises(DataError, match=quotes("'v'", "'city'")):
+        as_multi_view({"v": table({"x": [1, 2], "city": ["a", "b"]})})
+
+
 def test_missing_value_of_a_nullable_frame_becomes_nan() -> None:
     frame = pd.DataFrame({"x": pd.array([1, None, 3], dtype="Int64"), "y": [1.0, 2.0, 3.0]})
     values = as_multi_view([frame]).views[0].read(0, 3)
@@ -344,10 +366,35 @@ def test_frames_give_ids_and_other_views_follow() -> None:
     assert data.sample_ids == tuple(index)
 
 
-def test_permuted_ids_are_refused_never_reordered() -> None:
-    views = {"a": frame(COLOUR, list("pqrs")), "b": frame(SHAPE, list("prqs"))}
-    with pytest.raises(DataError, match=quotes("'a'", "'b'", 2, 1, "'q'", "'r'")):
+def test_frames_with_the_same_ids_are_put_in_the_order_of_the_first() -> None:
+    order = [0, 2, 1, 3]
+    index = np.array(list("pqrs"))
+    data = as_multi_view({"a": frame(COLOUR, index), "b": frame(SHAPE[order], index[order])})
+    assert data.sample_ids == tuple("pqrs")
+    assert_holds(data, a=COLOUR, b=SHAPE)
+    table = xr.DataArray(SHAPE[order], dims=("s", "f"), coords={"s": index[order]})
+    assert_holds(as_multi_view({"a": frame(COLOUR, index), "b": table}), a=COLOUR, b=SHAPE)
+
+
+def test_reordered_frames_beside_a_view_without_ids_are_refused() -> None:
+    views = {"a": frame(COLOUR, list("pqrs")), "b": frame(SHAPE, list("prqs")), "c": SHAPE}
+    with pytest.raises(DataError, match=quotes("'a'", "'b'", "'c'")):
         as_multi_view(views)
+
+
+def test_columns_of_a_pairwise_frame_are_matched_with_its_rows() -> None:
+    index = np.array(list("pqrs"))
+    order = np.array([3, 1, 0, 2])
+    gaps = np.abs(COLOUR[:, :1] - COLOUR[:, 0])
+    moved = pd.DataFrame(gaps, index=index, columns=index).iloc[order, order]
+    views = {"a": frame(COLOUR, index), "gaps": moved}
+    types = {"gaps": "distance"}
+    assert_holds(as_multi_view(views, view_type=types), a=COLOUR, gaps=gaps)
+    nameless = pd.DataFrame(moved.to_numpy(), index=moved.index)
+    with pytest.raises(DataError, match=quotes("'gaps'", "distance")):
+        as_multi_view({"a": frame(COLOUR, index), "gaps": nameless}, view_type=types)
+    square = {"a": frame(COLOUR, index), "b": frame(gaps[order], index[order])}
+    assert_holds(as_multi_view(square), a=COLOUR, b=gaps)
 
 
 def test_shuffled_default_index_is_refused_beside_a_default_index() -> None:

@@ -11,12 +11,10 @@ import pytest
 pytest.importorskip("bokeh", reason="bokeh is an extra")
 
 from mscam_dask.monitor.dashboard import page as module
-from mscam_dask.monitor.dashboard.codec import RunAnnounced, encode
 from mscam_dask.monitor.dashboard.page import Page, head_html
-from mscam_dask.monitor.dashboard.plots import Line, LinePlot
+from mscam_dask.monitor.dashboard.plots import Line, LinePlot, Mark
 from mscam_dask.monitor.dashboard.run_state import Runs, ViewTask
-from mscam_dask.monitor.dashboard.style import Mark
-from mscam_dask.monitor.events import Event
+from mscam_dask.monitor.events import Event, RunAnnounced, encode
 from tests.messages import quotes
 from tests.monitor.records import (
     BY_VIEW,

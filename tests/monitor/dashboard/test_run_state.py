@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mscam_dask.monitor.dashboard import run_state as module
-from mscam_dask.monitor.dashboard.codec import RunAnnounced, encode
 from mscam_dask.monitor.dashboard.run_state import Runs, ViewTask, view_shares
-from mscam_dask.monitor.events import StepStarted
+from mscam_dask.monitor.events import RunAnnounced, StepStarted, encode
 from tests.monitor.records import ENDED, FAILED, SELECTED, VIEWS, outer, started
 
 

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array, csr_array
 from mscam_dask.data.results import StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.types.events import IterationFinished, ViewIteration
-from mscam_dask.types.result import Status
+from mscam_dask.types.result import Assessment, Status
 
 VIEWS = ("pixels", "edges")
 
@@ -70,6 +70,7 @@ def made_up_result(
     return StoredResult(
         labels=labels,
         consensus_graph=block_graph(labels),
+        learned_graph=block_graph(labels),
         n_connected_components=n_clusters,
         status=Status.CONVERGED.name,
         score=1.2,
@@ -78,8 +79,34 @@ def made_up_result(
             view: np.eye(n_clusters)[labels] + 0.05 * rng.standard_normal((len(labels), n_clusters))
             for view in views
         },
+        view_coordinates={
+            view: rng.standard_normal((len(labels), 4)).astype(np.float32) for view in views
+        },
         view_contributions=dict.fromkeys(views, share),
         history=history_dataset(records, list(views)),
+        assessment=made_up_assessment(n_clusters, views) if n_clusters > 1 else None,
+    )
+
+
+def made_up_assessment(n_clusters: int, views: Sequence[str]) -> Assessment:
+    """Unstable clusters, of which the last two are not separated."""
+    rng = np.random.default_rng(6)
+    together = np.eye(n_clusters)
+    together[-2:, -2:] = 0.8
+    steps = np.arange(n_clusters - 1.0)
+    merged = np.where(steps == 0, 0, n_clusters + steps - 1)
+    compared = tuple(views[:16])
+    return Assessment(
+        cluster_names=tuple(range(n_clusters)),
+        view_names=compared,
+        neighbor_overlap={},
+        has_uninformative_views=False,
+        split_half_ari=None,
+        cluster_stability=rng.uniform(size=n_clusters),
+        co_clustering=together,
+        cluster_agreement=rng.uniform(-0.1, 1.0, size=(len(compared), n_clusters)),
+        view_agreement=rng.uniform(-0.1, 1.0, size=(len(compared), len(compared))),
+        cluster_tree=np.column_stack((merged, steps + 1, 1.5**steps, steps + 2)),
     )
 
 
@@ -143,6 +170,14 @@ def made_up_content(
                 "candidate_settings": [tried, {**tried, "scale": "standard", "score": 1.0}],
                 "selected_setting": 0,
                 "refinement": None,
+                "assessment": None
+                if result.assessment is None
+                else {
+                    "structure": result.assessment.structure.name,
+                    "message": result.assessment.message,
+                    "stability": 0.5,
+                    "cluster_stability": result.assessment.cluster_stability.tolist(),
+                },
                 "view_contributions": result.view_contributions,
                 "cluster_sizes": np.bincount(labels).tolist(),
                 "cluster_names": list(range(n_clusters)),

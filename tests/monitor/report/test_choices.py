@@ -125,7 +125,7 @@ def test_settings_that_differ_in_their_preparations_alone_are_told_apart() -> No
         "alpha": None,
         "n_neighbors": 20,
         "n_connected_components": 1,
-        "initial_graph": "distances",
+        "initial_graph": "mean",
     }
     strong = [[VIEWS[0], "unit", 0.01], [VIEWS[1], "standard", 0.1]]
     mild = [[VIEWS[0], "unit", 1.0], [VIEWS[1], "unit", 1.0]]

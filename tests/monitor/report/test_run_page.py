@@ -110,6 +110,7 @@ def test_edges(case: str) -> None:
     content = made_up_content(labels, views=views)
     if case == "no embeddings":
         content.result.view_embeddings.clear()
+        content.result.view_coordinates.clear()
     if case == "no iterations":
         object.__setattr__(
             content.result, "history", content.result.history.isel(outer_iteration=slice(0))
@@ -212,3 +213,21 @@ def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
     )
     assert re.search(r"\b60 \w+ 100\b", text)
     assert "98 5 7 +2 99 \u2013 2 +2" in text or "99 \u2013 2 +2 98 5 7 +2" in text
+
+
+@pytest.mark.parametrize(
+    ("structure", "badge"), [("STABLE", "good"), ("UNSTABLE", "unsure"), ("NONE", "bad")]
+)
+def test_the_badge_has_the_color_of_the_support(structure: str, badge: str) -> None:
+    assessment = {"structure": structure, "message": "why", "stability": 0.5}
+    page = run_page(made_up_content(some_labels(40, 4), fit={"assessment": assessment}))
+    assert f'<p class="badge {badge}">' in page
+    support = part_of(page, "support")
+    assert support.count("<tr>") == 1 + 4 + 1 + 2  # clusters, then views
+    assert '<svg class="tree"' in support
+
+
+def test_without_an_assessment_there_is_no_support() -> None:
+    page = run_page(made_up_content(some_labels(20, 1)))
+    assert 'id="support"' not in page
+    assert '<p class="badge plain">' in page

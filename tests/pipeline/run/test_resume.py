@@ -120,8 +120,9 @@ def test_a_run_stopped_anywhere_ends_with_the_same_bits(
     lines = directory.events.read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines][-1] == "step_finished"
     assert {item.name for item in root.iterdir()} == {
-        *(".lock", "pipeline.toml", "run.json", "events.jsonl"),
+        *(".lock", "pipeline.toml", "run.json", "events.jsonl", "metrics.prom"),
         *("data.zarr", "labels.csv", "report.html", "result.zarr"),
+        *("samples.csv", "samples.parquet"),
     }
     resumed = [event for event in events if isinstance(event, FitResumed)]
     assert bool(resumed) == (stop not in ("ingest begins", "ingest ends", "validate ends"))

@@ -49,7 +49,10 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
         "pipeline.toml",
         "run.json",
         "events.jsonl",
+        "metrics.prom",
         "labels.csv",
+        "samples.csv",
+        "samples.parquet",
         "data.zarr",
         "result.zarr",
         "report.html",
@@ -172,7 +175,7 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
     assert {setting["scale"] for setting in fit.candidate_settings} == {"by view"}
     graphs = [setting["initial_graph"] for setting in fit.candidate_settings]
     # preparations that the views agree on and, with so few columns, rows as long as they are
-    assert graphs == ["distances", "distances", "distances and views"]
+    assert graphs == ["mean", "mean", "mixed"]
     assert [setting["n_neighbors"] for setting in fit.candidate_settings] == [20, 20, 20]
     assert fit.selected_setting is not None
     assert fit.setting.initial_graph == graphs[fit.selected_setting]
@@ -230,9 +233,9 @@ def test_components_not_reached_is_exit_code_5_with_results(
     real = steps.cluster
 
     def unfinished(*args: Any, **options: Any) -> Any:
-        solution, notes = real(*args, **options)
-        object.__setattr__(solution, "status", Status.COMPONENTS_NOT_REACHED)
-        return solution, notes
+        estimator, notes = real(*args, **options)
+        object.__setattr__(estimator.solution_, "status", Status.COMPONENTS_NOT_REACHED)
+        return estimator, notes
 
     monkeypatch.setattr(steps, "cluster", unfinished)
     outcome = run(pipeline(IN_PROCESS), tmp_path / "out")

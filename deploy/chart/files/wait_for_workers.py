@@ -1,0 +1,1 @@
+../../k8s/wait_for_workers.py

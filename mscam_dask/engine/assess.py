@@ -1,0 +1,97 @@
+"""Assessment of the partition of a fit: stability, agreement of the views, and a tree over the clusters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mscam_dask.engine import row_blocks
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph
+from mscam_dask.engine.session import FitContext
+from mscam_dask.engine.tasks import assess as assess_tasks
+from mscam_dask.solvers.cluster_tree import cluster_tree
+from mscam_dask.solvers.spectral_cut import spread_rows
+from mscam_dask.types.result import Assessment
+from mscam_dask.types.rules import SIZES
+
+__all__ = ["assess"]
+
+_MOST_VIEWS = 16
+"""Views whose reference graphs are compared; of more views, evenly spaced ones."""
+
+
+def assess(learned: Handle, labels: Handle, context: FitContext, executor: Executor) -> Assessment:
+    """Assess a partition into at least two clusters and fewer than there are samples.
+
+    Parameters
+    ----------
+    learned : handle
+        Graph before it was rebuilt from the partition.
+    labels : handle
+    context : FitContext
+    executor : Executor
+    """
+    prepared, parameters = context.prepared, context.parameters
+    names = tuple(
+        prepared.validation_views[index]
+        for index in spread_rows(len(prepared.validation_views), _MOST_VIEWS)
+    )
+    n_compared = prepared.n_validation_samples or prepared.n_samples
+    evidence = executor.submit(
+        assess_tasks.evidence,
+        list(prepared.reference_graphs.handles(executor, names)),
+        None if parameters.is_large(prepared.n_samples) else learned,
+        labels,
+        parameters.n_clusters,
+        parameters.n_pairs(n_compared),
+        prepared.n_validation_samples,
+        key="cluster_evidence",
+    )
+    if isinstance(learned, BlockedGraph):
+        assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
+        weights = row_blocks.weights_between(
+            learned, labels, prepared.blocks.order, parameters.n_clusters, executor
+        )
+    else:
+        weights = executor.submit(
+            assess_tasks.weights_between,
+            learned,
+            labels,
+            parameters.n_clusters,
+            key="cluster_weights",
+        )
+    found, between = executor.gather([evidence, weights])
+    executor.release([evidence, weights])
+    counted = context.counted
+    return Assessment(
+        cluster_stability=found.stability,
+        co_clustering=found.together,
+        view_names=names,
+        cluster_agreement=found.by_view,
+        view_agreement=found.between_views,
+        cluster_tree=cluster_tree(between),
+        neighbor_overlap=_neighbor_overlap(context),
+        has_uninformative_views=context.selection is not None
+        and not all(record.is_informative for record in context.selection.view_settings),
+        split_half_ari=None
+        if counted is None
+        else counted.stability[counted.counts.index(counted.n_clusters)],
+        cluster_names=tuple(range(parameters.n_clusters)),
+    )
+
+
+def _neighbor_overlap(context: FitContext) -> dict[str, float]:
+    """Neighbor overlap of each view, in standard errors for independent views.
+
+    For m compared samples with k neighbors each in V views, a pair of lists shares k² / m neighbors by
+    chance, approximately Poisson distributed. The mean share over samples and other views, which are
+    also independent, has a standard error of 1 / (m √(V − 1)).
+    """
+    records = () if context.selection is None else context.selection.view_settings
+    n_others = len(records) - 1
+    unit = (
+        min(context.prepared.n_samples, SIZES.n_compared) * np.sqrt(n_others)
+        if n_others > 0
+        else 0.0
+    )
+    return {record.view: float(record.agreement * unit) for record in records}

@@ -1,0 +1,239 @@
+"""Executor, observers, callbacks and checkpoint store of an estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from pickle import PicklingError, dumps
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.engine.checkpoint import CheckpointStore
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor, usable_cores
+from mscam_dask.engine.fit import Observer
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.monitor.events import Event
+from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished
+
+__all__ = [
+    "CallbackSupportMixin",
+    "FitCallbacks",
+    "SharedResourcesMixin",
+    "executor_for",
+    "validate_callbacks",
+    "validate_client",
+    "with_callbacks",
+    "with_dashboard",
+]
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+_MAX_THREADS = 8
+
+
+def executor_for(client: Client | None, n_jobs: object, run_id: str | None = None) -> Executor:
+    """Executor of a fit: the workers of the client, or `n_jobs` threads of this process.
+
+    Raises
+    ------
+    ConfigurationError
+        `n_jobs` is not a whole number of threads, None or −1.
+    ClusterError
+        The client is closed.
+    """
+    if client is not None:
+        from mscam_dask.engine.executors.dask import DaskExecutor
+        from mscam_dask.monitor.dashboard.client import page_link
+
+        watched = None if run_id is None else page_link(client)
+        return DaskExecutor(client, run_id=run_id, dashboard=watched)
+    if n_jobs is None or n_jobs == -1:
+        n_jobs = min(_MAX_THREADS, usable_cores())
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs < 1:
+        raise ConfigurationError(
+            f"n_jobs={n_jobs!r} is not usable: allowed is a whole number >= 1, or None "
+            "or -1 for all cores."
+        )
+    return SerialExecutor() if n_jobs == 1 else ThreadExecutor(int(n_jobs))
+
+
+def validate_client(client: object) -> None:
+    """Raise for a client that a fit cannot use, before anything is sent to it.
+
+    Raises
+    ------
+    ConfigurationError
+        `client` is neither None nor a synchronous `distributed.Client`.
+    """
+    if client is None:
+        return
+    if not hasattr(client, "scheduler_info"):
+        raise ConfigurationError(
+            f"client={client!r} is not usable: allowed is a distributed.Client, which "
+            "distributed.Client(address) makes, or None for threads of this process."
+        )
+    if client.asynchronous:  # type: ignore[attr-defined]
+        raise ConfigurationError(
+            "client is asynchronous: allowed is a synchronous distributed.Client. Make it with "
+            "distributed.Client(address), or call fit in a thread (asyncio.to_thread)."
+        )
+
+
+def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
+    """Raise for unusable callbacks or an unusable checkpoint store, before a fit starts.
+
+    Raises
+    ------
+    ConfigurationError
+        `callbacks` is neither None nor a list of callables, or `checkpoint_store` has no load and save.
+    """
+    if callbacks is not None and not (
+        isinstance(callbacks, list | tuple) and all(callable(one) for one in callbacks)
+    ):
+        raise ConfigurationError(
+            f"callbacks={callbacks!r} is not usable: allowed is a list of callables, each called with "
+            "every event of the fit, or None."
+        )
+    if checkpoint_store is not None and not (
+        callable(getattr(checkpoint_store, "load", None))
+        and callable(getattr(checkpoint_store, "save", None))
+    ):
+        raise ConfigurationError(
+            f"checkpoint_store={checkpoint_store!r} is not usable: allowed is an object with load and save, such as "
+            "mscam_dask.data.checkpoints.FileCheckpointStore(directory), or None."
+        )
+
+
+def with_dashboard(
+    observers: tuple[Observer, ...],
+    client: Client,
+    *,
+    name: str,
+    data: MultiViewData,
+    n_clusters: int,
+) -> tuple[tuple[Observer, ...], str]:
+    """Observers including one for the dashboard of the cluster, and the id of the run there."""
+    from mscam_dask.monitor.dashboard.client import ClusterEvents
+
+    given = [one for one in observers if isinstance(one, ClusterEvents)]
+    events = next((one for one in given if one.serves(client)), None)
+    if events is None:
+        events = ClusterEvents(client, name=name)
+        observers = (*observers, events)
+    run_id = events.new_run(views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters)
+    return observers, run_id
+
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+_SHARED = ("client", "callbacks", "checkpoint_store")
+
+
+class SharedResourcesMixin:
+    """Mixin for estimators: clones share client, callbacks and checkpoint store; pickles do not.
+
+    Notes
+    -----
+    A client is a connection of this process and is never pickled. Callbacks and checkpoint store
+    are pickled if they can be. After loading, an omitted client or checkpoint store is None and
+    omitted callbacks are missing; the model then fits in its own process, with the same result.
+    """
+
+    client: Client | None
+    callbacks: Sequence[Observer] | None
+    checkpoint_store: CheckpointStore | None
+
+    def __sklearn_clone__(self) -> Self:
+        """Unfitted estimator with the same parameters; see `sklearn.base.clone`."""
+        bare = self.__copy__()
+        for name in _SHARED:
+            setattr(bare, name, None)
+        cloned: Self = super(SharedResourcesMixin, bare).__sklearn_clone__()  # type: ignore[misc]
+        for name in _SHARED:
+            setattr(cloned, name, getattr(self, name))
+        return cloned
+
+    def __copy__(self) -> Self:
+        """Shallow copy with client, callbacks and checkpoint store, which are valid in this process."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State for pickles and deep copies."""
+        state: dict[str, Any] = {**super().__getstate__(), "client": None}  # type: ignore[dict-item]
+        if self.callbacks is not None:
+            state["callbacks"] = tuple(filter(_can_be_pickled, self.callbacks))
+        if not _can_be_pickled(self.checkpoint_store):
+            state["checkpoint_store"] = None
+        return state
+
+
+def _can_be_pickled(value: object) -> bool:
+    try:
+        dumps(value)
+    except (PicklingError, TypeError, AttributeError):
+        return False
+    return True
+
+
+try:
+    from sklearn import callback as _callback
+except ImportError:  # scikit-learn before 1.9: estimators have no set_callbacks
+    _callback = None
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+# Base class of the estimators; it has `set_callbacks` if scikit-learn has callbacks.
+CallbackSupportMixin: Any = (
+    type("NoCallbacks", (), {}) if _callback is None else _callback.CallbackSupportMixin
+)
+
+
+def with_callbacks(method: _Method) -> _Method:
+    """Decorator of `fit` that tears down the callbacks of an estimator at the end, also on failure."""
+    return method if _callback is None else cast("_Method", _callback.with_callbacks(method))
+
+
+class FitCallbacks:
+    """Observer that forwards the events of a fit to the callbacks set by ``set_callbacks``.
+
+    Parameters
+    ----------
+    estimator
+        Estimator that is being fitted, inside `with_callbacks`.
+
+    Notes
+    -----
+    The fit is the root task, with at most `max_iter` subtasks "outer iteration"; their number is not
+    known in advance. A subtask begins and ends when its iteration is over. Early stopping by a
+    callback is ignored, because the outer loop has its own stopping rule.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self._estimator = estimator
+        self._context = estimator._init_callback_context(max_subtasks=None)
+        self._begun = False
+
+    @staticmethod
+    def are_set(estimator: Any) -> bool:
+        """Whether callbacks are set on the estimator or on a meta-estimator around it."""
+        return hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")
+
+    def __call__(self, event: Event) -> None:
+        """Forward an event to the callbacks."""
+        match event:
+            case FitStarted():
+                self._begun = True
+                self._context.call_on_fit_task_begin(estimator=self._estimator)
+            case IterationFinished():
+                step = self._context.subcontext(task_name="outer iteration")
+                step.call_on_fit_task_begin(estimator=self._estimator)
+                step.call_on_fit_task_end(estimator=self._estimator)
+            case FitFinished() | FitFailed() if self._begun:
+                self._context.call_on_fit_task_end(estimator=self._estimator)

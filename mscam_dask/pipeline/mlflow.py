@@ -1,0 +1,202 @@
+"""MLflow tracking: fits as they happen, and finished runs with their report and model.
+
+Needs mlflow (``pip install 'mscam-dask[mlflow]'``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mscam_dask.data.results import read_result
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.monitor.events import Event
+from mscam_dask.pipeline.run.list_runs import flat_settings, run_scores
+from mscam_dask.pipeline.run.load_run import finished_run, load_run
+from mscam_dask.types.events import (
+    FitFailed,
+    FitFinished,
+    FitStarted,
+    IterationFinished,
+    SettingsSelected,
+)
+
+__all__ = ["MlflowObserver", "log_run"]
+
+_MODEL_FILES = ("run.json", "labels.csv", "result.zarr")
+_ARTIFACTS = ("report.html", "run.json", "pipeline.toml", "samples.csv", "moved.csv")
+_LONGEST = 500  # of the value of a parameter
+
+
+class MlflowObserver:
+    """Observer that logs a fit to MLflow: parameters, metrics by iteration, and the status.
+
+    Give it to `callbacks` of an estimator, or to `observers` of a run. It logs to the active MLflow
+    run; without one, each fit gets its own.
+
+    Raises
+    ------
+    ConfigurationError
+        mlflow is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._mlflow = _mlflow()
+        self._is_own = False
+
+    def __call__(self, event: Event) -> None:
+        """Log an event of a fit; others are ignored."""
+        if isinstance(event, FitStarted):
+            self._is_own = self._mlflow.active_run() is None
+            if self._is_own:
+                self._mlflow.start_run()
+            self._log_params(
+                {
+                    "n_samples": event.n_samples,
+                    "n_clusters": event.n_clusters,
+                    "n_views": len(event.views),
+                    "executor": event.executor,
+                }
+            )
+        elif isinstance(event, SettingsSelected):
+            self._log_params({"max_iter": event.max_iter, **_selected(event)})
+        elif isinstance(event, IterationFinished):
+            self._mlflow.log_metrics(_iteration_metrics(event), step=event.iteration)
+        elif isinstance(event, FitFinished):
+            self._mlflow.log_metrics(_final_metrics(event))
+            self._mlflow.set_tag("mscam.status", event.status)
+            self._end("FINISHED")
+        elif isinstance(event, FitFailed):
+            self._mlflow.set_tag("mscam.error", f"{event.error}: {event.message}")
+            self._end("FAILED")
+
+    def _log_params(self, values: Mapping[str, object]) -> None:
+        self._mlflow.log_params(_texts(values))
+
+    def _end(self, status: str) -> None:
+        if self._is_own:
+            self._mlflow.end_run(status)
+
+
+def log_run(path: str | os.PathLike[str]) -> str:
+    """Log a finished run to MLflow: settings, scores, history, report, and the model.
+
+    Parameters
+    ----------
+    path
+        The run directory.
+
+    Returns
+    -------
+    str
+        Id of the MLflow run: the active one, or a new one. Its model "model" is loaded by
+        ``mlflow.pyfunc.load_model`` without pickles, and predicts from a dict of views.
+
+    Raises
+    ------
+    ConfigurationError
+        mlflow is not installed.
+    DataError
+        There is no run, or it is not finished, damaged, or of another version.
+    """
+    mlflow = _mlflow()
+    record, run = finished_run(path)
+    directory = run.directory
+    history = read_result(directory.result).history
+    assert record.fit is not None
+    with _active_run(mlflow) as run_id:
+        mlflow.log_params(_texts({"method": record.method, **flat_settings(record)}))
+        mlflow.set_tags({"mscam.run": run.name, "mscam.status": record.fit.status})
+        scores = run_scores(record)
+        mlflow.log_metrics({name: value for name, value in scores.items() if value is not None})
+        for name in ("score", "graph_weight", "n_connected_components", "eigengap"):
+            for step, value in enumerate(history[name].values.tolist()):
+                mlflow.log_metric(f"iteration.{name}", value, step=step)
+        for name in _ARTIFACTS:
+            if (directory.path / name).is_file():
+                mlflow.log_artifact(str(directory.path / name))
+        with tempfile.TemporaryDirectory() as temporary:
+            model = Path(temporary) / "run"
+            model.mkdir()
+            for name in _MODEL_FILES:
+                source = directory.path / name
+                copy = shutil.copytree if source.is_dir() else shutil.copyfile
+                copy(source, model / name)
+            mlflow.pyfunc.log_model(name="model", loader_module=__name__, data_path=str(model))
+    return run_id
+
+
+def _load_pyfunc(path: str) -> MSCAM | MSCAN:
+    """Load the model of `log_run`; the name is MLflow's."""
+    return load_run(path)
+
+
+def _mlflow() -> Any:
+    try:
+        import mlflow
+        import mlflow.pyfunc
+    except ImportError as error:
+        raise ConfigurationError(
+            f"MLflow is not installed ({error}). Install it: pip install 'mscam-dask[mlflow]'."
+        ) from error
+    return mlflow
+
+
+@contextmanager
+def _active_run(mlflow: Any) -> Iterator[str]:
+    active = mlflow.active_run()
+    if active is not None:
+        yield active.info.run_id
+        return
+    with mlflow.start_run() as started:
+        yield started.info.run_id
+
+
+def _selected(event: SettingsSelected) -> dict[str, object]:
+    chosen = event.settings[event.chosen]
+    found: dict[str, object] = {
+        "scale": chosen.scale,
+        "alpha": chosen.alpha,
+        "n_neighbors": chosen.n_neighbors,
+        "initial_graph": chosen.initial_graph,
+        "max_iter": event.max_iter,
+        "exclude_views": list(chosen.exclude_views),
+    }
+    for view, scale, alpha in chosen.view_settings:
+        found |= {f"scale.{view}": scale, f"alpha.{view}": alpha}
+    return found
+
+
+def _iteration_metrics(event: IterationFinished) -> dict[str, float]:
+    by_view = zip(event.views, event.view_scores, strict=False)
+    return {
+        "iteration.score": event.score,
+        "iteration.graph_weight": event.graph_weight,
+        "iteration.n_connected_components": event.n_connected_components,
+        "iteration.eigengap": event.eigengap,
+        **{_key(f"iteration.score.{view.view}"): score for view, score in by_view},
+    }
+
+
+def _final_metrics(event: FitFinished) -> dict[str, float]:
+    score = {} if event.score is None else {"cross_view_information": event.score}
+    shares = {
+        _key(f"contribution.{view}"): share for view, share in event.view_contributions.items()
+    }
+    return {**score, **shares, "n_iter": event.n_iterations, "seconds": event.seconds}
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    return {_key(name): str(value)[:_LONGEST] for name, value in values.items()}
+
+
+def _key(name: str) -> str:
+    """Return a name in the characters that MLflow allows."""
+    return re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)

@@ -1,0 +1,229 @@
+"""A finished run as a fitted estimator, and its predictions for the samples of files."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.ingest import Source
+from mscam_dask.data.readers.combine import gather
+from mscam_dask.data.results import read_model, read_result
+from mscam_dask.data.store.object_store import Location, as_location
+from mscam_dask.data.store.read import is_store, open_store
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import RowSource, ViewType
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.estimators._stored import restore_fit, stored_feature_names
+from mscam_dask.pipeline.config.settings import DataTable
+from mscam_dask.pipeline.run.previous_runs import PreviousRun
+from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.run_record import RunRecord
+from mscam_dask.pipeline.run.sample_tables import SampleTable, sample_table
+
+__all__ = ["finished_run", "load_run", "predict_files"]
+
+
+def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
+    """Load a finished run as a fitted estimator.
+
+    Parameters
+    ----------
+    path
+        The run directory, or a link to it.
+
+    Returns
+    -------
+    MSCAM or MSCAN
+        With the parameters and the attributes of the fit. `predict` gives the labels that the
+        estimator of the run gave; clusters are named as in labels.csv. Up to 12 000 samples, all
+        that it needs is in the run directory. Above, and for `cluster_features` and `stability_`,
+        it reads the data of the run, which must be where they were, and unchanged.
+
+    Raises
+    ------
+    DataError
+        There is no run, or it is not finished, damaged, or of another version.
+    """
+    record, run = finished_run(path)
+    directory = run.directory
+    result, model = read_result(directory.result), read_model(directory.result)
+    sample_ids = tuple(run.labels()[0]) if run.data.has_sample_ids else None
+    if model is None or len(result.labels) != run.data.n_samples:
+        raise DataError(
+            f"{directory.result} is not the result of the run in {directory.path}. Restore the "
+            "directory from a copy, or run the pipeline again with --overwrite."
+        )
+    try:
+        parameters = (record.settings or {})["cluster"]["parameters"]
+        store = as_location(run.data.store)
+        views = tuple(
+            _RunView(
+                name=view.name,
+                view_type=cast("ViewType", view.view_type),
+                shape=view.shape,
+                dtype=np.dtype(view.dtype),
+                recorded_digest=view.digest,
+                feature_names=stored_feature_names(model, view.name),
+                store=directory.path / store if isinstance(store, Path) else store,
+            )
+            for view in run.data.views
+        )
+        estimator = {"mscam": MSCAM, "mscan": MSCAN}[record.method](**parameters)
+        others = {view.name: view.view_type for view in views if view.view_type != "features"}
+        if others:
+            estimator.set_params(view_type=others)
+        training = MultiViewData(views, sample_ids=sample_ids)
+        restore_fit(estimator, result, model, training)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(
+            f"{directory.path} holds a run that this version cannot load ({error!r}). Load it with "
+            f"mscam_dask {record.versions.get('mscam_dask', 'of that time')}, or run the pipeline again."
+        ) from error
+    return estimator
+
+
+def finished_run(path: str | os.PathLike[str]) -> tuple[RunRecord, PreviousRun]:
+    """Return the record of a finished run, and the run.
+
+    Raises
+    ------
+    ConfigurationError
+        The path is a URL.
+    DataError
+        There is no run, or it has not finished, or its record is damaged.
+    """
+    place = os.fspath(path)
+    if "://" in place:
+        raise ConfigurationError(
+            f"{place} is a URL, but a run directory is on a file system. Copy it to a directory first."
+        )
+    directory = RunDirectory(resolved(place))
+    record = directory.read_record()
+    if record.state != "finished" or record.data is None or record.fit is None:
+        cause = "" if record.error is None else f" ({record.error.message})"
+        raise DataError(
+            f"{directory.path} holds a run that has not finished: its state is {record.state!r}{cause}. "
+            f"Continue it with mscam-dask resume {directory.path}."
+        )
+    return record, PreviousRun(directory, record)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _RunView:
+    """View of the data of a run, whose store is opened when rows are read."""
+
+    name: str
+    view_type: ViewType
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    recorded_digest: str
+    feature_names: tuple[str, ...] | None
+    store: Location
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64.
+
+        Raises
+        ------
+        DataError
+            When the data of the run are not there any more, or changed.
+        """
+        return self._rows.read(start, stop)
+
+    @cached_property
+    def _rows(self) -> RowSource:
+        try:
+            data = open_store(self.store)
+        except DataError as error:
+            raise DataError(
+                f"View {self.name!r}: the samples of the run cannot be read. {error}"
+            ) from error
+        for view in data.views:
+            if view.name == self.name and view.recorded_digest == self.recorded_digest:  # type: ignore[attr-defined]
+                return view
+        raise DataError(
+            f"View {self.name!r}: {self.store} has changed since the run, which needs its samples. "
+            "Restore the store, or load a later run."
+        )
+
+
+def predict_files(run: str | os.PathLike[str], sources: Sequence[str]) -> SampleTable:
+    """Predict the clusters of the samples of files with a finished run.
+
+    Parameters
+    ----------
+    run
+        Run directory.
+    sources
+        One store, or files with the views of the run, which are read as its own files were.
+
+    Returns
+    -------
+    SampleTable
+        id, label, confidence, next_cluster.
+
+    Raises
+    ------
+    DataError
+        The run cannot be loaded, or the files have not its views, columns or names.
+    """
+    estimator = load_run(run)
+    record, _ = finished_run(run)
+    table = _data_table(record)
+    with ExitStack() as stack:
+        new = _new_samples(estimator, table, sources, stack)
+        labels = estimator.predict(new)
+        membership = estimator.predict_proba(new)
+    return sample_table(new.sample_ids, labels, membership, estimator.cluster_names_)
+
+
+def _data_table(record: RunRecord) -> DataTable:
+    """Return [data] of a run, which says how its files were read."""
+    try:
+        return msgspec.convert((record.settings or {})["data"], DataTable)
+    except (KeyError, msgspec.ValidationError) as error:
+        raise DataError(
+            f"the run has no settings [data] of this version ({error}). Ingest the new samples into a "
+            "store, and load the run in Python (mscam_dask.load_run)."
+        ) from error
+
+
+def _new_samples(
+    estimator: MSCAM | MSCAN, table: DataTable, sources: Sequence[str], stack: ExitStack
+) -> MultiViewData:
+    if len(sources) == 1 and is_store(sources[0]):
+        return open_store(sources[0])
+    files = [
+        Source(
+            path,
+            samples_in=table.samples_in or "rows",
+            header=table.header,
+            id_column=table.id_column,
+            delimiter=table.delimiter,
+        )
+        for path in sources
+    ]
+    excluded = estimator.excluded_views_
+    views: list[str] | dict[str, str]
+    if isinstance(table.views, dict):
+        views = {old: new for old, new in table.views.items() if new not in excluded}
+    else:
+        listed = table.views or list(estimator.view_names_)
+        views = [name for name in listed if name not in excluded]
+    if table.labels is not None and not Path(table.labels).is_file():
+        with contextlib.suppress(DataError):  # new samples need no labels
+            return gather(files, views, table.labels, stack)[0]
+    return gather(files, views, None, stack)[0]

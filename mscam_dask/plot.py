@@ -1,0 +1,479 @@
+"""Pictures of a fit, drawn with matplotlib (``pip install 'mscam-dask[plot]'``).
+
+Each function takes a fitted estimator, draws on the axes `ax` or on those of a new figure, and returns
+the axes. New figures are not registered with pyplot: ``plot.graph(model).figure.savefig("graph.svg")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mscam_dask.data.views.labels import encode_labels, is_missing
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.monitor.palette import CLUSTER_COLORS, cluster_color
+from mscam_dask.monitor.report.layout import graph_layout
+from mscam_dask.monitor.report.scatter import principal_planes
+from mscam_dask.monitor.report.subsample import (
+    DRAW_LIMIT,
+    DRAW_SEED,
+    contracted_graph,
+    draw_samples,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from mscam_dask.estimators._base import BaseMultiViewClustering
+
+__all__ = [
+    "confidence",
+    "confusion",
+    "contributions",
+    "embedding",
+    "features",
+    "graph",
+    "history",
+    "n_clusters_curves",
+]
+
+_MAX_EDGES = 8000
+_MISSING = "#c9ced6"
+_BETWEEN = "#9aa5b1"
+_MAX_NUMBERS = 30  # clusters with numbers, and rows or columns of a table with counts
+_LOW_SHADE = 0.55  # above, white text is easier to read
+
+
+def graph(
+    estimator: BaseMultiViewClustering,
+    ax: Axes | None = None,
+    *,
+    color: ArrayLike | None = None,
+    max_samples: int = DRAW_LIMIT,
+) -> Axes:
+    """Draw the learned graph in the plane, with a layout that does not know the clusters.
+
+    Parameters
+    ----------
+    estimator : MSCAM or MSCAN
+    ax : Axes, optional
+    color : (n_samples,) array, optional
+        Property of the samples to color by: text, truth values and whole numbers of at most 24
+        values by category, other numbers on a continuous scale. None: the clusters.
+    max_samples : int, default=2000
+        Samples drawn; of more, a random sample, in which each represents those nearest to it in the graph.
+
+    Notes
+    -----
+    Of more than 8000 edges the heaviest are drawn.
+    """
+    ax = _axes(ax, (6.0, 6.0))
+    from matplotlib.collections import LineCollection
+
+    labels, rows = _drawn(estimator, max_samples)
+    edges = contracted_graph(estimator.learned_graph_, rows)
+    places = graph_layout(edges, rng=np.random.default_rng(DRAW_SEED))
+    entries = edges.tocoo()
+    start, end = entries.coords
+    upper = np.flatnonzero(start < end)
+    heavy = upper[np.argsort(-entries.data[upper], kind="stable")[:_MAX_EDGES]]
+    start, end = start[heavy], end[heavy]
+    ends = np.stack((places[start], places[end]), axis=1)
+    owner = np.where(labels[start] == labels[end], labels[start], -1)
+    shades = [_BETWEEN if cluster < 0 else cluster_color(cluster) for cluster in owner.tolist()]
+    inside = shades if color is None else _BETWEEN
+    ax.add_collection(
+        LineCollection(list(ends), colors=inside, linewidths=0.5, alpha=0.4, zorder=0.5)
+    )
+    _scatter(ax, places, labels, _colors_of(color, rows, estimator))
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    return ax
+
+
+def embedding(
+    estimator: BaseMultiViewClustering,
+    view: str,
+    ax: Axes | None = None,
+    *,
+    color: ArrayLike | None = None,
+    plane: int = 0,
+    max_samples: int = DRAW_LIMIT,
+) -> Axes:
+    """Draw the ridge embedding of one view, its own data, on a pair of its principal axes.
+
+    Parameters
+    ----------
+    estimator : MSCAM or MSCAN
+    view : str
+        Not excluded.
+    ax : Axes, optional
+    color, max_samples
+        As for `graph`.
+    plane : {0, 1, 2}, default=0
+        0: axes 1 and 2; 1: axes 3 and 4; 2: axes 5 and 6.
+
+    Raises
+    ------
+    ConfigurationError
+        The view has no embedding or no such plane.
+    """
+    coordinates = estimator.solution_.view_coordinates
+    if view not in coordinates:
+        raise ConfigurationError(
+            f"View {view!r} has no embedding; allowed are {list(coordinates)}."
+        )
+    labels, rows = _drawn(estimator, max_samples)
+    planes, names = principal_planes(coordinates[view][rows].astype(np.float64))
+    if not 0 <= plane < len(planes):
+        raise ConfigurationError(
+            f"plane={plane} of view {view!r}; allowed are 0 to {len(planes) - 1}."
+        )
+    ax = _axes(ax, (5.0, 5.0))
+    _scatter(ax, planes[plane], labels, _colors_of(color, rows, estimator))
+    first, second = names[plane].removeprefix("axes ").split(" and ")
+    ax.set(xlabel=f"axis {first}", ylabel=f"axis {second}", title=view, xticks=[], yticks=[])
+    ax.set_aspect("equal", adjustable="datalim")
+    return ax
+
+
+def confusion(
+    estimator: BaseMultiViewClustering, labels_true: ArrayLike, ax: Axes | None = None
+) -> Axes:
+    """Draw the number of samples of each class in each cluster.
+
+    Parameters
+    ----------
+    estimator : MSCAM or MSCAN
+    labels_true : (n_samples,) array
+        Classes, as whole numbers or text.
+    ax : Axes, optional
+
+    Raises
+    ------
+    DataError
+        There is not one label for each sample.
+
+    Notes
+    -----
+    Clusters are in the order of the best assignment to classes. The shade is the share of the class.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    codes, names = encode_labels(labels_true)
+    _check_length(codes, estimator, "labels_true")
+    classes, truth = np.unique(codes, return_inverse=True)
+    counts = np.zeros((len(classes), estimator.n_clusters_), dtype=np.int64)
+    np.add.at(counts, (truth, estimator.labels_), 1)
+    matched = linear_sum_assignment(-counts)[1]
+    order = np.concatenate((matched, np.setdiff1d(np.arange(counts.shape[1]), matched)))
+    counts = counts[:, order]
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    ax = _axes(ax, (1.5 + 0.45 * counts.shape[1], 1.2 + 0.4 * counts.shape[0]))
+    ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+    if max(counts.shape) <= _MAX_NUMBERS:
+        for (row, column), n_samples in np.ndenumerate(counts):
+            if n_samples:
+                shade = "white" if shares[row, column] > _LOW_SHADE else "black"
+                ax.text(column, row, str(n_samples), ha="center", va="center", color=shade)
+    shown = [names[code] for code in classes] if names else [str(code) for code in classes]
+    ax.set_xticks(range(counts.shape[1]), [str(cluster) for cluster in order])
+    ax.set_yticks(range(counts.shape[0]), shown)
+    ax.set(xlabel="cluster", ylabel="class")
+    return ax
+
+
+def contributions(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Axes:
+    """Draw the share of each view in the score.
+
+    Parameters
+    ----------
+    estimator : MSCAM or MSCAN
+    ax : Axes, optional
+    """
+    shares = estimator.view_contributions_
+    excluded = set(estimator.excluded_views_)
+    ax = _axes(ax, (5.0, 0.8 + 0.35 * len(shares)))
+    bars = ax.barh(range(len(shares)), list(shares.values()), color=CLUSTER_COLORS[0])
+    texts = ["excluded" if view in excluded else f"{share:.0%}" for view, share in shares.items()]
+    ax.bar_label(bars, texts, padding=3)
+    ax.set_yticks(range(len(shares)), list(shares))
+    ax.invert_yaxis()
+    ax.margins(x=0.18)
+    ax.set(xlabel="share of the score", xlim=(0.0, None))
+    return ax
+
+
+def history(
+    estimator: BaseMultiViewClustering, ax: Axes | None = None, *, quantity: str = "score"
+) -> Axes:
+    """Draw one quantity of the fit over the outer iterations.
+
+    Parameters
+    ----------
+    estimator : MSCAM or MSCAN
+    ax : Axes, optional
+    quantity : str, default="score"
+        A variable of `history_`; those by view have a line for each.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no such variable.
+    DataError
+        The fit had no outer iteration.
+    """
+    records = estimator.history_
+    if quantity not in records:
+        raise ConfigurationError(
+            f"quantity={quantity!r} is not in history_; allowed are {list(map(str, records))}."
+        )
+    curve = records[quantity]
+    if not curve.size:
+        raise DataError("The fit had no outer iteration, so history_ is empty.")
+    ax = _axes(ax, (6.0, 3.5))
+    iterations = records["outer_iteration"].values + 1
+    if curve.ndim == 1:
+        ax.plot(iterations, curve.values, marker="o", markersize=4, color=CLUSTER_COLORS[0])
+    else:
+        for index, view in enumerate(records["view"].values):
+            ax.plot(
+                iterations,
+                curve.values[:, index],
+                marker="o",
+                markersize=4,
+                color=cluster_color(index),
+                label=str(view),
+            )
+        _legend(ax)
+    ax.locator_params(axis="x", integer=True)
+    ax.set(xlabel="outer iteration", ylabel=quantity.replace("_", " "))
+    ax.margins(y=0.1)
+    return ax
+
+
+def n_clusters_curves(
+    estimator: BaseMultiViewClustering,
+    ax: Axes | None = None,
+    *,
+    criteria: Sequence[str] | None = None,
+) -> Axes:
+    """Draw the criteria over the number of clusters, each divided by its largest magnitude.
+
+    Parameters
+    ----------
+    estimator : MSCAM or MSCAN
+        Fitted with ``n_clusters="auto"``.
+    ax : Axes, optional
+    criteria : sequence of str, optional
+        Variables of `n_clusters_curves_`. None: all.
+
+    Raises
+    ------
+    ConfigurationError
+        The number of clusters was given, or there is no such criterion.
+    """
+    curves = estimator.n_clusters_curves_
+    if curves is None:
+        raise ConfigurationError(
+            "n_clusters was given, so there are no criteria. Fit with n_clusters='auto'."
+        )
+    names = [str(name) for name in (curves if criteria is None else criteria)]
+    unknown = [name for name in names if name not in curves]
+    if unknown:
+        raise ConfigurationError(
+            f"criteria {unknown} are not in n_clusters_curves_; allowed are {list(map(str, curves))}."
+        )
+    ax = _axes(ax, (6.0, 3.8))
+    for index, name in enumerate(names):
+        values = np.asarray(curves[name].values, dtype=np.float64)
+        largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+        ax.plot(
+            curves["n_clusters"].values,
+            values / largest,
+            marker="o",
+            markersize=4,
+            color=cluster_color(index),
+            label=name.replace("_", " "),
+        )
+    ax.axvline(curves.attrs["chosen"], color="black", linestyle="--", linewidth=1, label="selected")
+    ax.locator_params(axis="x", integer=True)
+    ax.set(xlabel="number of clusters", ylabel="share of the largest value")
+    _legend(ax)
+    return ax
+
+
+def features(
+    estimator: BaseMultiViewClustering, cluster: int, ax: Axes | None = None, *, top: int = 10
+) -> Axes:
+    """Draw the effects of the features that set a cluster apart most, of all views.
+
+    Parameters
+    ----------
+    estimator : MSCAM or MSCAN
+    cluster : int
+    ax : Axes, optional
+    top : int, default=10
+        Number of features.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no such cluster, or `top` is below 1.
+    DataError
+        A training array was changed since the fit, or no feature differs.
+
+    Notes
+    -----
+    Effects are Cohen's d (`cluster_features`). A feature without a name is shown as view and column. A bar without a finite effect ends with "∞".
+    """
+    if not 0 <= cluster < estimator.n_clusters_:
+        raise ConfigurationError(
+            f"cluster={cluster!r}; allowed are 0 to {estimator.n_clusters_ - 1}."
+        )
+    found = [item for item in estimator.cluster_features(top) if item.cluster == cluster]
+    found = sorted(found, key=lambda item: -abs(item.effect))[:top]
+    if not found:
+        raise DataError(f"No feature differs between cluster {cluster} and the other samples.")
+    effects = np.array([item.effect for item in found])
+    finite = np.abs(effects[np.isfinite(effects)])
+    longest = 1.1 * float(finite.max(initial=0.0)) or 1.0
+    ax = _axes(ax, (6.0, 1.0 + 0.32 * len(found)))
+    views = list(dict.fromkeys(item.view for item in found))
+    for view in views:
+        own = [place for place, item in enumerate(found) if item.view == view]
+        color = cluster_color(estimator.view_names_.index(view))
+        bars = ax.barh(own, np.clip(effects[own], -longest, longest), color=color, label=view)
+        texts = ["" if np.isfinite(effect) else "∞" for effect in effects[own]]
+        ax.bar_label(bars, texts, padding=3)
+    names = [
+        f"{item.view} {item.column}" if item.feature == str(item.column) else item.feature
+        for item in found
+    ]
+    ax.set_yticks(range(len(found)), names)
+    ax.invert_yaxis()
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    ax.set(xlabel="effect (Cohen's d)", title=f"cluster {cluster}")
+    _legend(ax)
+    return ax
+
+
+def confidence(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Axes:
+    """Draw the confidence of each sample, by cluster in descending order, and the mean of all.
+
+    Parameters
+    ----------
+    estimator : MSCAM or MSCAN
+    ax : Axes, optional
+    """
+    values = estimator.confidence_
+    ax = _axes(ax, (6.0, 4.0))
+    gap = 0.02 * len(values)
+    start, middles = 0.0, []
+    for cluster in range(estimator.n_clusters_):
+        own = np.sort(values[estimator.labels_ == cluster])
+        ax.fill_betweenx(
+            start + np.arange(len(own) + 1),
+            0.0,
+            np.append(own, own[-1:]),
+            step="post",
+            color=cluster_color(cluster),
+            linewidth=0.0,
+        )
+        middles.append(start + len(own) / 2)
+        start += len(own) + gap
+    ax.axvline(float(values.mean()), color="black", linestyle="--", linewidth=1)
+    if estimator.n_clusters_ <= _MAX_NUMBERS:
+        ax.set_yticks(middles, [str(cluster) for cluster in range(estimator.n_clusters_)])
+    else:
+        ax.set_yticks([])
+    ax.set(xlabel="confidence", ylabel="cluster", xlim=(0.0, 1.0), ylim=(start - gap, 0.0))
+    return ax
+
+
+def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    """The axes given, or those of a new figure, which pyplot does not know."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigurationError(
+            "mscam_dask.plot needs matplotlib. Install it: pip install 'mscam-dask[plot]'."
+        ) from error
+    return Figure(figsize=size, layout="constrained").add_subplot()
+
+
+def _drawn(
+    estimator: BaseMultiViewClustering, max_samples: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Labels and rows of the samples drawn, by cluster."""
+    if max_samples < 1:
+        raise ConfigurationError(f"max_samples={max_samples}; allowed is at least 1.")
+    drawing = draw_samples(estimator.labels_, np.empty(0, dtype=np.int64), limit=max_samples)
+    return estimator.labels_[drawing.rows], drawing.rows
+
+
+def _colors_of(
+    color: ArrayLike | None, rows: NDArray[np.int64], estimator: BaseMultiViewClustering
+) -> NDArray[Any] | None:
+    """Property of the samples drawn."""
+    if color is None:
+        return None
+    values = np.asarray(color)
+    _check_length(values, estimator, "color")
+    return values[rows]
+
+
+def _check_length(values: NDArray[Any], estimator: BaseMultiViewClustering, name: str) -> None:
+    if values.shape != estimator.labels_.shape:
+        raise DataError(
+            f"{name} has shape {values.shape}; allowed is one value for each of the "
+            f"{len(estimator.labels_)} samples."
+        )
+
+
+def _scatter(
+    ax: Axes, places: NDArray[np.float64], labels: NDArray[np.int64], values: NDArray[Any] | None
+) -> None:
+    """Samples by cluster with its number, or by a property with a legend or color bar."""
+    size = float(np.clip(12000 / len(places), 7, 30))
+    if values is None:
+        numbered = labels.max() < _MAX_NUMBERS
+        for cluster in np.unique(labels):
+            own = places[labels == cluster]
+            ax.scatter(*own.T, s=size, color=cluster_color(int(cluster)), linewidths=0)
+            if numbered:
+                ax.annotate(
+                    str(cluster),
+                    np.median(own, axis=0),
+                    ha="center",
+                    va="center",
+                    fontweight="bold",
+                    bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": "none", "alpha": 0.75},
+                )
+        return
+    missing = np.array([is_missing(item) for item in values.tolist()], dtype=bool)
+    if missing.any():
+        ax.scatter(*places[missing].T, s=size, color=_MISSING, linewidths=0, label="missing")
+    known = values[~missing]
+    if values.dtype.kind == "f" or (
+        values.dtype.kind in "iu" and len(np.unique(known)) > len(CLUSTER_COLORS)
+    ):
+        points = ax.scatter(*places[~missing].T, s=size, c=known, cmap="viridis", linewidths=0)
+        figure = ax.get_figure(root=False)
+        assert figure is not None
+        figure.colorbar(points, ax=ax, shrink=0.7)
+        return
+    names = known if known.dtype.kind in "biu" else known.astype(np.str_)
+    for index, name in enumerate(np.unique(names)):
+        own = places[~missing][names == name]
+        ax.scatter(*own.T, s=size, color=cluster_color(index), linewidths=0, label=str(name))
+    _legend(ax)
+
+
+def _legend(ax: Axes) -> None:
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

@@ -1,0 +1,68 @@
+"""Assessment of a partition without labels, from the learned graph and the reference graphs of views."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.solvers.reference_graphs import ReferenceGraphs
+from mscam_dask.solvers.stability import co_clustering, jaccard_coefficients, perturbed_cuts
+from mscam_dask.solvers.view_agreement import cluster_agreement, neighbor_agreement, view_graph
+
+__all__ = ["ClusterEvidence", "cluster_evidence"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClusterEvidence:
+    """Evidence of perturbed graphs and of single views for the clusters of a partition.
+
+    Attributes
+    ----------
+    stability : (c,)
+        Mean Jaccard coefficient of each cluster with its best match in cuts of perturbed graphs.
+    together : (c, c)
+        Probability that samples of two clusters share a cluster of such a cut.
+    by_view : (V, c)
+        How well each view sees each cluster, `cluster_agreement`.
+    between_views : (V, V)
+        How far two views have the same neighbors, `neighbor_agreement`.
+    """
+
+    stability: NDArray[np.float64]
+    together: NDArray[np.float64]
+    by_view: NDArray[np.float64]
+    between_views: NDArray[np.float64]
+
+
+def cluster_evidence(
+    views: Sequence[ReferenceGraphs],
+    learned: csr_array[np.float64] | None,
+    labels: NDArray[np.int64],
+    n_clusters: int,
+    n_pairs: int,
+) -> ClusterEvidence:
+    """Evidence for the clusters of the samples of the reference graphs.
+
+    Parameters
+    ----------
+    views : sequence of ReferenceGraphs
+    learned : (n, n) sparse, optional
+    labels : (n,) int64
+        Clusters 0 … c−1; some may be empty.
+    n_clusters : int
+        1 < c < n.
+    n_pairs : int
+        Eigenpairs of the graphs that are cut.
+    """
+    graphs = [view_graph(view) for view in views]
+    cuts = perturbed_cuts(learned, graphs, n_clusters, n_pairs)
+    return ClusterEvidence(
+        stability=np.mean([jaccard_coefficients(labels, cut, n_clusters) for cut in cuts], axis=0),
+        together=np.mean([co_clustering(labels, cut, n_clusters) for cut in cuts], axis=0),
+        by_view=np.array([cluster_agreement(graph, labels, n_clusters) for graph in graphs]),
+        between_views=neighbor_agreement(graphs),
+    )

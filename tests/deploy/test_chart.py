@@ -1,0 +1,150 @@
+"""The Helm chart of deploy/chart, rendered by helm: with its defaults it is deploy/k8s."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.files import DEPLOY, documents, run
+from tests.deploy.test_kubernetes import all_manifests, check
+
+CHART = DEPLOY / "chart"
+Key = tuple[str, str]
+
+
+def rendered(*options: str) -> dict[Key, Any]:
+    """Objects of the chart by kind and name."""
+    helm = shutil.which("helm")
+    if helm is None:
+        pytest.skip("helm is not installed")
+    result = run(helm, "template", "mscam", CHART, "--namespace", "mscam", *options)
+    assert result.returncode == 0, result.stderr
+    found = [item for item in yaml.safe_load_all(result.stdout) if item is not None]
+    return {(item["kind"], item["metadata"]["name"]): item for item in found}
+
+
+def by_hand() -> dict[Key, Any]:
+    """Objects of deploy/k8s by kind and name, but the namespace, which helm does not make."""
+    found = {(item["kind"], item["metadata"]["name"]): item for _, item in all_manifests()}
+    del found["Namespace", "mscam"]
+    return found
+
+
+def job(objects: Mapping[Key, Any]) -> Any:
+    return yaml.safe_load(objects["ConfigMap", "mscam-nightly"]["data"]["job.yaml"])
+
+
+def test_the_defaults_are_the_manifests() -> None:
+    everything = (
+        "--set",
+        "cluster.enabled=true",
+        "--set",
+        "networkPolicy.privateObjectStorage=true",
+    )
+    chart, ours = rendered(*everything), by_hand()
+    assert job(chart) == ours.pop(("DaskJob", "mscam-nightly"))
+    programs = chart.pop(("ConfigMap", "mscam-nightly"))["data"]
+    for name in ("create_daskjob.py", "wait_for_workers.py"):
+        assert programs[name] == (DEPLOY / "k8s" / name).read_text()
+    claim = chart["PersistentVolumeClaim", "mscam"]
+    assert claim["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    budgets = {key for key in chart if key[0] == "PodDisruptionBudget"}
+    assert {name for _, name in budgets} == {"mscam-scheduler", "mscam-worker"}
+    assert {key: item for key, item in chart.items() if key not in budgets} == ours
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--set", "cluster.enabled=true,nightly.enabled=false"),
+        ("--set", "networkPolicy.enabled=false,disruptionBudget.enabled=false"),
+        ("--set", "storage.existingClaim=disk,imagePullSecrets[0].name=pull"),
+        (
+            "--set-json",
+            'worker.tolerations=[{"key": "spot", "operator": "Exists"}]',
+            "--set-json",
+            'worker.nodeSelector={"spot": "true"}',
+            "--set",
+            "scheduler.priorityClassName=high",
+        ),
+    ],
+)
+def test_what_is_rendered_is_accepted(options: tuple[str, ...]) -> None:
+    objects = rendered("--namespace", "elsewhere", *options)
+    for item in objects.values():
+        check(item)
+        assert item["metadata"]["namespace"] == "elsewhere"
+    if ("ConfigMap", "mscam-nightly") in objects:
+        check(job(objects))
+
+
+def test_values_reach_every_pod() -> None:
+    objects = rendered(
+        "--set", "image=registry.example.com/mscam@sha256:0,storage.existingClaim=disk",
+        "--set", "nightly.workers=5,nightly.schedule=0 4 * * *,worker.priorityClassName=low",
+        "--set", "secrets.worker=w,secrets.scheduler=s,secrets.client=c",
+    )  # fmt: skip
+    text = yaml.safe_dump_all(objects.values())
+    assert "mscam-dask:0.1.0" not in text
+    assert objects["CronJob", "mscam-nightly"]["spec"]["schedule"] == "0 4 * * *"
+    assert ("PersistentVolumeClaim", "mscam") not in objects
+    spec = job(objects)["spec"]
+    pods = {
+        "c": spec["job"]["spec"],
+        "w": spec["cluster"]["spec"]["worker"]["spec"],
+        "s": spec["cluster"]["spec"]["scheduler"]["spec"],
+    }
+    assert spec["cluster"]["spec"]["worker"]["replicas"] == 5
+    for secret, pod in pods.items():
+        images = {item["image"] for item in (*pod["containers"], *pod.get("initContainers", ()))}
+        assert images == {"registry.example.com/mscam@sha256:0"}
+        secrets = [item["secret"]["secretName"] for item in pod["volumes"] if "secret" in item]
+        assert secrets == [secret]
+        claims = [
+            item["persistentVolumeClaim"]
+            for item in pod["volumes"]
+            if "persistentVolumeClaim" in item
+        ]
+        assert claims == ([] if secret == "s" else [{"claimName": "disk"}])
+        assert pod.get("priorityClassName") == ("low" if secret == "w" else None)
+
+
+def test_a_pod_has_the_key_of_its_own_role_alone() -> None:
+    seen = {}
+    for name, item in all_manifests():
+        if item["kind"] not in ("DaskCluster", "DaskJob"):
+            continue
+        text = yaml.safe_dump(item)
+        for part in text.split("secret:\n")[1:]:
+            keys = {line.split("key: ")[1] for line in part.splitlines() if "- key: " in line}
+            secret = part.split("secretName: ")[1].splitlines()[0]
+            role = secret.removeprefix("mscam-tls-")
+            assert {"ca.pem", f"{role}.pem", f"{role}-key.pem"} >= {
+                key for key in keys if key.endswith("pem")
+            }
+            seen[role] = name
+    assert set(seen) == {"scheduler", "worker", "client"}
+
+
+def test_kustomize_and_the_chart_name_the_same_programs() -> None:
+    (kustomization,) = documents(DEPLOY / "k8s/kustomization.yaml")
+    (generated,) = kustomization["configMapGenerator"]
+    linked = {file.name for file in (CHART / "files").iterdir()}
+    assert linked == set(generated["files"]) - {"job.yaml"}
+    for file in (CHART / "files").iterdir():
+        assert file.read_text() == (DEPLOY / "k8s" / file.name).read_text()
+
+
+def test_kubectl_renders_the_kustomization() -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed")
+    result = run(kubectl, "kustomize", DEPLOY / "k8s")
+    assert result.returncode == 0, result.stderr
+    made = {(item["kind"], item["metadata"]["name"]) for item in yaml.safe_load_all(result.stdout)}
+    assert {("CronJob", "mscam-nightly"), ("ConfigMap", "mscam-nightly")} <= made

@@ -1,0 +1,103 @@
+"""MLflow: what a fit and a finished run leave in a tracking store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from mscam_dask import load_run
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.pipeline.mlflow import MlflowObserver, log_run
+from tests.estimators.small import quick
+from tests.messages import quotes
+from tests.pipeline.runs import HERE, again
+from tests.synthetic import gaussian_views
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # mlflow-skinny has no other store
+    module = pytest.importorskip("mlflow", reason="mlflow is not installed")
+    before = module.get_tracking_uri()
+    module.set_tracking_uri((tmp_path / "tracking").as_uri())
+    experiment = module.create_experiment("test", artifact_location=(tmp_path / "files").as_uri())
+    module.set_experiment(experiment_id=experiment)
+    yield module
+    while module.active_run() is not None:
+        module.end_run()
+    module.set_tracking_uri(before)
+
+
+@pytest.mark.filterwarnings("default")  # of MLflow and what it imports
+def test_a_fit_is_logged_by_iteration(mlflow: Any) -> None:
+    views, _ = gaussian_views(0, n_samples=60)
+    model = quick(callbacks=[MlflowObserver()]).fit(views)
+    (run,) = mlflow.MlflowClient().search_runs(
+        [mlflow.get_experiment_by_name("test").experiment_id]
+    )
+    assert run.info.status == "FINISHED"
+    assert run.data.params["n_samples"] == "60"
+    assert run.data.params["n_clusters"] == "3"
+    assert run.data.params["alpha"] == str(model.solution_.parameters.alpha)
+    assert run.data.tags["mscam.status"] == model.status_.name
+    assert run.data.metrics["cross_view_information"] == model.cross_view_information_
+    steps = mlflow.MlflowClient().get_metric_history(run.info.run_id, "iteration.score")
+    assert_array_equal([step.value for step in steps], model.history_["score"].values)
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_fit_that_fails_ends_its_run_as_failed(mlflow: Any) -> None:
+    views, _ = gaussian_views(0, n_samples=60)
+
+    def stop(event: object) -> None:
+        if type(event).__name__ == "IterationFinished":
+            raise ArithmeticError("on purpose")
+
+    with pytest.raises(ArithmeticError):
+        quick(callbacks=[MlflowObserver(), stop]).fit(views)
+    (run,) = mlflow.MlflowClient().search_runs(
+        [mlflow.get_experiment_by_name("test").experiment_id]
+    )
+    assert run.info.status == "FAILED"
+    assert run.data.tags["mscam.error"] == "ArithmeticError: on purpose"
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_run_is_logged_with_its_report_and_its_model(
+    mlflow: Any, pipeline: Write, own_directory: None
+) -> None:
+    outcome = again(pipeline(HERE))
+    run_id = log_run(outcome.directory.path)
+    client = mlflow.MlflowClient()
+    run = client.get_run(run_id)
+    assert outcome.record.metrics is not None
+    assert run.data.metrics["accuracy"] == outcome.record.metrics["accuracy"]
+    assert run.data.params["cluster.n_clusters"] == "3"
+    files = {item.path for item in client.list_artifacts(run_id)}
+    assert {"report.html", "run.json", "samples.csv"} <= files
+    model = mlflow.pyfunc.load_model(f"runs:/{run_id}/model")
+    with np.load("tiny.npz") as archive:
+        new = {name: archive[name] for name in ("view_0", "view_1")}
+    assert_array_equal(model.predict(new), load_run(outcome.directory.path).predict(new))
+    with mlflow.start_run() as active:
+        assert log_run(outcome.directory.path) == active.info.run_id
+
+
+def test_what_is_no_run_is_refused(mlflow: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=quotes("is no run directory")):
+        log_run(tmp_path)
+
+
+def test_without_mlflow_the_message_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "mlflow", None)
+    with pytest.raises(ConfigurationError, match=quotes("pip install 'mscam-dask[mlflow]'")):
+        MlflowObserver()

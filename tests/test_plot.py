@@ -1,0 +1,211 @@
+"""Pictures show the numbers of the fit; no figure is left with pyplot."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+from matplotlib.collections import FillBetweenPolyCollection, LineCollection, PathCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from mscam_dask import MSCAM, plot
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.monitor.palette import CLUSTER_COLORS
+from tests.messages import quotes
+from tests.synthetic import gaussian_views
+
+N = 90
+
+
+@pytest.fixture(scope="module")
+def views() -> dict[str, pd.DataFrame]:
+    (a, b), _ = gaussian_views(0, n_samples=N, spread=2.5, dims=(4, 6))
+    return {"a": pd.DataFrame(a).add_prefix("x"), "b": pd.DataFrame(b).add_prefix("y")}
+
+
+@pytest.fixture(scope="module")
+def truth() -> Any:
+    return gaussian_views(0, n_samples=N, spread=2.5, dims=(4, 6))[1]
+
+
+@pytest.fixture(scope="module")
+def model(views: dict[str, pd.DataFrame]) -> MSCAM:
+    return MSCAM(n_clusters=3, n_jobs=1).fit(views)
+
+
+@pytest.fixture(scope="module")
+def counted(views: dict[str, pd.DataFrame]) -> MSCAM:
+    return MSCAM(n_clusters="auto", max_clusters=6, n_jobs=1).fit(views)
+
+
+def points(ax: Any) -> list[PathCollection]:
+    return [item for item in ax.collections if isinstance(item, PathCollection)]
+
+
+DRAW: dict[str, Callable[[MSCAM, Any], Any]] = {
+    "graph": plot.graph,
+    "embedding": lambda m, ax: plot.embedding(m, "a", ax),
+    "confusion": lambda m, ax: plot.confusion(m, m.labels_, ax),
+    "contributions": plot.contributions,
+    "history": plot.history,
+    "features": lambda m, ax: plot.features(m, 0, ax),
+    "confidence": plot.confidence,
+    "n_clusters_curves": plot.n_clusters_curves,
+}
+
+
+@pytest.mark.parametrize("name", plot.__all__)
+def test_axes_are_those_given_or_of_a_figure_that_pyplot_does_not_know(
+    name: str, model: MSCAM, counted: MSCAM
+) -> None:
+    fitted = counted if name == "n_clusters_curves" else model
+    given = Figure().add_subplot()
+    assert DRAW[name](fitted, given) is given
+    assert given.has_data()
+    made = DRAW[name](fitted, None)
+    made.get_figure(root=True).canvas.draw()
+    if "matplotlib.pyplot" in sys.modules:
+        import matplotlib.pyplot as plt
+
+        assert plt.get_fignums() == []
+
+
+def test_points_of_the_graph_are_the_samples_in_the_colors_of_their_clusters(model: MSCAM) -> None:
+    ax = plot.graph(model)
+    sizes = np.bincount(model.labels_)
+    assert [len(item.get_offsets()) for item in points(ax)] == sizes.tolist()
+    assert [to_hex(item.get_facecolor()[0]) for item in points(ax)] == list(CLUSTER_COLORS[:3])
+    assert sorted(text.get_text() for text in ax.texts) == ["0", "1", "2"]
+    (lines,) = (item for item in ax.collections if isinstance(item, LineCollection))
+    graph = model.learned_graph_.toarray()
+    n_edges = np.count_nonzero(graph + graph.T) // 2
+    assert len(lines.get_segments()) == n_edges
+    ends = np.concatenate(lines.get_segments())
+    places = np.concatenate([item.get_offsets() for item in points(ax)])
+    assert {tuple(end) for end in ends} <= {tuple(place) for place in np.asarray(places)}
+
+
+def test_a_sample_of_the_points_has_every_cluster(model: MSCAM) -> None:
+    shown = [len(item.get_offsets()) for item in points(plot.graph(model, max_samples=20))]
+    assert len(shown) == 3
+    assert 20 <= sum(shown) <= 23
+
+
+def test_points_of_an_embedding_keep_the_distances_of_two_principal_axes(model: MSCAM) -> None:
+    values = model.solution_.view_coordinates["b"].astype(np.float64)
+    spread = np.linalg.svd(values - values.mean(axis=0), compute_uv=False)
+    ax = plot.embedding(model, "b")
+    drawn = np.concatenate([item.get_offsets() for item in points(ax)])
+    np.testing.assert_allclose(np.linalg.norm(drawn, axis=0), spread[:2], rtol=1e-9)
+    assert ax.get_title() == "b"
+    with pytest.raises(ConfigurationError, match=quotes("'c'", ["a", "b"])):
+        plot.embedding(model, "c")
+    with pytest.raises(ConfigurationError, match=quotes("plane=3")):
+        plot.embedding(model, "b", plane=3)
+
+
+def test_samples_are_colored_by_a_property(model: MSCAM) -> None:
+    kinds = np.array(["x", None, "z"], dtype=object)[np.arange(N) % 3]
+    ax = plot.embedding(model, "a", color=kinds)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["missing", "x", "z"]
+    assert [len(item.get_offsets()) for item in points(ax)] == [30, 30, 30]
+    numbers = np.arange(N) / 7
+    (scale,) = points(plot.embedding(model, "a", color=numbers))
+    np.testing.assert_array_equal(np.sort(np.asarray(scale.get_array())), numbers)
+    with pytest.raises(DataError, match=quotes((5,), N)):
+        plot.graph(model, color=np.zeros(5))
+
+
+def test_counts_of_the_confusion(model: MSCAM, truth: Any) -> None:
+    names = np.array(["p", "q", "r"])[truth]
+    ax = plot.confusion(model, names)
+    expected = pd.crosstab(names, model.labels_)
+    order = [int(text.get_text()) for text in ax.get_xticklabels()]
+    counts = expected.to_numpy()[:, order]
+    assert [text.get_text() for text in ax.get_yticklabels()] == list(expected.index)
+    shares = np.asarray(ax.images[0].get_array())
+    np.testing.assert_allclose(shares, counts / counts.sum(axis=1, keepdims=True))
+    written = {text.get_position(): int(text.get_text()) for text in ax.texts}
+    assert written == {(j, i): n for (i, j), n in np.ndenumerate(counts) if n}
+    assert np.trace(counts) == max(
+        sum(counts[i, p[i]] for i in range(3))
+        for p in ([0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0])
+    )
+    with pytest.raises(DataError, match=quotes((3,), N)):
+        plot.confusion(model, [0, 1, 2])
+
+
+def test_bars_of_the_contributions(model: MSCAM) -> None:
+    ax = plot.contributions(model)
+    widths = {
+        text.get_text(): bar.get_width()
+        for text, bar in zip(ax.get_yticklabels(), ax.patches, strict=True)
+    }
+    assert widths == model.view_contributions_
+
+
+@pytest.mark.parametrize("quantity", ["score", "view_score"])
+def test_lines_of_the_history(model: MSCAM, quantity: str) -> None:
+    ax = plot.history(model, quantity=quantity)
+    curve = model.history_[quantity]
+    drawn = np.column_stack([line.get_ydata() for line in ax.lines])
+    np.testing.assert_array_equal(drawn, curve.values.reshape(len(drawn), -1))
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), np.arange(len(drawn)) + 1)
+    with pytest.raises(ConfigurationError, match=quotes("'speed'", "'score'")):
+        plot.history(model, quantity="speed")
+
+
+def test_curves_over_the_number_of_clusters(counted: MSCAM, model: MSCAM) -> None:
+    curves = counted.n_clusters_curves_
+    assert curves is not None
+    ax = plot.n_clusters_curves(counted, criteria=["stability", "modularity"])
+    *lines, selected = ax.lines
+    assert [line.get_label() for line in lines] == ["stability", "modularity"]
+    for line in lines:
+        values = curves[line.get_label()].values
+        np.testing.assert_allclose(line.get_ydata() * np.abs(values).max(), values)
+    assert set(selected.get_xdata()) == {counted.n_clusters_}
+    with pytest.raises(ConfigurationError, match=quotes("'speed'", "'stability'")):
+        plot.n_clusters_curves(counted, criteria=["speed"])
+    with pytest.raises(ConfigurationError, match=quotes("'auto'")):
+        plot.n_clusters_curves(model)
+
+
+def test_bars_of_the_features(model: MSCAM) -> None:
+    ax = plot.features(model, 1, top=5)
+    every = [item for item in model.cluster_features(20) if item.cluster == 1]
+    largest = sorted(every, key=lambda item: -abs(item.effect))[:5]
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names == [item.feature for item in largest]
+    widths = {round(bar.get_y() + bar.get_height() / 2): bar.get_width() for bar in ax.patches}
+    assert [widths[place] for place in range(5)] == pytest.approx([i.effect for i in largest])
+    with pytest.raises(ConfigurationError, match=quotes("cluster=3", 2)):
+        plot.features(model, 3)
+
+
+def test_areas_of_the_confidence(model: MSCAM) -> None:
+    ax = plot.confidence(model)
+    areas = [item for item in ax.collections if isinstance(item, FillBetweenPolyCollection)]
+    for cluster, area in enumerate(areas):
+        own = model.confidence_[model.labels_ == cluster]
+        (path,) = area.get_paths()
+        x, y = path.vertices.T
+        surface = 0.5 * abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1)))
+        assert surface == pytest.approx(own.sum())
+    assert ax.lines[0].get_xdata()[0] == pytest.approx(model.confidence_.mean())
+
+
+def test_without_matplotlib_the_extra_is_named(
+    model: MSCAM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ConfigurationError, match=quotes("mscam-dask[plot]")):
+        plot.contributions(model)
