@@ -66,7 +66,7 @@ __all__ = [
 
 # Rows of a block; with more blocks than enough for most clusters, up to ten times as many.
 _BLOCK_ROWS = 6144
-_ENOUGH_BLOCKS = 64
+_ENOUGH_BLOCKS = 96
 _MOST_ROWS = 65_536
 
 # Groups of blocks between which rows are exchanged: as many pieces of each block.

@@ -58,7 +58,9 @@ def test_search_in_cells(benchmark: Any, points: Any) -> None:
 
     def search() -> Any:
         cells = build_ivf(coordinates.stacked(slice(None), np.float32), n_candidates=30, seed=0)
-        return ivf_search(coordinates.take(cells.order), cells, 30, start=0, stop=N)
+        return ivf_search(
+            coordinates.take(cells.order.astype(np.int64)), cells, 30, start=0, stop=N
+        )
 
     indices, _ = benchmark.pedantic(search, rounds=2)
     assert indices.shape == (N, 30)

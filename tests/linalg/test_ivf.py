@@ -37,7 +37,7 @@ def searched(
     points: WeightedBlocks, cells: IVFIndex, n_candidates: int
 ) -> tuple[Array, Array, Array]:
     """Points in the order of the cells, and the neighbors and distances of each, by number of the point."""
-    ordered = points.take(cells.order)
+    ordered = points.take(cells.order.astype(np.int64))
     positions, squared = ivf_search(ordered, cells, n_candidates, start=0, stop=len(points))
     return cells.order, np.where(positions < 0, -1, cells.order[positions]), squared
 
@@ -74,7 +74,7 @@ def test_most_true_neighbours_are_found_and_all_distances_are_right() -> None:
 def test_parts_of_the_cells_give_the_bits_of_the_whole() -> None:
     points = blobs(700)
     cells = cells_of(points)
-    ordered = points.take(cells.order)
+    ordered = points.take(cells.order.astype(np.int64))
     whole = ivf_search(ordered, cells, 8, start=0, stop=700)
     edges = (0, 233, int(cells.bounds[9]), 700)  # within a cell, and between two
     parts = [ivf_search(ordered, cells, 8, start=a, stop=b) for a, b in pairwise(edges)]

@@ -108,7 +108,7 @@ def test_rows_that_are_split_and_joined_are_in_the_new_order() -> None:
 @pytest.mark.parametrize("scale", ["standard", "unit", "minmax", "none"])
 def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Scale) -> None:
     blocks = ridge_rows(view, scale)
-    shape = ViewShape(*view.shape, "features")
+    shape = ViewShape(N, view.shape[1], "features")
     svd = view_svd(lambda a, b: view[a:b], shape, scale=scale, name="v", dtype=np.float32)
     expected = ridge_view(svd, alpha=1.0)
     assert_allclose(blocks[0].weight, expected.weight, rtol=1e-5)
@@ -241,7 +241,8 @@ def test_a_coarse_start_has_the_null_vectors_of_a_graph_with_components() -> Non
 def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
     graph, views = graph_of(view), ridge_rows(view)
     matrix = laplacian(whole(graph))
-    vectors = bottom_eigenpairs(matrix, 6, rng=np.random.default_rng(0)).vectors.astype(np.float32)
+    found = bottom_eigenpairs(matrix, 6, rng=np.random.default_rng(0))
+    vectors: NDArray[Any] = found.vectors.astype(np.float32)
     rows = rows_of_laplacian(graph)
     sums = [
         row_admm.reduced_sums(
@@ -276,7 +277,9 @@ def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
 
 def test_projected_distances_are_those_of_the_whole(view: NDArray[np.float64]) -> None:
     rng = np.random.default_rng(0)
-    embeddings = [rng.standard_normal((N, 3)).astype(np.float32) for _ in range(2)]
+    embeddings: list[NDArray[Any]] = [
+        rng.standard_normal((N, 3)).astype(np.float32) for _ in range(2)
+    ]
     for start, stop in RANGES:
         candidates = candidate_neighbors(view, 9, start, stop)
         candidates.indices[::7, -1] = -1
