@@ -107,7 +107,7 @@ def test_a_worker_that_joins_gets_work_and_changes_nothing() -> None:
     with local_client(1) as client:
 
         def join(event: FitEvent) -> None:
-            if isinstance(event, SettingsSelected):
+            if isinstance(event, SettingsSelected) and client.cluster is not None:
                 client.cluster.scale(2)
                 client.wait_for_workers(2, timeout=60)
 
