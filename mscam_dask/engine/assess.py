@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.preprocessing_selection import overlap_precision
 from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph
 from mscam_dask.engine.session import FitContext
 from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.solvers.cluster_tree import cluster_tree
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.result import Assessment
-from mscam_dask.types.rules import SIZES
 
 __all__ = ["assess"]
 
@@ -40,7 +38,7 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
     evidence = executor.submit(
         assess_tasks.evidence,
         list(prepared.reference_graphs.handles(executor, names)),
-        None if parameters.is_large(prepared.n_samples) else learned,
+        None if prepared.n_validation_samples else learned,
         labels,
         parameters.n_clusters,
         parameters.n_pairs(n_compared),
@@ -81,17 +79,8 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
 
 
 def _neighbor_overlap(context: FitContext) -> dict[str, float]:
-    """Neighbor overlap of each view, in standard errors for independent views.
-
-    For m compared samples with k neighbors each in V views, a pair of lists shares k² / m neighbors by
-    chance, approximately Poisson distributed. The mean share over samples and other views, which are
-    also independent, has a standard error of 1 / (m √(V − 1)).
-    """
+    """Neighbor overlap of each view, in standard errors for independent views."""
     records = () if context.selection is None else context.selection.view_settings
-    n_others = len(records) - 1
-    unit = (
-        min(context.prepared.n_samples, SIZES.n_compared) * np.sqrt(n_others)
-        if n_others > 0
-        else 0.0
-    )
+    n_views = len(records)
+    unit = overlap_precision(context.prepared.n_samples, n_views) if n_views > 1 else 0.0
     return {record.view: float(record.agreement * unit) for record in records}

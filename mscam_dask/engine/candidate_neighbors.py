@@ -9,14 +9,17 @@ from mscam_dask.types.parameters import Parameters
 
 __all__ = ["candidate_blocks", "release_candidates", "row_ranges"]
 
-_SMALLEST_BLOCK = 512
-_LARGEST_BLOCK = 8192
+_MIN_BLOCK = 512
+_MAX_BLOCK = 8192
 _BLOCKS = 8
+
+# Number of views of which one task searches a whole block of rows.
+_VIEWS_TOGETHER = 16
 
 
 def row_ranges(n_samples: int) -> list[tuple[int, int]]:
     """Blocks of rows for the A-step, which depend on n only, never on the number of workers."""
-    size = min(_LARGEST_BLOCK, max(_SMALLEST_BLOCK, -(-n_samples // _BLOCKS)))
+    size = min(_MAX_BLOCK, max(_MIN_BLOCK, -(-n_samples // _BLOCKS)))
     return [(start, min(start + size, n_samples)) for start in range(0, n_samples, size)]
 
 
@@ -40,14 +43,7 @@ def candidate_blocks(
             views, prepared_blocks.order, n_candidates, parameters.seed, executor, key=key
         )
     return tuple(
-        executor.submit(
-            neighbor_tasks.candidates,
-            views,
-            n_candidates,
-            start,
-            stop,
-            key=f"candidate_neighbors/{key}/{start}",
-        )
+        _exact_block(views, n_candidates, start, stop, executor, key=key)
         for start, stop in row_ranges(n_samples)
     )
 
@@ -55,3 +51,34 @@ def candidate_blocks(
 def release_candidates(blocks: tuple[Handle, ...] | BlockedCandidates, executor: Executor) -> None:
     """Release candidate neighbors by other distances; the order of the rows stays."""
     executor.release(blocks.rows if isinstance(blocks, BlockedCandidates) else blocks)
+
+
+def _exact_block(
+    views: list[Handle],
+    n_candidates: int,
+    start: int,
+    stop: int,
+    executor: Executor,
+    *,
+    key: str,
+) -> Handle:
+    """Candidate neighbors of one block of rows, by a task for every sixteen views, up to eight tasks."""
+    size = -(-(stop - start) // min(_BLOCKS, -(-len(views) // _VIEWS_TOGETHER)))
+    parts = [
+        executor.submit(
+            neighbor_tasks.candidates,
+            views,
+            n_candidates,
+            first,
+            min(first + size, stop),
+            key=f"candidate_neighbors/{key}/{first}",
+        )
+        for first in range(start, stop, size)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    block = executor.submit(
+        neighbor_tasks.joined_candidates, parts, key=f"join_candidates/{key}/{start}"
+    )
+    executor.release(parts)
+    return block

@@ -469,7 +469,11 @@ def view_tasks(
 
 
 def _comparison(shape: tuple[int, int], view_type: str) -> int:
-    """Peak memory of comparing view settings on a sample: rows, basis, and its SVD or a search."""
+    """Peak memory of comparing view settings on a sample: rows, basis, and its SVD or a search.
+
+    A dense neighbor graph of the sample takes more if there are few columns; with many views several
+    and their sum, of fewer rows.
+    """
     m = min(shape[0], SIZES.n_compared)
     d = shape[1] if view_type == "features" else m
     rank = min(m, d)
@@ -477,4 +481,5 @@ def _comparison(shape: tuple[int, int], view_type: str) -> int:
     basis = 8 * rank * (m + d)
     decomposed = 5 * 8 * rank * rank
     search = 12 * m * rank + _SEARCH_BYTES
-    return rows + basis + max(decomposed, search)
+    graphs = 4 * max(3 * m * m // 2, 9 * min(m, SIZES.n_coarsely_compared) ** 2)
+    return max(rows + basis + max(decomposed, search), graphs)

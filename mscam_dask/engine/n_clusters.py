@@ -131,7 +131,11 @@ def _best_informed(
     ]
     by_view = [
         executor.submit(
-            n_clusters_tasks.modularities, reference_graphs, cuts, key=f"modularities/{name}"
+            n_clusters_tasks.modularities,
+            reference_graphs,
+            cuts,
+            prepared.n_validation_samples,
+            key=f"modularities/{name}",
         )
         for reference_graphs, name in zip(
             prepared.reference_graphs.handles(executor, prepared.validation_views),

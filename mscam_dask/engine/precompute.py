@@ -6,9 +6,13 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.preprocessing_selection import rows_compared
 from mscam_dask.engine.tasks import partition_scores as score_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.errors import DataError, StoreCorruptError
@@ -31,6 +35,8 @@ class LazyReferenceGraphs:
     ----------
     data : MultiViewData
         Views, or the sample of the views of large data.
+    rows : (m,) int64, optional
+        Ascending rows that the graphs have; all by default.
 
     Notes
     -----
@@ -38,8 +44,9 @@ class LazyReferenceGraphs:
     eigensolver of the initial graph runs, which is one task: the other workers would be idle.
     """
 
-    def __init__(self, data: MultiViewData) -> None:
+    def __init__(self, data: MultiViewData, rows: NDArray[np.int64] | None = None) -> None:
         self._views = {source.name: source for source in data.views}
+        self._rows = rows
         self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
         self._handles: dict[str, Handle] = {}
 
@@ -48,6 +55,8 @@ class LazyReferenceGraphs:
         for name in names:
             if name not in self._handles:
                 source = self._views.pop(name)  # a sample of a view in memory is a copy
+                if self._rows is not None:
+                    source = sampled_view(source, self._rows)
                 self._handles[name] = executor.submit(
                     score_tasks.reference_graphs_of_view,
                     source,
@@ -99,7 +108,8 @@ def precompute_views(
 
     `scales` has the scalings of all views for each setting. Scalings that make all rows of a view
     equal, such as unit length for one positive column, are skipped unless they are the only ones.
-    With more than `exact_samples` samples, a seeded sample of them is used.
+    With more than `exact_samples` samples, a seeded sample of them is used. With many views, the
+    reference graphs are those of a sample.
     """
     if exact_samples is not None and data.n_samples > exact_samples:
         rows = sampled_rows(data.n_samples, SIZES.n_scored)
@@ -112,7 +122,15 @@ def precompute_views(
             sample=sample,
             n_validation_samples=sample.n_samples,
         )
-    return _precompute(data, scales, executor)
+    precomputed = _precompute(data, scales, executor)
+    n_scored = rows_compared(len(data.views), SIZES.n_scored)
+    if n_scored == SIZES.n_scored or n_scored >= data.n_samples:
+        return precomputed
+    return dataclasses.replace(
+        precomputed,
+        reference_graphs=LazyReferenceGraphs(data, sampled_rows(data.n_samples, n_scored)),
+        n_validation_samples=n_scored,
+    )
 
 
 def _precompute(

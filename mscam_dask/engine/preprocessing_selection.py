@@ -7,16 +7,23 @@ excluded: docs/decisions/0072.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.tasks import preprocessing as preprocessing_tasks
+from mscam_dask.engine.tasks.preprocessing import Rule
 from mscam_dask.engine.tasks.views import view_shape
-from mscam_dask.solvers.preprocessing import Choice, has_few_columns, uninformative_views
+from mscam_dask.solvers.preprocessing import (
+    Choice,
+    has_few_columns,
+    uninformative_views,
+)
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, ViewSettings
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
@@ -24,12 +31,20 @@ from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 __all__ = [
     "ViewSettingsChoice",
     "choice_for",
+    "overlap_precision",
+    "rows_compared",
     "select_view_settings",
     "with_view_settings",
 ]
 
 ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
 """Selected settings of each view."""
+
+# The smallest numbers of views in a task, and the largest numbers of tasks that select settings in a round,
+# and whose dense graphs of the sample are summed.
+_MIN_TOGETHER = 4
+_MAX_TASKS = 64
+_MAX_SUMMED = 8
 
 # With two views it is unknown which of them is uninformative.
 _MIN_CONFIRMING = 2
@@ -68,18 +83,18 @@ def select_view_settings(
         Selection among all options first, then the others if they differ.
     """
     rng = np.random.default_rng(seed)
-    sample = _drawn(data.n_samples, n_compared, rng)
-    k = min(CONSTANTS.validation_neighbors, len(sample) - 1)
+    rows = _drawn(data.n_samples, rows_compared(len(data.views), n_compared), rng)
+    k = min(CONSTANTS.validation_neighbors, len(rows) - 1)
     coarse = None
     if len(data.views) > _MIN_CONFIRMING:
-        rows = _drawn(len(sample), SIZES.n_coarsely_compared, rng)
-        coarse = preprocessing_tasks.Coarse(rows, max(k, len(rows) // CONSTANTS.coarse_divisor))
+        some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
+        coarse = preprocessing_tasks.Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
     neighbors = [
         executor.submit(
             preprocessing_tasks.sampled_neighbors,
             source,
             tuple(options),
-            sample,
+            rows,
             k,
             coarse,
             key=f"sampled_neighbors/{source.name}",
@@ -94,33 +109,104 @@ def select_view_settings(
     rules = [(0.0, False), (mildest, False)]
     if len({option.scale for option in options}) > 1 and any(map(has_few_columns, shapes)):
         rules.append((mildest, True))
-    chosen = [
-        executor.submit(
-            preprocessing_tasks.choose,
-            neighbors,
-            shapes,
-            tuple(options),
-            least_alpha,
-            keeps_lengths,
-            key=f"select_preprocessing/{least_alpha:g}-{keeps_lengths}",
-        )
-        for least_alpha, keeps_lengths in dict.fromkeys(rules)
-    ]
-    coarsely = []
-    if coarse is not None:
-        coarsely.append(
-            executor.submit(preprocessing_tasks.coarse_overlaps, neighbors, key="coarse_overlaps")
-        )
-    gathered = executor.gather([*chosen, *coarsely])
-    executor.release([*neighbors, *chosen, *coarsely])
-    choices_of_each = gathered[: len(chosen)]
+    selections = _select(
+        neighbors,
+        [Rule(tuple(options), *rule) for rule in dict.fromkeys(rules)],
+        executor,
+        with_coarse=coarse is not None,
+    )
+    executor.release(neighbors)
     # the same for all of them: partitions are compared by the scores of the same views
-    uninformative = () if coarse is None else uninformative_views(gathered[0], gathered[-1])
+    uninformative = uninformative_views(selections[0], selections.pop()) if coarse else ()
     agreements = [
-        _agreement(data.view_names, options, choices, uninformative) for choices in choices_of_each
+        _agreement(data.view_names, options, choices, uninformative) for choices in selections
     ]
     by_settings = {_view_settings(agreement): agreement for agreement in reversed(agreements)}
     return tuple(reversed(by_settings.values()))
+
+
+def rows_compared(n_views: int, most: int) -> int:
+    """Number of rows of each view in which neighbors are searched exhaustively: `most`, or fewer.
+
+    With more than eight views it falls with the root of their number, but not below 1000, so that the
+    searches in all views take as long as in eight.
+    """
+    wanted = int(most * math.sqrt(min(1.0, SIZES.few_views / n_views)))
+    return min(most, max(SIZES.n_coarsely_compared, wanted))
+
+
+def overlap_precision(n_samples: int, n_views: int) -> float:
+    """Inverse standard error of the neighbor overlap of a view, if all views are independent.
+
+    For m compared rows with k neighbors each in V views, a pair of lists shares k² / m neighbors by
+    chance, approximately Poisson distributed. The mean share over rows and other views, which are also
+    independent, has a standard error of 1 / (m √(V − 1)).
+    """
+    return min(n_samples, rows_compared(n_views, SIZES.n_compared)) * math.sqrt(n_views - 1)
+
+
+def _select(
+    neighbors: Sequence[Handle], rules: Sequence[Rule], executor: Executor, *, with_coarse: bool
+) -> list[tuple[Choice, ...]]:
+    """Select the settings of each view by each rule; with `with_coarse` the coarse overlaps come last.
+
+    In the first round a view is compared with the mean over all settings of every other view, then with
+    those selected in the previous round, until nothing changes. The result does not depend on the order
+    of the views.
+    """
+    if with_coarse:
+        rules = [*rules, Rule((), is_coarse=True)]
+    n_views = len(neighbors)
+    voting = _spans(n_views, max(4 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
+    choosing = _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
+    found: list[tuple[Choice, ...]] = [()] * len(rules)
+    chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(rules)))
+    for turn in range(SIZES.max_overlap_rounds):
+        submitted, released = [], []
+        for which, before in chosen.items():
+            key = f"{turn}-{which}"
+            votes = [
+                executor.submit(
+                    preprocessing_tasks.votes_of_views,
+                    list(neighbors[span]),
+                    rules[which],
+                    before and before[span],
+                    key=f"neighbor_votes/{key}/{span.start}",
+                )
+                for span in voting
+            ]
+            total = executor.submit(
+                preprocessing_tasks.summed_votes, votes, key=f"summed_votes/{key}"
+            )
+            submitted += [
+                executor.submit(
+                    preprocessing_tasks.choices_of_views,
+                    list(neighbors[span]),
+                    total,
+                    rules[which],
+                    before and before[span],
+                    n_views,
+                    key=f"select_preprocessing/{key}/{span.start}",
+                )
+                for span in choosing
+            ]
+            released += [*votes, total]
+        gathered = executor.gather(submitted)
+        executor.release([*submitted, *released])
+        following: dict[int, tuple[int, ...] | None] = {}
+        groups = iter(gathered)
+        for which, before in chosen.items():
+            of_groups = itertools.islice(groups, len(choosing))
+            found[which] = tuple(itertools.chain.from_iterable(of_groups))
+            now = tuple(choice.index for choice in found[which])
+            if now != before and not rules[which].is_coarse:
+                following[which] = now
+        chosen = following
+    return found
+
+
+def _spans(n_views: int, together: int) -> list[slice]:
+    return [slice(first, first + together) for first in range(0, n_views, together)]
 
 
 def _drawn(n_samples: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -2,64 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-__all__ = ["neighbor_counts", "shared_neighbors"]
+__all__ = ["add_mean_graph", "shared_neighbors"]
 
 
-def neighbor_counts(neighbors: NDArray[np.integer[Any]], n_samples: int) -> csr_array[np.float64]:
-    """Directed graph of neighbor lists, with weight one on each edge.
+def add_mean_graph(
+    total: NDArray[np.float32], lists: Sequence[NDArray[np.integer[Any]]], factor: float = 1.0
+) -> None:
+    """Add the mean graph of neighbor lists of the same samples to a dense graph in place.
 
     Parameters
     ----------
-    neighbors : (n, k) int
-        Distinct neighbors of each sample.
-    n_samples : int
-        n.
-
-    Returns
-    -------
-    (n, n) CSR of ones
+    total : (m, n)
+        Weights of the n samples as neighbors of m of them.
+    lists : sequence of (m, k) int
+        Distinct neighbors of each of the m samples.
+    factor : float
+        Weight of the mean graph.
     """
-    k = neighbors.shape[1]
-    rows = np.arange(0, n_samples * k + 1, k)
-    columns = np.sort(neighbors, axis=1).ravel()  # a copy: another thread reads the same lists
-    return csr_array((np.ones(neighbors.size), columns, rows), shape=(n_samples, n_samples))
+    rows = np.arange(len(total))[:, None]
+    for neighbors in lists:
+        total[rows, neighbors] += np.float32(factor / len(lists))
 
 
 def shared_neighbors(
-    neighbors: NDArray[np.integer[Any]], others: csr_array[np.float64]
+    neighbors: NDArray[np.integer[Any]],
+    others: NDArray[np.floating[Any]],
+    popularity: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Neighbor overlap of each sample: weight of its neighbors in the other views, minus chance.
 
     Parameters
     ----------
-    neighbors : (n, k) int
-        Neighbors of each sample in one view.
-    others : (n, n) sparse
-        Neighbor graphs of the other views, summed; rows with equal sums.
+    neighbors : (m, k) int
+        Neighbors of each of m samples in one view.
+    others : (m, k)
+        Weights B_ij of these neighbors in the other views, where all rows of B have equal sums.
+    popularity : (n,)
+        Mean over the m samples of the weights of each sample in the other views.
 
     Returns
     -------
-    (n,)
-        (1/k) Σ_{j ∈ N(i)} (B_ij − Σ_l B_lj / n). Its mean is zero for neighbors that are
+    (m,)
+        (1/k) Σ_{j ∈ N(i)} (B_ij − Σ_l B_lj / m). Its mean is zero for neighbors that are
         independent of B, however often some samples (hubs) are neighbors in both.
 
     Notes
     -----
-    O(n k log k) flops.
+    O(m k) flops.
 
     References
     ----------
     The chance term follows L. Hubert, P. Arabie, "Comparing partitions", J. Classification 2
     (1985), doi:10.1007/BF01908075, with the in-degrees of both graphs held fixed.
     """
-    n, k = neighbors.shape
-    popularity: NDArray[np.float64] = np.asarray(others.sum(axis=0)).ravel() / n
-    given: NDArray[np.float64] = neighbor_counts(neighbors, n).multiply(others).sum(axis=1)
-    expected = popularity[neighbors].sum(axis=1)
-    return np.asarray((np.asarray(given).ravel() - expected) / k, dtype=np.float64)
+    return np.asarray((others - popularity[neighbors]).mean(axis=1), dtype=np.float64)

@@ -12,6 +12,7 @@ from mscam_dask.linalg.distances import distances_by_products, distances_to, sub
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
 
 __all__ = [
+    "approximate_neighbors",
     "nearest_neighbors",
     "top_k_columns",
 ]
@@ -98,6 +99,34 @@ def nearest_neighbors(
     return result, distances
 
 
+def approximate_neighbors(
+    embedding: NDArray[np.float64] | WeightedBlocks, n_candidates: int
+) -> NDArray[np.int64]:
+    """K nearest other samples of each row by matrix products in float32 alone, in no particular order.
+
+    Parameters
+    ----------
+    embedding : array of shape (n, r), r >= 1, or WeightedBlocks
+        Coordinates of all samples, finite.
+    n_candidates : int
+        K, between 1 and n - 1.
+
+    Returns
+    -------
+    array of shape (n, K), int64
+        Never holds the row itself. Samples whose distances agree to about six digits of the squared
+        norms may be exchanged, so this is for large K, of which few are near the boundary.
+    """
+    points = as_weighted_blocks(embedding)
+    n = len(points)
+    _check_search(points, n_candidates, 0, n)
+    found, _ = _propose(points, n_candidates + 1, 0, n, _BLOCK_BYTES)
+    is_self = found == np.arange(n)[:, None]
+    is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
+    others: NDArray[np.int64] = found[~is_self].reshape(n, n_candidates)
+    return others
+
+
 def _propose(
     points: WeightedBlocks, n_asked: int, start: int, stop: int, block_bytes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -151,9 +180,7 @@ def _products_in_float32(
         shift = -2 * exponent if centered is columns else 0
         factors = np.ldexp(weights, shift).astype(np.float32)
         blocks.append((centered, factors))
-        norms += np.einsum(
-            "ij,ij,j->i", centered, centered, factors.astype(np.float64), dtype=np.float64
-        )
+        norms += np.einsum("ij,ij->i", centered, centered * factors)
     return blocks, norms, float(np.ldexp(1.0, 2 * exponent))
 
 

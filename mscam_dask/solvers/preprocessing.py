@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-from mscam_dask.linalg.neighbor_overlap import neighbor_counts, shared_neighbors
-from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.neighbor_overlap import add_mean_graph, shared_neighbors
+from mscam_dask.linalg.neighbors import approximate_neighbors, nearest_neighbors
+from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
@@ -28,9 +28,11 @@ from mscam_dask.types.rules import RULES, SIZES
 __all__ = [
     "Choice",
     "choose_view_settings",
+    "coarse_neighbors",
     "default_settings",
     "embedding_neighbors",
     "has_few_columns",
+    "neighbor_votes",
     "uninformative_views",
 ]
 
@@ -76,58 +78,102 @@ def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:
     return max(of_scale, key=lambda position: options[position].alpha)
 
 
-def embedding_neighbors(
-    view: ViewSVD,
-    alpha: float,
-    n_neighbors: int,
-    rows: slice | NDArray[np.int64] = slice(None),
-) -> NDArray[np.int64]:
-    """Nearest neighbors (m, k) among some rows in the ridge embedding of one view."""
-    anchors: NDArray[Any] = ridge_view(view, alpha=alpha).anchors()
-    indices, _ = nearest_neighbors(anchors[rows], n_neighbors)
-    return indices
+def embedding_neighbors(view: ViewSVD, alpha: float, n_neighbors: int) -> NDArray[np.int32]:
+    """Nearest neighbors (m, k) of all rows in the ridge embedding of one view."""
+    vectors, weights = ridge_view(view, alpha=alpha).coordinates()
+    return nearest_neighbors(WeightedBlocks((vectors,), (weights,)), n_neighbors)[0].astype(
+        np.int32
+    )
 
 
-def choose_view_settings(
-    neighbors: Sequence[Sequence[NDArray[np.integer[Any]]]], usual: Sequence[int]
-) -> tuple[Choice, ...]:
-    """Select the settings of each view whose neighbors overlap most with those of the other views.
+def coarse_neighbors(
+    view: ViewSVD, alpha: float, n_neighbors: int, rows: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Many neighbors (m, k) among some rows, in any order, to the precision of products."""
+    vectors, weights = ridge_view(view, alpha=alpha).coordinates()
+    points = WeightedBlocks((vectors[rows],), (weights,))
+    return approximate_neighbors(points, n_neighbors).astype(np.int32)
+
+
+def neighbor_votes(
+    views: Sequence[Sequence[NDArray[np.integer[Any]]]], n_samples: int
+) -> NDArray[np.float32]:
+    """Sum over some views of the mean graph of their neighbor lists.
 
     Parameters
     ----------
-    neighbors : for each of V ≥ 2 views, for each of its settings, (n, k) int
-        Neighbors of the same samples throughout.
-    usual : sequence of int
-        Position of the default settings of each view, which are kept unless others are better by
-        more than four standard errors (paired over samples).
+    views : for each view, for some of its settings, (m, k) int
+        Neighbors of the same m samples among `n_samples`.
+    n_samples : int
 
     Returns
     -------
-    tuple of Choice
+    (m, n_samples)
+    """
+    votes = np.zeros((len(views[0][0]), n_samples), dtype=np.float32)
+    for lists in views:
+        add_mean_graph(votes, lists)
+    return votes
+
+
+def choose_view_settings(
+    views: Sequence[Sequence[NDArray[np.integer[Any]]]],
+    counted: Sequence[Sequence[int]],
+    usual: Sequence[int],
+    votes: NDArray[np.float32],
+    n_views: int,
+) -> list[Choice]:
+    """Select the settings of some views whose neighbors overlap most with those of all other views.
+
+    Parameters
+    ----------
+    views : for each view, for each of its settings, (m, k) int
+        Neighbors of the same m samples throughout.
+    counted : for each view, positions of settings
+        Settings whose mean graph is the share of this view in the votes.
+    usual : sequence of int
+        Position of the default settings of each view, which are kept unless others are better by
+        more than four standard errors (paired over samples), and by 3 % with more than eight views.
+    votes : (m, n)
+        `neighbor_votes` of all views.
+    n_views : int
+        Number of views that voted, at least two.
+
+    Returns
+    -------
+    list of Choice
 
     Notes
     -----
-    In the first round a view is compared with the mean over all settings of every other view, then
-    with those selected in the previous round, until nothing changes. The result does not depend
-    on the order of the views. O(V k n) entries of the summed graph are searched for each of the V
-    views and each of its settings.
+    O(m k²) comparisons for each two settings of a view, and O(m n) flops once.
     """
-    n = neighbors[0][0].shape[0]
-    graphs = [[neighbor_counts(lists, n) for lists in view] for view in neighbors]
-    references = [_divided(_sum(view), len(view)) for view in graphs]
-    chosen: list[int] | None = None
-    choices: tuple[Choice, ...] = ()
-    for _ in range(SIZES.max_overlap_rounds):
-        total = _sum(references)
-        choices = tuple(
-            _choose(view, _divided(total - own, len(references) - 1), kept)
-            for view, own, kept in zip(neighbors, references, usual, strict=True)
-        )
-        if [choice.index for choice in choices] == chosen:
-            break
-        chosen = [choice.index for choice in choices]
-        references = [view[index] for view, index in zip(graphs, chosen, strict=True)]
+    popularity = votes.mean(axis=0, dtype=np.float64)
+    rows = np.arange(len(votes))[:, None]
+    relevant = RULES.min_gain_of_overlap if n_views > SIZES.few_views else 0.0
+    choices = []
+    for lists, positions, kept in zip(views, counted, usual, strict=True):
+        voted = [lists[position] for position in positions]
+        counts = np.bincount(np.concatenate(voted, axis=None), minlength=votes.shape[1])
+        of_others = (popularity - counts / (len(votes) * len(voted))) / (n_views - 1)
+        shares = []
+        for neighbors in lists:
+            weights = votes[rows, neighbors] - _own_votes(neighbors, voted)
+            shares.append(shared_neighbors(neighbors, weights / (n_views - 1), of_others))
+        choices.append(_best(shares, kept, relevant))
     return choices
+
+
+def _own_votes(
+    neighbors: NDArray[np.integer[Any]], voted: Sequence[NDArray[np.integer[Any]]]
+) -> NDArray[np.float64]:
+    """Weights (m, k) of the neighbors in the mean graph of some lists of the same view."""
+    own = np.zeros(neighbors.shape)
+    for others in voted:
+        if others is neighbors:
+            own += 1.0
+        else:
+            own += (neighbors[:, :, None] == others[:, None, :]).any(axis=2)
+    return own / len(voted)
 
 
 def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
@@ -159,28 +205,13 @@ def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     return found if len(scales[0]) - len(found) > 1 else ()
 
 
-def _sum(graphs: Sequence[csr_array[np.float64]]) -> csr_array[np.float64]:
-    """Sum of graphs, added pairwise in a tree to avoid one copy of the total for each view."""
-    level = list(graphs)
-    while len(level) > 1:
-        pairs = [first + second for first, second in zip(level[::2], level[1::2], strict=False)]
-        level = pairs + level[len(level) - len(level) % 2 :]
-    return level[0]
-
-
-def _divided(graph: csr_array[np.float64], count: int) -> csr_array[np.float64]:
-    return csr_array((graph.data / count, graph.indices, graph.indptr), shape=graph.shape)
-
-
-def _choose(
-    view_settings: Sequence[NDArray[np.integer[Any]]], others: csr_array[np.float64], usual: int
-) -> Choice:
-    shares = [shared_neighbors(lists, others) for lists in view_settings]
+def _best(shares: Sequence[NDArray[np.float64]], usual: int, relevant: float) -> Choice:
+    """Settings with the largest mean share, or the default ones unless these are clearly lower."""
     means = [math.fsum(share) / len(share) for share in shares]
     best = max(range(len(means)), key=lambda index: (means[index], index == usual))
     error = _standard_error(shares[best] - shares[usual])
     ahead = (means[best] - means[usual]) / error if error > 0 else 0.0
-    if ahead <= RULES.clear_overlap:
+    if ahead <= RULES.clear_overlap or means[usual] > (1.0 - relevant) * means[best]:
         best, ahead = usual, 0.0
     return Choice(best, means[best], ahead, _standard_error(shares[best]))
 

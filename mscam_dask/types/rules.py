@@ -21,6 +21,9 @@ class SelectionRules:
         Standard errors by which view settings must beat the default, and by which a neighbor overlap
         must exceed chance. Settings of each view by this rule: ACC 0.65 to 0.86 on a mixture with
         two columns per view (0014).
+    min_gain_of_overlap : float
+        Relative gain of overlap by which view settings must also beat the default if there are many
+        views: their standard error is so small that irrelevant differences are clear (0076).
     uninformative_share : float
         The overlap of an uninformative view is clearly below this share of the highest overlap. With
         as many views of noise as views, mean ARI 0.62 instead of 0.57 (0072).
@@ -56,6 +59,7 @@ class SelectionRules:
     """
 
     clear_overlap: float = 4.0
+    min_gain_of_overlap: float = 0.03
     uninformative_share: float = 0.5
     min_gain_of_all_views: float = 0.03
     few_columns: int = 10
@@ -126,6 +130,9 @@ class SampleSizes:
         Rows on which neighbor overlaps are measured; their standard error is then below 0.01.
     n_coarsely_compared : int
         Rows for coarse overlaps (0072).
+    few_views : int
+        With more views, fewer rows of each are compared and scored, at least `n_coarsely_compared`,
+        so that the searches in all views take as long as in so many (0076).
     n_scored : int
         Samples of large data on which settings and partitions are scored (0039).
     n_cut : int
@@ -156,6 +163,7 @@ class SampleSizes:
     exact_samples: int = 12_000
     n_compared: int = 3000
     n_coarsely_compared: int = 1000
+    few_views: int = 8
     n_scored: int = 4000
     n_cut: int = 20_000
     n_cut_by_number: int = 5000

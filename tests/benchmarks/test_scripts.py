@@ -14,6 +14,7 @@ from tests.benchmarks import (
     indices,
     many_views,
     roofline,
+    scale_out,
     text_tables,
     two_workers,
     unequal,
@@ -52,6 +53,35 @@ def test_many_views(capsys: pytest.CaptureFixture[str]) -> None:
     assert measured.ratio > 1.0
     assert measured.megabytes > 0.0
     assert "V = 18" in capsys.readouterr().out
+
+
+@pytest.mark.timeout(200)
+def test_scale_out(capsys: pytest.CaptureFixture[str]) -> None:
+    speed_ups = scale_out.main(["--quick", "--workers", "1", "4"])
+    assert speed_ups[0] == pytest.approx(1.0)
+    assert 1.0 < speed_ups[1] <= 4.0
+    printed = capsys.readouterr().out
+    assert "| 4 | " in printed
+    assert "| admm_view | " in printed
+
+
+def test_simulated_workers_take_tasks_as_results_allow() -> None:
+    """Three tasks, a wait for the first two, and one of the last results."""
+    seconds, dependencies, n_waits = (4.0, 2.0, 2.0, 1.0), ((), (), (0,), (1,)), (0, 0, 0, 1)
+    recording = scale_out.Recording(
+        tuple(
+            scale_out.Task("a", *facts)
+            for facts in zip(seconds, (0,) * 4, dependencies, n_waits, strict=True)
+        ),
+        (frozenset({0, 1}), frozenset({3})),
+    )
+    for n_workers, expected in ((1, 9.0), (2, 6.0), (9, 6.0)):
+        found = scale_out.simulate(recording, n_workers, overhead=0.0, round_trip=0.0)
+        assert found.seconds == expected
+    assert found.path == (0, 2)
+    # four tasks one after the other, and two waits, the second of which is for the last one
+    slow = scale_out.simulate(recording, 1, overhead=0.5, round_trip=0.25)
+    assert slow.seconds == pytest.approx(9.0 + 4 * 0.5 + 0.25)
 
 
 @pytest.mark.slow

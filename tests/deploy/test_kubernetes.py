@@ -170,22 +170,29 @@ def test_the_runs_pod_can_fail_and_its_end_is_seen() -> None:
     assert pods["verbs"] == ["get"]
 
 
-def test_the_secret_of_the_page_has_what_pods_mount_under_the_names_that_are_made(
+def test_the_secrets_of_the_page_have_what_pods_mount_under_the_names_that_are_made(
     tmp_path: Path,
 ) -> None:
     page = (DEPLOY / "k8s/README.md").read_text()
-    given = dict(re.findall(r"--from-file=(\S+)=certs/(\S+)", page))
-    assert all(key == file for key, file in given.items())
+    loop = re.search(r"for role in ([\w ]+); do(.*?)done", page, re.DOTALL)
+    assert loop is not None
+    assert "create secret generic mscam-tls-$role " in loop[2]
+    files = re.findall(r"--from-file=certs/(\S+)", loop[2])
+    given = {
+        f"mscam-tls-{role}": {file.replace("$role", role) for file in files}
+        for role in loop[1].split()
+    }
     mounted = {
-        item["key"]
+        (secret := spec["volumes"][0]["secret"])["secretName"]: {
+            item["key"] for item in secret["items"]
+        }
         for _, manifest in all_manifests()
         for spec in (pod_specs(manifest) if manifest["kind"].startswith("Dask") else [])
-        for item in spec["volumes"][0]["secret"]["items"]
     }
+    assert mounted == given
     made = make_certificates(tmp_path)
-    assert (
-        mounted == set(given) == {file.name for file in tmp_path.iterdir()} - {made.key("ca").name}
-    )
+    used = set.union(*given.values())
+    assert used == {file.name for file in tmp_path.iterdir()} - {made.key("ca").name}
 
 
 def test_the_pipeline_and_the_environment_of_the_run_are_read(tmp_path: Path) -> None:

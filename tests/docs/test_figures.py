@@ -24,6 +24,14 @@ def script(name: str) -> ModuleType:
     return module
 
 
+def test_the_picture_of_speed_up_is_that_of_the_table() -> None:
+    scale_out = script("scale_out")
+    names, rows = scale_out.table()
+    assert [row[0] for row in rows] == [2.0**power for power in range(9)]
+    drawn = (FIGURES / "scale_out.svg").read_text(encoding="utf-8")
+    assert scale_out.picture(names, rows) == drawn
+
+
 def test_the_picture_of_growth_is_that_of_the_table() -> None:
     growth = script("growth")
     runs = growth.table()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import numpy as np
 import pytest
@@ -9,8 +11,11 @@ from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.precompute import precompute_views
 from mscam_dask.engine.preprocessing_selection import (
     choice_for,
+    overlap_precision,
+    rows_compared,
     select_view_settings,
     with_view_settings,
 )
@@ -18,6 +23,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import CandidateSettings, ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.rules import SIZES
 from mscam_dask.types.search_space import Choices
 from tests.messages import quotes
 from tests.synthetic import distances_between
@@ -203,3 +209,53 @@ def test_rows_of_few_columns_have_no_choice_of_their_own_where_one_scaling_is_gi
     with SerialExecutor() as executor:
         assert len(select_view_settings(data, OPTIONS, 0, executor)) == 2
         assert len(select_view_settings(data, OPTIONS[:2], 0, executor)) == 1
+
+
+def test_many_views_are_compared_by_fewer_rows() -> None:
+    assert [rows_compared(n_views, 3000) for n_views in (2, 8, 32, 1000)] == [
+        3000,
+        3000,
+        1500,
+        1000,
+    ]
+    assert rows_compared(1000, 150) == 150
+    assert overlap_precision(50_000, 32) == pytest.approx(1500 * np.sqrt(31))
+
+
+@pytest.mark.parametrize("n_views", [9, 20])
+def test_groups_of_views_choose_as_all_views_together(
+    n_views: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    points = rng.standard_normal((300, 12))
+    views = [points + 0.3 * rng.standard_normal(points.shape) for _ in range(n_views)]
+    views[4] = np.hstack([views[4], 1e3 * rng.standard_normal((300, 1))])
+    data = as_multi_view(views)
+    with SerialExecutor() as executor:
+        in_groups = select_view_settings(data, OPTIONS, 0, executor)
+        monkeypatch.setattr("mscam_dask.engine.preprocessing_selection._MIN_TOGETHER", n_views)
+        together = select_view_settings(data, OPTIONS, 0, executor)
+    assert [one.scale for one in in_groups[0]].count("standard") == 1
+    assert in_groups[0][4].scale == "standard"
+    for one, other in zip(in_groups[0], together[0], strict=True):
+        assert (one.scale, one.alpha) == (other.scale, other.alpha)
+        assert one.agreement == pytest.approx(other.agreement, abs=1e-6)
+
+
+def test_partitions_of_many_views_are_scored_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fit and the number of clusters, which looks at the modularity in the same graphs."""
+    sizes = dataclasses.replace(SIZES, n_scored=150, n_coarsely_compared=90)
+    monkeypatch.setattr("mscam_dask.engine.precompute.SIZES", sizes)
+    monkeypatch.setattr("mscam_dask.engine.preprocessing_selection.SIZES", sizes)
+    rng = np.random.default_rng(4)
+    labels = np.arange(240) % 3
+    centers = 6.0 * rng.standard_normal((9, 3, 5))
+    views = [own[labels] + rng.standard_normal((240, 5)) for own in centers]
+    model = MSCAM("auto", n_jobs=1).fit(views)
+    assert model.n_clusters_ == 3
+    assert adjusted_rand_index(labels, model.labels_) == 1.0
+    handles = precompute_views(
+        as_multi_view(views), [("unit",) * 9], SerialExecutor()
+    ).reference_graphs.handles(SerialExecutor(), ["view_0"])
+    (graphs,) = SerialExecutor().gather(handles)
+    assert {graph.shape for graph in graphs.graphs} == {(141, 141)}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.neighbor_overlap import neighbor_counts, shared_neighbors
+from mscam_dask.linalg.neighbor_overlap import add_mean_graph, shared_neighbors
 
 
 @st.composite
@@ -23,43 +23,55 @@ def neighbor_lists(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.int64
     return lists(), lists()
 
 
-@given(neighbor_lists())
-def test_counts_are_the_lists(pair: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
-    lists, _ = pair
-    graph = neighbor_counts(lists, len(lists)).toarray()
-    for sample, row in enumerate(graph):
-        assert sorted(lists[sample]) == np.flatnonzero(row).tolist()
-        assert set(row) <= {0.0, 1.0}
+def graph_of(*lists: NDArray[np.int64], n: int) -> NDArray[np.float32]:
+    graph = np.zeros((len(lists[0]), n), dtype=np.float32)
+    add_mean_graph(graph, lists)
+    return graph
+
+
+def overlap(lists: NDArray[np.int64], graph: NDArray[np.float32]) -> NDArray[np.float64]:
+    weights = np.take_along_axis(graph, lists, axis=1)
+    return shared_neighbors(lists, weights, graph.mean(axis=0, dtype=np.float64))
 
 
 @given(neighbor_lists())
-def test_shared_neighbors_by_definition(
+def test_graph_is_the_mean_of_the_lists(
     pair: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> None:
-    lists, others = pair
-    n, k = lists.shape
-    b = neighbor_counts(others, n).toarray()
-    expected = [sum(b[i, j] - b[:, j].sum() / n for j in lists[i]) / k for i in range(n)]
-    assert_allclose(shared_neighbors(lists, neighbor_counts(others, n)), expected, atol=1e-12)
+    n = len(pair[0])
+    expected = np.zeros((n, n))
+    for lists in pair:
+        for sample, neighbors in enumerate(lists):
+            expected[sample, neighbors] += 0.5
+    assert_allclose(graph_of(*pair, n=n), expected)
+
+
+@given(neighbor_lists(), st.integers(1, 9))
+def test_shared_neighbors_by_definition(
+    pair: tuple[NDArray[np.int64], NDArray[np.int64]], n_rows: int
+) -> None:
+    lists, others = pair[0][:n_rows], pair[1][:n_rows]
+    m, k = lists.shape
+    b = graph_of(others, n=len(pair[0])).astype(float)
+    expected = [sum(b[i, j] - b[:, j].sum() / m for j in lists[i]) / k for i in range(m)]
+    assert_allclose(overlap(lists, graph_of(others, n=len(pair[0]))), expected, atol=1e-12)
 
 
 def test_hubs_that_are_everybodys_neighbors_agree_with_nothing() -> None:
     n = 50
     hubs = np.tile([0, 1, 2], (n, 1)).astype(np.int64)
-    share = shared_neighbors(hubs, neighbor_counts(hubs, n))
-    assert_allclose(share, 0.0, atol=1e-12)
+    assert_allclose(overlap(hubs, graph_of(hubs, n=n)), 0.0, atol=1e-12)
 
 
 def test_random_neighbors_agree_by_chance_only() -> None:
     rng = np.random.default_rng(0)
     n, k = 2000, 9
     first, second = (np.argsort(rng.random((n, n)), axis=1)[:, :k] for _ in range(2))
-    share = shared_neighbors(first, neighbor_counts(second, n))
+    share = overlap(first, graph_of(second, n=n))
     assert abs(share.mean()) < 4 * share.std() / np.sqrt(n)
 
 
 def test_equal_lists_agree_in_all_but_chance() -> None:
     n, k = 40, 4
     ring = (np.arange(n)[:, None] + np.arange(1, k + 1)) % n
-    share = shared_neighbors(ring, neighbor_counts(ring, n))
-    assert_allclose(share, 1.0 - k / n, atol=1e-12)
+    assert_allclose(overlap(ring, graph_of(ring, n=n)), 1.0 - k / n, atol=1e-12)

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
+from mscam_dask.linalg.neighbors import approximate_neighbors, nearest_neighbors, top_k_columns
 from tests.messages import quotes
 
 
@@ -162,3 +162,17 @@ def test_top_k_leaves_the_matrix_alone_and_it_need_not_be_contiguous() -> None:
     check_top_k(whole.T, 5)
     check_top_k(whole.T[::2, ::3], 5)
     assert_array_equal(whole, kept)
+
+
+def test_approximate_neighbors_are_the_nearest_where_distances_differ() -> None:
+    points = np.random.default_rng(0).standard_normal((300, 5))
+    found = approximate_neighbors(points, 40)
+    assert_array_equal(np.sort(found, axis=1), np.sort(nearest(points, 40), axis=1))
+
+
+def test_approximate_neighbors_of_duplicates_are_others() -> None:
+    points = np.repeat(np.arange(4.0), 10)[:, None]
+    found = approximate_neighbors(points, 5)
+    assert found.shape == (40, 5)
+    assert not np.any(found == np.arange(40)[:, None])
+    assert_array_equal(points[found, 0], np.repeat(points, 5, axis=1))

@@ -6,9 +6,11 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.solvers.preprocessing import (
+    Choice,
     choose_view_settings,
     default_settings,
     embedding_neighbors,
+    neighbor_votes,
     uninformative_views,
 )
 from mscam_dask.solvers.ridge_view import ridge_view
@@ -25,6 +27,13 @@ def lists_of(rows: NDArray[np.float64], k: int = 6) -> NDArray[np.int64]:
     return nearest_neighbors(rows, k)[0]
 
 
+def choices_of(lists: list[list[NDArray[np.int64]]], usual: list[int]) -> list[Choice]:
+    """First round: a view against the mean over all settings of the others."""
+    every = [list(range(len(view))) for view in lists]
+    votes = neighbor_votes(lists, len(lists[0][0]))
+    return choose_view_settings(lists, every, usual, votes, len(lists))
+
+
 def views_with_one_spoilt(n: int = 300) -> tuple[list[list[NDArray[np.int64]]], list[int]]:
     """Three views of the same points; of each, lists of its neighbours and of spoilt ones."""
     rng = np.random.default_rng(0)
@@ -37,7 +46,7 @@ def views_with_one_spoilt(n: int = 300) -> tuple[list[list[NDArray[np.int64]]], 
 def test_neighbors_that_the_other_views_confirm_are_taken() -> None:
     lists, expected = views_with_one_spoilt()
     for usual in ([0, 0, 0], [1, 1, 1]):
-        choices = choose_view_settings(lists, usual)
+        choices = choices_of(lists, usual)
         assert [choice.index for choice in choices] == expected
         for choice, kept in zip(choices, usual, strict=True):
             assert (choice.ahead == 0.0) == (choice.index == kept)
@@ -47,15 +56,44 @@ def test_neighbors_that_the_other_views_confirm_are_taken() -> None:
 def test_the_choice_does_not_depend_on_the_order_of_the_views() -> None:
     lists, expected = views_with_one_spoilt()
     order = [2, 0, 1]
-    choices = choose_view_settings([lists[i] for i in order], [0, 0, 0])
+    choices = choices_of([lists[i] for i in order], [0, 0, 0])
     assert [choice.index for choice in choices] == [expected[i] for i in order]
+
+
+@pytest.mark.parametrize("chosen", [[0, 0, 0], [1, 0, 1]])
+def test_overlaps_are_those_with_the_settings_that_voted(chosen: list[int]) -> None:
+    lists, _ = views_with_one_spoilt()
+    n, k = lists[0][0].shape
+    votes = neighbor_votes([[view[at]] for view, at in zip(lists, chosen, strict=True)], n)
+    choices = choose_view_settings(lists, [[at] for at in chosen], [0, 0, 0], votes, 3)
+    graphs = np.zeros((3, n, n))
+    for graph, view, at in zip(graphs, lists, chosen, strict=True):
+        np.put_along_axis(graph, view[at], 1.0, axis=1)
+    for index, choice in enumerate(choices):
+        others = np.delete(graphs, index, axis=0).mean(axis=0)
+        own = lists[index][choice.index]
+        shared = np.take_along_axis(others - others.mean(axis=0), own, axis=1).sum(axis=1) / k
+        assert choice.agreement == pytest.approx(shared.mean(), abs=1e-6)
+        assert choice.error == pytest.approx(shared.std() / np.sqrt(n), abs=1e-6)
+
+
+def test_against_many_views_a_difference_has_to_be_relevant() -> None:
+    """One row in sixty has better neighbors: a clear difference, but a small one."""
+    rng = np.random.default_rng(2)
+    points = rng.standard_normal((1200, 2))
+    views = [lists_of(points + 0.01 * rng.standard_normal(points.shape)) for _ in range(24)]
+    worse = views[0].copy()
+    worse[::60] = lists_of(rng.standard_normal(points.shape))[::60]
+    few, many = ([[worse, views[0]], *([one] for one in views[1:n])] for n in (8, 24))
+    assert choices_of(few, [0] * 8)[0].index == 1
+    assert choices_of(many, [0] * 24)[0].index == 0
 
 
 @pytest.mark.parametrize("usual", [0, 1])
 def test_within_noise_the_usual_preparation_stays(usual: int) -> None:
     rng = np.random.default_rng(1)
     random = [[lists_of(rng.standard_normal((200, 3))) for _ in range(2)] for _ in range(3)]
-    choices = choose_view_settings(random, [usual] * 3)
+    choices = choices_of(random, [usual] * 3)
     assert [choice.index for choice in choices] == [usual] * 3
     assert [choice.ahead for choice in choices] == [0.0] * 3
 
@@ -84,7 +122,7 @@ def test_views_whose_neighbors_nobody_has(
     n_alike: int, n_others: int, expected: tuple[int, ...]
 ) -> None:
     lists = lists_of_each(300, n_alike, n_others)
-    choices = choose_view_settings(lists, [0] * len(lists))
+    choices = choices_of(lists, [0] * len(lists))
     assert uninformative_views(choices) == expected
 
 
@@ -94,7 +132,7 @@ def test_the_error_of_an_agreement_is_that_of_random_neighbors() -> None:
     ratios = []
     for _ in range(60):
         lists = [[lists_of(rng.standard_normal((150, 4)))] for _ in range(3)]
-        ratios += [one.agreement / one.error for one in choose_view_settings(lists, [0, 0, 0])]
+        ratios += [one.agreement / one.error for one in choices_of(lists, [0, 0, 0])]
     assert abs(np.mean(ratios)) < 0.3
     assert 0.6 < np.std(ratios) < 1.5
     assert max(ratios) < 4.0
@@ -103,12 +141,12 @@ def test_the_error_of_an_agreement_is_that_of_random_neighbors() -> None:
 def test_few_samples_leave_no_view_out() -> None:
     """An agreement that is there may be within its error."""
     lists = lists_of_each(9, 2, 1)
-    assert uninformative_views(choose_view_settings(lists, [0, 0, 0])) == ()
+    assert uninformative_views(choices_of(lists, [0, 0, 0])) == ()
 
 
 def test_complete_neighborhoods_leave_the_usual_preparation() -> None:
     everyone = np.array([[1, 2], [0, 2], [0, 1]])
-    choices = choose_view_settings([[everyone, everyone], [everyone]], [1, 0])
+    choices = choices_of([[everyone, everyone], [everyone]], [1, 0])
     assert [choice.index for choice in choices] == [1, 0]
 
 

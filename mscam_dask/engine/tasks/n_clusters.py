@@ -11,7 +11,7 @@ from mscam_dask.linalg.edge_split import edge_split
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs, view_modularity
-from mscam_dask.solvers.spectral_cut import extend_cut, spectral_cut, spread_rows
+from mscam_dask.solvers.spectral_cut import extend_cut, sampled_rows, spectral_cut, spread_rows
 from mscam_dask.solvers.spectral_embedding import walk_embedding
 from mscam_dask.types.rules import SIZES
 
@@ -50,6 +50,13 @@ def split_half_ari(first: GraphSpectrum, second: GraphSpectrum, n_clusters: int)
     return max(float(adjusted_rand_score(*pair)) for pair in pairs)
 
 
-def modularities(view: ReferenceGraphs, cuts: list[list[NDArray[np.int64]]]) -> list[list[float]]:
-    """Modularity of each cut by the reference graphs of one view, by number of clusters."""
-    return [[view_modularity(view, labels) for labels in same_count] for same_count in cuts]
+def modularities(
+    view: ReferenceGraphs, cuts: list[list[NDArray[np.int64]]], n_validation_samples: int
+) -> list[list[float]]:
+    """Modularity of each cut by the reference graphs of one view, by number of clusters.
+
+    With `n_validation_samples` these graphs are of a sample of that size.
+    """
+    n = len(cuts[0][0])
+    rows = sampled_rows(n, n_validation_samples) if n_validation_samples else slice(None)
+    return [[view_modularity(view, labels[rows]) for labels in same_count] for same_count in cuts]

@@ -19,6 +19,7 @@ from mscam_dask.solvers.spectral_cut import merge_components
 
 __all__ = [
     "candidates",
+    "joined_candidates",
     "merged_components",
     "own_graph",
     "rebuild_graph",
@@ -30,6 +31,15 @@ def candidates(
 ) -> CandidateEdges:
     """Candidate neighbors of a block of rows in the joint ridge embedding."""
     return candidate_neighbors(joint_embedding(views), n_candidates, start, stop)
+
+
+def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:
+    """Candidate neighbors of consecutive blocks of rows as one block."""
+    return CandidateEdges(
+        parts[0].row_start,
+        np.concatenate([part.indices for part in parts]),
+        np.concatenate([part.squared_distances for part in parts]),
+    )
 
 
 def own_graph(view: RidgeView, n_neighbors: int) -> Graph:

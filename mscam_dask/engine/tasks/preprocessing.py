@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +13,25 @@ from mscam_dask.errors import DataError
 from mscam_dask.solvers.preprocessing import (
     Choice,
     choose_view_settings,
+    coarse_neighbors,
     default_settings,
     embedding_neighbors,
     has_few_columns,
+    neighbor_votes,
 )
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Scale, ViewSettings
 
-__all__ = ["Coarse", "SampledNeighbors", "choose", "coarse_overlaps", "sampled_neighbors"]
+__all__ = [
+    "Coarse",
+    "Rule",
+    "SampledNeighbors",
+    "choices_of_views",
+    "sampled_neighbors",
+    "summed_votes",
+    "votes_of_views",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +48,51 @@ class SampledNeighbors:
 
     Attributes
     ----------
-    by_settings : dict of int to (m, k) int64
+    shape : ViewShape
+        Shape of the sample.
+    by_settings : dict of int to (m, k) int32
         Neighbors by the position of the view settings.
     coarse : (m', k') int32
         Many neighbors of fewer rows with the default settings; of shape (0, 0) if not needed.
     """
 
-    by_settings: dict[int, NDArray[np.int64]]
+    shape: ViewShape
+    by_settings: dict[int, NDArray[np.int32]]
     coarse: NDArray[np.int32]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """View settings among which a selection is made.
+
+    Attributes
+    ----------
+    options : tuple of ViewSettings
+        All candidates; those with α ≥ `least_alpha` are tried if a view has any.
+    least_alpha : float
+    keeps_lengths : bool
+        Whether rows of few columns are not scaled to unit length.
+    is_coarse : bool
+        Whether the coarse neighbors of each view are compared in place of those by settings.
+    """
+
+    options: tuple[ViewSettings, ...]
+    least_alpha: float = 0.0
+    keeps_lengths: bool = False
+    is_coarse: bool = False
+
+    def lists(self, view: SampledNeighbors) -> dict[int, NDArray[np.int32]]:
+        """Neighbors of a view by the positions of the settings that are tried."""
+        if self.is_coarse:
+            return {0: view.coarse}
+        keeps_lengths = self.keeps_lengths and has_few_columns(view.shape)
+        tried = {
+            position: view.by_settings[position]
+            for position in sorted(view.by_settings)
+            if self.options[position].alpha >= self.least_alpha
+            and not (keeps_lengths and self.options[position].scale == "unit")
+        }
+        return tried or dict(sorted(view.by_settings.items()))
 
 
 def sampled_neighbors(
@@ -67,78 +113,87 @@ def sampled_neighbors(
     for position, option in enumerate(options):
         scale = option.scale if source.view_type == "features" else options[0].scale
         positions.setdefault(scale, {}).setdefault(option.alpha, position)
-    neighbors: dict[int, NDArray[np.int64]] = {}
-    coarse_neighbors: dict[Scale, NDArray[np.int32]] = {}
+    default = options[default_settings(shape, options)].scale
+    neighbors: dict[int, NDArray[np.int32]] = {}
+    many = None
     refusal: DataError | None = None
-    for scale, by_alpha in positions.items():
+    for scale in sorted(positions, key=lambda one: one != default):
+        by_alpha = positions[scale]
         try:
-            lists, coarse_neighbors[scale] = _neighbors_by_alpha(
-                rows, shape, scale, source.name, list(by_alpha), n_neighbors, coarse
+            view = view_svd(
+                lambda start, stop: rows[start:stop],
+                shape,
+                scale=scale,
+                name=source.name,
+                dtype=np.float32,
             )
         except DataError as error:
             refusal = error
             continue
-        neighbors.update(zip(by_alpha.values(), lists, strict=True))
+        for alpha, position in by_alpha.items():
+            neighbors[position] = embedding_neighbors(view, alpha, n_neighbors)
+        if coarse is not None and many is None:
+            many = coarse_neighbors(view, max(by_alpha), coarse.n_neighbors, coarse.rows)
+        del view  # as large as the rows
     if not neighbors and refusal is not None:
         raise refusal
-    tried = [options[position] for position in neighbors]
-    default = tried[default_settings(shape, tried)]
-    return SampledNeighbors(neighbors, coarse_neighbors[default.scale])
-
-
-def _neighbors_by_alpha(
-    rows: NDArray[np.float64],
-    shape: ViewShape,
-    scale: Scale,
-    name: str,
-    alphas: Sequence[float],
-    n_neighbors: int,
-    coarse: Coarse | None,
-) -> tuple[list[NDArray[np.int64]], NDArray[np.int32]]:
-    """Neighbors with one scaling, whose basis is as large as the rows and released at the end."""
-    view = view_svd(lambda start, stop: rows[start:stop], shape, scale=scale, name=name)
-    lists = [embedding_neighbors(view, alpha, n_neighbors) for alpha in alphas]
-    if coarse is None:
-        return lists, np.zeros((0, 0), dtype=np.int32)
-    many = embedding_neighbors(view, max(alphas), coarse.n_neighbors, coarse.rows)
-    return lists, many.astype(np.int32)
-
-
-def choose(
-    neighbors: list[SampledNeighbors],
-    shapes: list[ViewShape],
-    options: tuple[ViewSettings, ...],
-    least_alpha: float,
-    keeps_lengths: bool,  # noqa: FBT001 - tasks take positions
-) -> tuple[Choice, ...]:
-    """Select the settings of each view among those with α ≥ `least_alpha`; see `choose_view_settings`.
-
-    With `keeps_lengths`, rows of few columns are not scaled to unit length.
-    """
-
-    def is_tried(option: ViewSettings, shape: ViewShape) -> bool:
-        shortened = keeps_lengths and has_few_columns(shape) and option.scale == "unit"
-        return option.alpha >= least_alpha and not shortened
-
-    positions = [
-        [position for position in sorted(view.by_settings) if is_tried(options[position], shape)]
-        or sorted(view.by_settings)
-        for view, shape in zip(neighbors, shapes, strict=True)
-    ]
-    defaults = [
-        default_settings(shape, [options[position] for position in tried])
-        for shape, tried in zip(shapes, positions, strict=True)
-    ]
-    lists = [
-        [view.by_settings[position] for position in tried]
-        for view, tried in zip(neighbors, positions, strict=True)
-    ]
-    return tuple(
-        dataclasses.replace(choice, index=tried[choice.index])
-        for choice, tried in zip(choose_view_settings(lists, defaults), positions, strict=True)
+    return SampledNeighbors(
+        shape, neighbors, np.zeros((0, 0), dtype=np.int32) if many is None else many
     )
 
 
-def coarse_overlaps(neighbors: list[SampledNeighbors]) -> tuple[Choice, ...]:
-    """Overlap of many neighbors in each view with those in the other views, without a selection."""
-    return choose_view_settings([[view.coarse] for view in neighbors], [0] * len(neighbors))
+def votes_of_views(
+    views: list[SampledNeighbors], rule: Rule, chosen: tuple[int, ...] | None
+) -> NDArray[np.float32]:
+    """Sum of the neighbor graphs of some views with the chosen settings, or their mean over all settings."""
+    lists = [rule.lists(view) for view in views]
+    n_samples = views[0].shape.n_samples
+    if rule.is_coarse:
+        n_samples = len(views[0].coarse)
+    counted = _counted(lists, chosen)
+    voted = [[by[at] for at in positions] for by, positions in zip(lists, counted, strict=True)]
+    return neighbor_votes(voted, n_samples)
+
+
+def summed_votes(votes: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Sum over groups of views."""
+    total = votes[0]
+    for part in votes[1:]:
+        total = total + part
+    return total
+
+
+def choices_of_views(
+    views: list[SampledNeighbors],
+    votes: NDArray[np.float32],
+    rule: Rule,
+    chosen: tuple[int, ...] | None,
+    n_views: int,
+) -> list[Choice]:
+    """Select the settings of some views by the votes of all views; see `choose_view_settings`."""
+    lists = [rule.lists(view) for view in views]
+    places = [list(by) for by in lists]
+    counted = [
+        [tried.index(position) for position in positions]
+        for tried, positions in zip(places, _counted(lists, chosen), strict=True)
+    ]
+    usual = [
+        0
+        if rule.is_coarse
+        else default_settings(view.shape, [rule.options[position] for position in tried])
+        for view, tried in zip(views, places, strict=True)
+    ]
+    choices = choose_view_settings(
+        [list(by.values()) for by in lists], counted, usual, votes, n_views
+    )
+    return [
+        dataclasses.replace(choice, index=tried[choice.index])
+        for choice, tried in zip(choices, places, strict=True)
+    ]
+
+
+def _counted(
+    lists: list[dict[int, NDArray[np.int32]]], chosen: tuple[int, ...] | None
+) -> list[list[int]]:
+    """Positions of the settings of each view that vote: the chosen one, or all in the first round."""
+    return [list(by) for by in lists] if chosen is None else [[position] for position in chosen]

@@ -461,7 +461,7 @@ def with_dask_defaults(document: Document) -> Document:
     added = {key: value for key, value in defaults.items() if key not in given}
     if not added:
         return document
-    origins = {
+    origins: dict[tuple[str, ...], str] = {
         ("execution", key): f"Dask's configuration, {_NAMESPACE}.{key.replace('_', '-')}"
         for key in added
     }

@@ -365,7 +365,7 @@ def _certificates(execution: ExecutionTable, name: str) -> Iterator[None]:
         yield
         return
     setting = "distributed.comm.tls"
-    tls = {f"{setting}.ca-file": execution.tls_ca}
+    tls: dict[str, str | None] = {f"{setting}.ca-file": execution.tls_ca}
     for role in ("scheduler", "worker", "client"):
         tls[f"{setting}.{role}.cert"] = execution.tls_cert
         tls[f"{setting}.{role}.key"] = execution.tls_key or execution.tls_cert
@@ -435,7 +435,8 @@ def _queue_security(execution: ExecutionTable) -> Security:
     from distributed import Security
 
     if execution.tls_ca is None:
-        return Security.temporary()
+        temporary: Security = Security.temporary()
+        return temporary
     certificate, key = execution.tls_cert, execution.tls_key or execution.tls_cert
     roles = ("scheduler", "worker", "client")
     return Security(

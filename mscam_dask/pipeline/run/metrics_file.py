@@ -85,7 +85,7 @@ def metrics_text(record: RunRecord, *, started: str, success: float | None) -> s
         add("mscam_batch_score", record.fit.score)
     if record.drift is not None and record.drift.n_common:
         add("mscam_batch_moved_share", record.drift.n_moved / record.drift.n_common)
-    for file, expiry in _expiries(record.settings["execution"]):
+    for file, expiry in _expiries((record.settings or {}).get("execution", {})):
         add("mscam_batch_certificate_expiry_timestamp_seconds", expiry, file=file)
     return "".join(_family(name, lines) for name, lines in samples.items() if lines) + "# EOF\n"
 

@@ -29,7 +29,7 @@ class Threads(LocalCluster):
     """A cluster of a site's own: workers are threads of this process."""
 
     def __init__(self, address: str = "127.0.0.1", n_workers: int = 0, **options: Any) -> None:
-        super().__init__(
+        super().__init__(  # type: ignore[no-untyped-call]
             n_workers=n_workers,
             processes=False,
             threads_per_worker=1,

@@ -106,6 +106,7 @@ def test_the_expiry_of_certificates(pipeline: Write, tmp_path: Path) -> None:
     made = make_certificates(tmp_path / "certs")
     outcome = run_pipeline(read_config(pipeline(IN_PROCESS)), tmp_path / "out")
     record = outcome.record
+    assert record.settings is not None
     record.settings["execution"] = {
         "tls_ca": str(made.authority),
         "tls_cert": str(made.certificate("client")),

@@ -1,0 +1,61 @@
+"""Candidate neighbors are the same bits, however many tasks search them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.engine import candidate_neighbors
+from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
+from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.types.parameters import Parameters
+
+
+def ridge_views(n_views: int, n_samples: int) -> list[RidgeView]:
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((n_samples, 6)).round(1)  # some distances are tied
+    points[1::7] = points[::7][: len(points[1::7])]
+    shape = ViewShape(n_samples, 6, "features")
+    views = [points + 0.1 * rng.standard_normal(points.shape) for _ in range(n_views - 1)]
+
+    def embedded(rows: NDArray[np.float64]) -> RidgeView:
+        read = ArrayRows(rows, "v").read
+        return ridge_view(
+            view_svd(read, shape, scale="none", name="v", dtype=np.float32), alpha=1.0
+        )
+
+    return [embedded(rows) for rows in (points, *views)]
+
+
+@pytest.mark.parametrize("n_views", [1, 20])
+def test_bits_do_not_depend_on_the_tasks(n_views: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 700
+    views = ridge_views(n_views, n)
+    keys: list[str] = []
+
+    class Listed(SerialExecutor):
+        def submit(self, function, /, *args, key):  # type: ignore[no-untyped-def]
+            keys.append(key)
+            return super().submit(function, *args, key=key)
+
+    found = []
+    for together in (1000, 16, 1):
+        monkeypatch.setattr(candidate_neighbors, "_VIEWS_TOGETHER", together)
+        executor = Listed()
+        blocks = candidate_neighbors.candidate_blocks(
+            list(views), n, Parameters(n_clusters=3), executor, key="k"
+        )
+        found.append(executor.gather(blocks))
+    for several in found[1:]:
+        for block, expected in zip(several, found[0], strict=True):
+            assert block.row_start == expected.row_start
+            assert_array_equal(block.indices, expected.indices)
+            assert_array_equal(block.squared_distances, expected.squared_distances)
+    n_searches = sum(key.startswith("candidate_neighbors/") for key in keys)
+    n_blocks = len(found[0])
+    assert n_searches == (3 if n_views == 1 else 1 + 2 + 8) * n_blocks
