@@ -11,9 +11,11 @@ from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.precompute import LazyReferenceGraphs, PrecomputedViews
 from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedView
+from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.graph_update import assemble_graph
+from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.events import GraphKind
 from mscam_dask.types.parameters import Parameters, Scale
 from mscam_dask.types.rules import SIZES
@@ -22,6 +24,7 @@ __all__ = [
     "InitialGraph",
     "PreparedHandles",
     "build_graph",
+    "compared_views",
     "initial_graph",
     "prepare_views",
 ]
@@ -45,6 +48,8 @@ class PreparedHandles:
         Candidate neighbors, one handle per block of rows; those of large data with the order of rows.
     n_validation_samples : int
         Number of samples of the reference graphs if these are not all, otherwise 0.
+    perturbed_cuts : handle or None
+        Cuts of perturbed graphs (`mscam_dask.engine.assess`), if these do not depend on the fit.
     """
 
     names: tuple[str, ...]
@@ -54,6 +59,16 @@ class PreparedHandles:
     reference_graphs: LazyReferenceGraphs
     blocks: tuple[Handle, ...] | BlockedCandidates
     n_validation_samples: int = 0
+    perturbed_cuts: Handle | None = None
+
+
+_MOST_VIEWS = 16
+"""Views whose reference graphs are compared; of more views, evenly spaced ones."""
+
+
+def compared_views(names: Sequence[str]) -> tuple[str, ...]:
+    """Views whose reference graphs are compared."""
+    return tuple(names[index] for index in spread_rows(len(names), _MOST_VIEWS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +137,18 @@ def _prepare_large(
     """Ridge views with truncated bases and approximate candidate neighbors of large data."""
     # no partition is scored before the eigenvectors are there: until then workers have time for these
     names = [data.views[index].name for index in parameters.counted(len(data.views))]
-    precomputed.reference_graphs.handles(executor, names)
+    graphs = precomputed.reference_graphs.handles(executor, names)
+    perturbed = None
+    if 1 < parameters.n_clusters < data.n_samples:
+        by_name = dict(zip(names, graphs, strict=True))
+        perturbed = executor.submit(
+            assess_tasks.perturbed_cuts,
+            [by_name[name] for name in compared_views(names)],
+            None,
+            parameters.n_clusters,
+            parameters.n_pairs(precomputed.n_validation_samples),
+            key="perturbed_cuts",
+        )
     for of_sample in precomputed.factored.values():
         executor.release(of_sample)  # the settings are selected
     ranges = row_blocks.block_ranges(data.n_samples)
@@ -143,7 +169,8 @@ def _prepare_large(
     )
     for view in views:
         executor.release(view.rows)
-    return _with_candidates(precomputed, ordered, candidates, parameters)
+    prepared = _with_candidates(precomputed, ordered, candidates, parameters)
+    return dataclasses.replace(prepared, perturbed_cuts=perturbed)
 
 
 def _prepared(

@@ -28,6 +28,7 @@ __all__ = [
     "Rule",
     "SampledNeighbors",
     "choices_of_views",
+    "joined_settings",
     "sampled_neighbors",
     "summed_votes",
     "votes_of_views",
@@ -54,11 +55,14 @@ class SampledNeighbors:
         Neighbors by the position of the view settings.
     coarse : (m', k') int32
         Many neighbors of fewer rows with the default settings; of shape (0, 0) if not needed.
+    refusal : DataError or None
+        Error of the first settings that make all rows equal.
     """
 
     shape: ViewShape
     by_settings: dict[int, NDArray[np.int32]]
     coarse: NDArray[np.int32]
+    refusal: DataError | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,11 +105,12 @@ def sampled_neighbors(
     sample: NDArray[np.int64],
     n_neighbors: int,
     coarse: Coarse | None,
+    part: tuple[int, int] = (0, 1),
 ) -> SampledNeighbors:
     """Nearest neighbors within a sample of the rows, for each candidate setting of one view.
 
-    Settings that make all rows equal are skipped, unless all of them do. Distance and kernel views
-    ignore the scaling, so that only one is tried.
+    Settings that make all rows equal are skipped. Distance and kernel views ignore the scaling, so that
+    only one is tried. Of several parts (number, count) each has some of the settings.
     """
     rows = SampledRows(source, sample).in_memory().read(0, len(sample))
     shape = ViewShape(len(rows), rows.shape[1], source.view_type)
@@ -117,8 +122,13 @@ def sampled_neighbors(
     neighbors: dict[int, NDArray[np.int32]] = {}
     many = None
     refusal: DataError | None = None
-    for scale in sorted(positions, key=lambda one: one != default):
+    ordered = sorted(positions, key=lambda one: one != default)
+    pairs = [(scale, alpha) for scale in ordered for alpha in positions[scale]]
+    mine = set(pairs[part[0] :: part[1]])
+    for scale in ordered:
         by_alpha = positions[scale]
+        if not any((scale, alpha) in mine for alpha in by_alpha):
+            continue
         try:
             view = view_svd(
                 lambda start, stop: rows[start:stop],
@@ -128,18 +138,34 @@ def sampled_neighbors(
                 dtype=np.float32,
             )
         except DataError as error:
-            refusal = error
+            refusal = refusal or error
             continue
         for alpha, position in by_alpha.items():
-            neighbors[position] = embedding_neighbors(view, alpha, n_neighbors)
+            if (scale, alpha) in mine:
+                neighbors[position] = embedding_neighbors(view, alpha, n_neighbors)
         if coarse is not None and many is None:
             many = coarse_neighbors(view, max(by_alpha), coarse.n_neighbors, coarse.rows)
         del view  # as large as the rows
-    if not neighbors and refusal is not None:
+    none = np.zeros((0, 0), dtype=np.int32)
+    return SampledNeighbors(shape, neighbors, none if many is None else many, refusal)
+
+
+def joined_settings(parts: list[SampledNeighbors]) -> SampledNeighbors:
+    """Neighbors of one view for all settings.
+
+    Raises
+    ------
+    DataError
+        All settings make all rows equal.
+    """
+    by_settings = {
+        position: found for part in parts for position, found in part.by_settings.items()
+    }
+    refusal = next((part.refusal for part in parts if part.refusal is not None), None)
+    if not by_settings and refusal is not None:
         raise refusal
-    return SampledNeighbors(
-        shape, neighbors, np.zeros((0, 0), dtype=np.int32) if many is None else many
-    )
+    coarse = next((part.coarse for part in parts if part.coarse.size), parts[0].coarse)
+    return SampledNeighbors(parts[0].shape, by_settings, coarse)
 
 
 def votes_of_views(

@@ -65,7 +65,7 @@ def with_initial(
 
 def pick(partitions: list[NDArray[np.int64]], index: int) -> NDArray[np.int64]:
     """Item of a list of partitions."""
-    return partitions[index].astype(np.int64, copy=False)
+    return partitions[index]
 
 
 def single(labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
