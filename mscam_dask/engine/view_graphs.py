@@ -72,7 +72,7 @@ def with_view_graphs(
             [first.graph, own], CONSTANTS.graph_weights, executor, key=key
         )
         return dataclasses.replace(
-            first, graph=mixed, n_components=mixed.n_components, kind="distances and views"
+            first, graph=mixed, n_components=mixed.n_components, kind="mixed"
         )
     graph = executor.submit(
         mean_graph, [first.graph, own], CONSTANTS.graph_weights, key=f"mean_graph/{key}"

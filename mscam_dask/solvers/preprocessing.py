@@ -152,7 +152,7 @@ def choose_view_settings(
     relevant = RULES.min_gain_of_overlap if n_views > SIZES.few_views else 0.0
     choices = []
     for of_view, positions, kept in zip(views, counted, usual, strict=True):
-        has = slice(None) if (of_view[0][:, 0] >= 0).all() else of_view[0][:, 0] >= 0
+        has = np.flatnonzero(of_view[0][:, 0] >= 0)
         lists = [neighbors[has] for neighbors in of_view]
         voted = [lists[position] for position in positions]
         counts = np.bincount(np.concatenate(voted, axis=None), minlength=votes.shape[1])
