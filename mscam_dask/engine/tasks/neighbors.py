@@ -15,7 +15,7 @@ from mscam_dask.solvers.graph_update import (
     neighbor_graph,
     spread_graph,
 )
-from mscam_dask.solvers.joint_embedding import joint_embedding
+from mscam_dask.solvers.joint_embedding import complete_embedding, joint_embedding
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.partition_graph import partition_graph
 from mscam_dask.solvers.ridge_view import RidgeView
@@ -61,7 +61,7 @@ def own_graph(view: RidgeView, n_neighbors: int) -> Graph:
 def cells(views: list[RidgeView | LinearDiscriminants], n_candidates: int, seed: int) -> IVFIndex:
     """Cells of the joint ridge embedding of large data."""
     rng = np.random.default_rng(seed)
-    return build_ivf(joint_embedding(views), n_candidates=n_candidates, rng=rng)
+    return build_ivf(complete_embedding(views), n_candidates=n_candidates, rng=rng)
 
 
 def ivf_neighbors(
@@ -73,7 +73,7 @@ def ivf_neighbors(
     """Approximate neighbors of the samples in one part of the cells: (number, count of parts)."""
     number, n_parts = part
     first, last = number * len(index) // n_parts, (number + 1) * len(index) // n_parts
-    return ivf_search(joint_embedding(views), index, n_candidates, first=first, last=last)
+    return ivf_search(complete_embedding(views), index, n_candidates, first=first, last=last)
 
 
 def candidates_of_rows(
