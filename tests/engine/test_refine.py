@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mscam_dask.solvers.complete_embedding import complete_embedding
+from mscam_dask.solvers.joint_embedding import complete_embedding
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
