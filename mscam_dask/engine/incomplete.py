@@ -53,8 +53,7 @@ def refuse_incomplete(data: MultiViewData) -> None:
     DataError
         Naming the incomplete views.
     """
-    has_all = data.presence.all(axis=0)
-    names = [name for name, complete in zip(data.view_names, has_all, strict=True) if not complete]
+    names = [view.name for view in data.views if view.shape[0] < data.n_samples]
     if names:
         raise DataError(
             f"Views {names} do not have all samples, but solver='reference' needs every sample in every "

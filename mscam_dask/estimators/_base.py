@@ -289,4 +289,5 @@ class BaseMultiViewClustering(
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True  # absent samples, and missing cells with `impute`
         return tags

@@ -25,6 +25,7 @@ from mscam_dask.solvers.membership import (
     n_voting_neighbors,
 )
 from mscam_dask.solvers.predict import predict_by_neighbors
+from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.result import Solution
@@ -311,4 +312,6 @@ class NeighborPredictMixin(MultiViewInputMixin):
 
     def _n_directions(self, name: str) -> int:
         """Number of directions of the ridge embedding of a view."""
-        return int(self.solution_.encoders[name].loadings.shape[1])
+        encoder = self.solution_.encoders[name]
+        assert isinstance(encoder, Encoder)
+        return int(encoder.loadings.shape[1])

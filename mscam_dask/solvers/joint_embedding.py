@@ -15,7 +15,7 @@ from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.ridge_view import RidgeView
 
-__all__ = ["joint_embedding"]
+__all__ = ["complete_embedding", "joint_embedding"]
 
 
 def joint_embedding(
@@ -30,6 +30,11 @@ def joint_embedding(
     incomplete = next((view.present for view in views if view.present is not None), None)
     if incomplete is not None:
         return _of_incomplete(views, incomplete.n_samples)
+    return complete_embedding(views)
+
+
+def complete_embedding(views: Sequence[RidgeView | LinearDiscriminants]) -> WeightedBlocks:
+    """Joint ridge embedding of views that have all samples; large data have no others."""
     of_kind: dict[type, float] = {}
     for view in views:
         of_kind[type(view)] = of_kind.get(type(view), 0.0) + view.mean_distance

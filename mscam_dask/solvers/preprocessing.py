@@ -151,9 +151,9 @@ def choose_view_settings(
     popularity = votes.mean(axis=0, dtype=np.float64)
     relevant = RULES.min_gain_of_overlap if n_views > SIZES.few_views else 0.0
     choices = []
-    for of_view, positions, kept in zip(views, counted, usual, strict=True):
-        has = np.flatnonzero(of_view[0][:, 0] >= 0)
-        lists = [neighbors[has] for neighbors in of_view]
+    for of_all, positions, kept in zip(views, counted, usual, strict=True):
+        has = np.flatnonzero(of_all[0][:, 0] >= 0)
+        lists = of_all if len(has) == len(votes) else [neighbors[has] for neighbors in of_all]
         voted = [lists[position] for position in positions]
         counts = np.bincount(np.concatenate(voted, axis=None), minlength=votes.shape[1])
         of_others = (popularity - counts / (len(votes) * len(voted))) / (n_views - 1)

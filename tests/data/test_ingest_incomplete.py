@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import zarr
 from numpy.testing import assert_array_equal
-from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.store.read import open_store, verify_store
@@ -123,15 +122,12 @@ def test_a_store_of_incomplete_views_can_be_copied(
 
 
 def test_a_mask_that_was_altered_is_found(tmp_path: Path, files: list[Path]) -> None:
-    store = Path(ingest(files, tmp_path / "s.zarr", join="outer").output)
+    store = tmp_path / "s.zarr"
+    ingest(files, store, join="outer")
     mask: Any = zarr.open_array(store / "views/1/presence", mode="r+")
     mask[:] = True
     with pytest.raises(StoreCorruptError, match="presence"):
         open_store(store)
-
-
-def new_samples(values: dict[str, float]) -> NDArray[Any]:
-    return table(values).to_numpy()
 
 
 def test_growth_without_labels_and_without_a_view(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types.parameters import Parameters
 from tests.clusters import local_client
 from tests.estimators.small import pair_views, quick
@@ -156,10 +157,12 @@ def test_prediction_by_one_view_is_that_of_its_nearest_samples() -> None:
     views, _ = gaussian_views(3, n_samples=120, spread=1.5)
     model = quick(n_neighbors=1).fit(views)
     encoder = model.solution_.encoders["view_2"]
+    assert isinstance(encoder, Encoder)
     rows = encoder(views[2])
     new = rows[::7] + 1e-3
     nearest = np.argmin(np.sum((new[:, None] - rows) ** 2, axis=2), axis=1)
-    shifted = views[2][::7] + np.linalg.lstsq(encoder.loadings.T, np.full(rows.shape[1], 1e-3))[0]
+    step: Array = np.linalg.lstsq(encoder.loadings.T, np.full(rows.shape[1], 1e-3))[0]
+    shifted = views[2][::7] + step
     assert_array_equal(model.predict({"view_2": shifted}), model.labels_[nearest])
 
 

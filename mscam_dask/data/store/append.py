@@ -135,8 +135,9 @@ def _of_all(view: RowSource) -> RowSource:
 def _samples_of(view: RowSource) -> NDArray[np.int64]:
     if isinstance(view, PresentRows):
         return view.samples
-    has_all = not isinstance(view, LiftedRows)
-    return np.arange(view.shape[0]) if has_all else np.flatnonzero(view.places >= 0)
+    if isinstance(view, LiftedRows):
+        return np.flatnonzero(view.places >= 0)
+    return np.arange(view.shape[0])
 
 
 def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:

@@ -339,7 +339,8 @@ def _scan(
 def _sample_rows(view: RowSource, rows: NDArray[np.int64]) -> list[int]:
     """Positions of rows of a view among all samples."""
     present = present_samples(view)
-    return (rows if present is None else present.samples[rows]).tolist()
+    own = rows if present is None else present.samples[rows]
+    return [int(row) for row in own]
 
 
 def _refuse_constant(view: RowSource) -> None:
