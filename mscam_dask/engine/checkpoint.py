@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.row_blocks import BlockedGraph
 from mscam_dask.engine.scoring import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Refinement
 from mscam_dask.engine.tasks import graph as graph_tasks
@@ -222,15 +224,17 @@ class CheckpointManager:
             parts = {"data": data, "indices": indices, "indptr": indptr}
             n_samples = len(arrays[_LABELS])
             sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
-            graph = executor.submit(
-                graph_tasks.restore_graph,
-                data,
-                indices,
-                indptr,
-                key="restore_graph/saved",
-            )
+            large = record.parameters.is_large(n_samples)
+            if large:
+                graph = row_blocks.restore_graph(data, indices, indptr, executor, key="saved")
+            else:
+                graph = executor.submit(
+                    graph_tasks.restore_graph, data, indices, indptr, key="restore_graph/saved"
+                )
             spectrum = None
-            if _VECTORS in arrays:
+            if _VECTORS in arrays and large:
+                spectrum = row_blocks.restore_vectors(arrays[_VECTORS], executor, key="vectors")
+            elif _VECTORS in arrays:
                 spectrum = executor.submit(
                     graph_tasks.WarmStart, arrays[_VECTORS], key="warm_start/saved"
                 )
@@ -266,21 +270,8 @@ class CheckpointManager:
         if self._store is None:
             return
         assert context.selection is not None, "outer iterations need a selection"
-        handles = [
-            executor.submit(
-                graph_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
-            ),
-        ]
-        if state.spectrum is not None:
-            handles.append(
-                executor.submit(
-                    operator.attrgetter("vectors"),
-                    state.spectrum,
-                    key=f"vectors_of/{state.iteration}",
-                )
-            )
-        graph, labels, *vectors = executor.gather([handles[0], state.best.labels, *handles[1:]])
-        executor.release(handles)
+        graph, vectors = _arrays(state, executor)
+        (labels,) = executor.gather([state.best.labels])
         record = CheckpointMetadata(
             data=self._digest,
             candidates=self._candidates,
@@ -304,6 +295,31 @@ class CheckpointManager:
         )
         arrays = dict(zip(_GRAPH, graph, strict=True))
         arrays[_LABELS] = labels
-        if vectors:
-            arrays[_VECTORS] = vectors[0]
+        if vectors is not None:
+            arrays[_VECTORS] = vectors
         self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))
+
+
+def _arrays(
+    state: LoopState, executor: Executor
+) -> tuple[tuple[NDArray[Any], ...], NDArray[Any] | None]:
+    """Gather data, indices and indptr of the graph, and the eigenvectors if there are any.
+
+    Rows of large data are in the order of their cells, which is computed again with identical bits.
+    """
+    if isinstance(state.graph, BlockedGraph):
+        graph = row_blocks.gather_arrays(state.graph, executor)
+        if state.spectrum is None:
+            return graph, None
+        return graph, np.concatenate(executor.gather(state.spectrum.vectors))
+    handles = [
+        executor.submit(
+            graph_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
+        )
+    ]
+    if state.spectrum is not None:
+        key = f"vectors_of/{state.iteration}"
+        handles.append(executor.submit(operator.attrgetter("vectors"), state.spectrum, key=key))
+    graph, *vectors = executor.gather(handles)
+    executor.release(handles)
+    return graph, vectors[0] if vectors else None

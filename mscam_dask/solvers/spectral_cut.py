@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -17,13 +18,20 @@ from mscam_dask.solvers.spectral_embedding import SpectralEmbedding
 from mscam_dask.types.rules import RULES, SIZES
 
 __all__ = [
+    "Minimum",
+    "as_good_minima",
     "canonical_labels",
+    "cluster_means",
     "extend_cut",
     "good_minima",
     "merge_components",
+    "nearest_mean",
+    "random_minima",
     "sampled_rows",
     "spectral_cut",
     "spread_rows",
+    "start_minima",
+    "ward_merge",
 ]
 
 _SQUARES = operator.itemgetter(1)
@@ -101,16 +109,56 @@ def good_minima(
     list of (n,) int64
         At most ten distinct local minima, with a sum of squares at most a tenth above the least.
     """
+    return as_good_minima(random_minima(embedding, int(rng.integers(2**31))))
+
+
+Minimum = tuple[NDArray[np.int64], float]
+"""Partition at a local minimum of k-means, and its sum of squares."""
+
+
+def random_minima(
+    embedding: SpectralEmbedding, seed: int, starts: range = range(SIZES.n_random_starts)
+) -> list[Minimum]:
+    """Local minima of k-means from some of the thirty random starts that belong to a seed."""
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
-    order, seed = _own_order(vectors), int(rng.integers(2**31))
+    order = _own_order(vectors)
     ordered = rows[order]
-    found: dict[bytes, tuple[NDArray[np.int64], float]] = {}
-    for one in np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts):
-        minimum = _drawn_in(order, ordered, c, n_init=1, seed=one)
+    seeds = np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts)
+    return [_drawn_in(order, ordered, c, n_init=1, seed=seeds[start]) for start in starts]
+
+
+def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:
+    """Distinct partitions with a sum of squares at most a tenth above the least, best first, at most ten."""
+    found: dict[bytes, Minimum] = {}
+    for minimum in minima:
         found.setdefault(minimum[0].tobytes(), minimum)
     best = sorted(found.values(), key=_SQUARES)[: SIZES.max_cuts]
     return [labels for labels, squares in best if squares <= RULES.near_optimal * best[0][1]]
+
+
+def start_minima(
+    embedding: SpectralEmbedding, known: NDArray[np.int64] | None
+) -> tuple[Minimum, Minimum | None]:
+    """Local minima of k-means from the pivoted-QR assignment, and from a known partition if there is one."""
+    vectors, rows = _in_double(embedding)
+    c = vectors.shape[1]
+    from_known = None if known is None else _lloyd(rows, known, c)
+    return _lloyd(rows, _qr_assignment(vectors), c), from_known
+
+
+def cluster_means(embedding: SpectralEmbedding, labels: NDArray[np.int64]) -> NDArray[Any]:
+    """Mean row (c, m) of each cluster, in the precision of the embedding."""
+    rows, c = embedding.rows, embedding.vectors.shape[1]
+    sums = np.zeros((c, rows.shape[1]))
+    np.add.at(sums, labels, rows)
+    return np.asarray((sums / np.bincount(labels, minlength=c)[:, None]).astype(rows.dtype))
+
+
+def nearest_mean(rows: NDArray[Any], means: NDArray[Any]) -> NDArray[np.int64]:
+    """Cluster with the nearest mean for each row."""
+    nearest = np.argmin(np.sum(means**2, axis=1) - 2.0 * (rows @ means.T), axis=1)
+    return np.asarray(nearest, dtype=np.int64)
 
 
 def sampled_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
@@ -144,12 +192,8 @@ def extend_cut(
         No cluster is empty.
     """
     rows, c = embedding.rows, embedding.vectors.shape[1]
-    sums = np.zeros((c, rows.shape[1]))
-    np.add.at(sums, labels, rows[samples])
-    means = sums / np.bincount(labels, minlength=c)[:, None]
-    means = means.astype(rows.dtype)  # no copy of all rows in another precision
-    nearest = np.argmin(np.sum(means**2, axis=1) - 2.0 * (rows @ means.T), axis=1)
-    return canonical_labels(_fill_empty(rows, nearest.astype(np.int64), c))
+    nearest = nearest_mean(rows, cluster_means(embedding.of(samples), labels))
+    return canonical_labels(_fill_empty(rows, nearest, c))
 
 
 def _in_double(embedding: SpectralEmbedding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -241,6 +285,15 @@ def merge_components(
         return _merge_incomplete(anchors, components, n_clusters)
     sizes = np.bincount(components).astype(np.float64)
     centroids = as_weighted_blocks(anchors).means(components, sizes)
+    merged = ward_merge(centroids, sizes, n_clusters)
+    return canonical_labels(merged[components].astype(np.int64))
+
+
+def ward_merge(
+    centroids: NDArray[np.float64], sizes: NDArray[np.float64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Cluster of each group of samples, merged by Ward's criterion from their centroids and sizes."""
+    centroids, sizes = centroids.copy(), sizes.copy()
     merged = np.arange(len(sizes))
     members = [np.array([i]) for i in range(len(sizes))]
     alive = np.ones(len(sizes), dtype=bool)
@@ -259,7 +312,7 @@ def merge_components(
         cost[i, :] = cost[:, i] = row
     for cluster in np.flatnonzero(alive):
         merged[members[cluster]] = cluster
-    return canonical_labels(merged[components].astype(np.int64))
+    return merged
 
 
 def _merge_incomplete(

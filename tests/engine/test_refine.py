@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mscam_dask.solvers.joint_embedding import complete_embedding
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
@@ -26,6 +25,7 @@ from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.scoring import BestPartition
 from mscam_dask.engine.session import LoopState
 from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.solvers.joint_embedding import complete_embedding
 from mscam_dask.solvers.lda import linear_discriminants
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
