@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.row_blocks import BlockedCandidates, candidates_in_order
+from mscam_dask.engine.row_blocks import BlockedCandidates, RowOrder, candidates_in_order
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.types.parameters import Parameters
 
@@ -25,23 +25,21 @@ def row_ranges(n_samples: int) -> list[tuple[int, int]]:
 
 def candidate_blocks(
     views: list[Handle],
-    prepared_blocks: tuple[Handle, ...] | BlockedCandidates,
     n_samples: int,
     parameters: Parameters,
     executor: Executor,
     *,
     key: str,
+    order: RowOrder | None = None,
 ) -> tuple[Handle, ...] | BlockedCandidates:
     """Candidate neighbors of every sample in the joint ridge embedding, one handle per block of rows.
 
-    For large data they are approximate: the search is limited to cells of the embedding. The rows stay
-    in the order of `prepared_blocks`, the candidate neighbors of the setting (empty before there are any).
+    With an `order` of the rows, that of large data, they are approximate: the search is limited to cells
+    of the embedding. The rows stay in this order.
     """
     n_candidates = parameters.candidates(n_samples)
-    if isinstance(prepared_blocks, BlockedCandidates):
-        return candidates_in_order(
-            views, prepared_blocks.order, n_candidates, parameters.seed, executor, key=key
-        )
+    if order is not None:
+        return candidates_in_order(views, order, n_candidates, parameters.seed, executor, key=key)
     return tuple(
         _exact_block(views, n_candidates, start, stop, executor, key=key)
         for start, stop in row_ranges(n_samples)

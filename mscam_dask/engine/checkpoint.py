@@ -43,6 +43,9 @@ from mscam_dask.types.search_space import Choices
 __all__ = ["CheckpointManager", "CheckpointMetadata", "CheckpointStore"]
 
 _GRAPH = ("graph_data", "graph_indices", "graph_indptr")
+_ORDERED = (
+    "ordered_"  # before the names of arrays of large data, whose rows are in the order of the cells
+)
 _VECTORS = "spectrum_vectors"
 _LABELS = "best_labels"
 
@@ -220,11 +223,13 @@ class CheckpointManager:
         """Return the state of a checkpoint, with its arrays as results of tasks."""
         arrays, self._arrays = self._arrays, {}
         try:
-            data, indices, indptr = (arrays[name] for name in _GRAPH)
-            parts = {"data": data, "indices": indices, "indptr": indptr}
             n_samples = len(arrays[_LABELS])
-            sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
             large = record.parameters.is_large(n_samples)
+            prefix = _ORDERED if large else ""
+            data, indices, indptr = (arrays[prefix + name] for name in _GRAPH)
+            saved_vectors = arrays.get(prefix + _VECTORS)
+            parts = {"data": data, "indices": indices, "indptr": indptr}
+            sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
             if large:
                 graph = row_blocks.restore_graph(data, indices, indptr, executor, key="saved")
             else:
@@ -232,11 +237,11 @@ class CheckpointManager:
                     graph_tasks.restore_graph, data, indices, indptr, key="restore_graph/saved"
                 )
             spectrum = None
-            if _VECTORS in arrays and large:
-                spectrum = row_blocks.restore_vectors(arrays[_VECTORS], executor, key="vectors")
-            elif _VECTORS in arrays:
+            if saved_vectors is not None and large:
+                spectrum = row_blocks.restore_vectors(saved_vectors, executor, key="vectors")
+            elif saved_vectors is not None:
                 spectrum = executor.submit(
-                    graph_tasks.WarmStart, arrays[_VECTORS], key="warm_start/saved"
+                    graph_tasks.WarmStart, saved_vectors, key="warm_start/saved"
                 )
             labels = executor.submit(graph_tasks.given, arrays[_LABELS], key="given/labels")
         except KeyError as error:
@@ -293,10 +298,11 @@ class CheckpointManager:
             refined_from=None if state.refinement is None else state.refinement.first,
             decision_before=None if state.refinement is None else state.refinement.decision.name,
         )
-        arrays = dict(zip(_GRAPH, graph, strict=True))
+        prefix = _ORDERED if isinstance(state.graph, BlockedGraph) else ""
+        arrays = {prefix + name: array for name, array in zip(_GRAPH, graph, strict=True)}
         arrays[_LABELS] = labels
         if vectors is not None:
-            arrays[_VECTORS] = vectors
+            arrays[prefix + _VECTORS] = vectors
         self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))
 
 

@@ -182,7 +182,7 @@ def _prepared(
     key: str,
 ) -> PreparedHandles:
     """Handles of ridge views with their candidate neighbors."""
-    blocks = candidate_blocks(views, (), precomputed.n_samples, parameters, executor, key=key)
+    blocks = candidate_blocks(views, precomputed.n_samples, parameters, executor, key=key)
     return _with_candidates(precomputed, views, blocks, parameters)
 
 

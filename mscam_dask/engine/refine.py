@@ -174,9 +174,8 @@ def _next_graph(
     n_candidates = max(context.n_neighbors, parameters.n_neighbors) + 1
     searched = dataclasses.replace(parameters, n_candidates=n_candidates)
     both = [*prepared.views, *metrics]
-    blocks = candidate_blocks(
-        both, prepared.blocks, prepared.n_samples, searched, executor, key=key
-    )
+    order = prepared.blocks.order if isinstance(prepared.blocks, BlockedCandidates) else None
+    blocks = candidate_blocks(both, prepared.n_samples, searched, executor, key=key, order=order)
     graph, n_components = build_graph(
         executor,
         blocks,

@@ -14,7 +14,7 @@ from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_cand
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
 from mscam_dask.engine.initialize import Initialization
-from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph
+from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph, RowOrder
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.solvers.graph_update import mean_graph
@@ -49,7 +49,7 @@ def view_graphs(
 ) -> Handle:
     """Submit the mean of the graphs of the single views."""
     if isinstance(prepared.blocks, BlockedCandidates):
-        return _from_cells(prepared, prepared.blocks, parameters, executor, key=key)
+        return _from_cells(prepared, prepared.blocks.order, parameters, executor, key=key)
     n_neighbors = min(parameters.n_neighbors, prepared.n_samples - 1)
     graphs = [
         executor.submit(neighbor_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}/{name}")
@@ -85,7 +85,7 @@ def with_view_graphs(
 
 def _from_cells(
     prepared: PreparedHandles,
-    prepared_blocks: BlockedCandidates,
+    order: RowOrder,
     parameters: Parameters,
     executor: Executor,
     *,
@@ -95,7 +95,12 @@ def _from_cells(
     graphs = []
     for view, name in zip(prepared.views, prepared.names, strict=True):
         blocks = candidate_blocks(
-            [view], prepared_blocks, prepared.n_samples, parameters, executor, key=f"{key}/{name}"
+            [view],
+            prepared.n_samples,
+            parameters,
+            executor,
+            key=f"{key}/{name}",
+            order=order,
         )
         graph, _ = build_graph(
             executor,
