@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.chunk_cache import KEPT_CHUNK_BYTES
+from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import BLOCK_BYTES, ArrayRows
 from mscam_dask.engine.candidate_neighbors import row_ranges
 from mscam_dask.engine.executors._arrays import n_bytes
@@ -48,6 +49,9 @@ _BASE_BYTES = 257 * 2**20 + KEPT_BYTES
 # Bases in transfer between workers: a message of Dask has up to 50 MB and is held three times, as
 # sent, as received and as unpacked; messages of smaller data are smaller.
 _TRANSFER_BYTES = 3 * 50 * 10**6
+
+# Sums of distances and of units of a block of rows to all samples, by kind, and their masks.
+_INCOMPLETE_BYTES = 64 * 2**20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -297,9 +301,10 @@ def held_during(
     always += 2 * encoders(data, ranks)  # in the SVD and in the ridge view
     if carried:
         # read for two scalings and the reference graphs; large data are read whole only once
-        in_memory = sum(n_bytes(view) for view in data.views if isinstance(view, ArrayRows))
+        arrays = (view.source if isinstance(view, PresentRows) else view for view in data.views)
+        in_memory = sum(n_bytes(view) for view in arrays if isinstance(view, ArrayRows))
         always += (1 if large else 3) * in_memory
-    blocks = (12 if large else 16) * edges
+    blocks = (12 if large else 24 if data.is_incomplete else 16) * edges
     other = 0
     if large:  # rows of the bases; those of other data are beside what is held
         always += 4 * n * sum(ranks.values())
@@ -335,6 +340,11 @@ def graph_tasks(
     spectrum = held.graph + held.vectors + 5 * held.laplacian // 2 + 15 * held.vectors // 2
     # neighbors of every row, those of a large cluster during assembly, and the transpose of the graph
     limit = held.blocks + 48 * n * k + 4 * n * rank + _SEARCH_BYTES
+    if data.is_incomplete:
+        # the joint embedding with its weights, a view in double precision, and sums of distances
+        own = 4 * n * rank + 4 * 8 * n * max(ranks.values())
+        search += own + _INCOMPLETE_BYTES
+        limit += own + min(8 * _INCOMPLETE_BYTES, 5 * 8 * n * n)
     final_beside = held.always + held.graph + held.vectors
     of_view = []
     if held.joined:

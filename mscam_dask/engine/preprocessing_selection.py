@@ -116,6 +116,8 @@ def select_view_settings(
     executor.release(neighbors)
     # the same for all of them: partitions are compared by the scores of the same views
     uninformative = uninformative_views(selections[0], selections.pop()) if coarse else ()
+    if not data.covers_samples_without(uninformative):
+        uninformative = ()
     agreements = [
         _agreement(data.view_names, options, choices, uninformative) for choices in selections
     ]

@@ -79,8 +79,16 @@ def cluster_evidence(
     """
     graphs = [view_graph(view) for view in views]
     return ClusterEvidence(
-        stability=np.mean([jaccard_coefficients(labels, cut, n_clusters) for cut in cuts], axis=0),
-        together=np.mean([co_clustering(labels, cut, n_clusters) for cut in cuts], axis=0),
+        stability=_mean([jaccard_coefficients(labels, cut, n_clusters) for cut in cuts]),
+        together=_mean([co_clustering(labels, cut, n_clusters) for cut in cuts]),
         by_view=np.array([cluster_agreement(graph, labels, n_clusters) for graph in graphs]),
         between_views=neighbor_agreement(graphs),
     )
+
+
+def _mean(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Mean over the cuts that have samples of a cluster; NaN if none has."""
+    stacked = np.stack(values)
+    counts = np.count_nonzero(~np.isnan(stacked), axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.nansum(stacked, axis=0) / counts)

@@ -23,6 +23,7 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, row_blocks
 from mscam_dask.types.rules import CONSTANTS, SIZES
@@ -52,11 +53,14 @@ class LinearDiscriminants:
         Mean squared distance of two samples.
     separation : float
         Sum over the discriminants of s / (1 + s), their shares of variance between clusters.
+    present : PresentSamples or None
+        Samples that the view has, which are the rows of `points`; None for all.
     """
 
     points: NDArray[np.float32]
     mean_distance: float
     separation: float
+    present: PresentSamples | None = None
 
     def of_rows(self, points: NDArray[np.float32]) -> LinearDiscriminants:
         """Discriminants of other rows."""
@@ -80,7 +84,7 @@ def linear_discriminants(
     ----------
     view : RidgeView
     labels : (n,) int64
-        Clusters 0 … c−1, none empty.
+        Clusters 0 … c−1, none empty; those without a sample in the view are left out.
     most_directions : int
         Directions of the view that are used, those of largest variance.
     block_bytes : int
@@ -100,10 +104,15 @@ def linear_discriminants(
     (1936), doi:10.1111/j.1469-1809.1936.tb02137.x; for a learned partition: C. Ding, T. Li,
     "Adaptive dimension reduction using discriminant analysis and K-means clustering", ICML 2007.
     """
+    if view.present is not None:
+        labels = np.unique(labels[view.present.samples], return_inverse=True)[1]
+        if not labels.any():  # all samples of the view are in one cluster
+            nothing = np.zeros((len(labels), 0), dtype=np.float32)
+            return LinearDiscriminants(nothing, 0.0, 0.0, view.present)
     sums = class_sums(view, labels, most_directions=most_directions, block_bytes=block_bytes)
     loadings, separation = discriminant_loadings(sums, view)
     points = discriminant_points(view, loadings, block_bytes=block_bytes)
-    return LinearDiscriminants(points, mean_squared_distance(points), separation)
+    return LinearDiscriminants(points, mean_squared_distance(points), separation, view.present)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

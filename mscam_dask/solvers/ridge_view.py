@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.linalg.ridge import Basis, ridge_coordinates, shrinkage_factors
 from mscam_dask.linalg.scaling import RowTransform
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks
@@ -109,6 +110,8 @@ class RidgeView:
         (Σs²)² / Σs⁴ over all directions.
     encoder : Encoder
         Map to the ridge embedding, including the factor √ω.
+    present : PresentSamples or None
+        Samples that the view has, which are the rows of Q; None for all.
     """
 
     basis: Basis
@@ -116,6 +119,7 @@ class RidgeView:
     weight: float
     effective_rank: float
     encoder: Encoder
+    present: PresentSamples | None = None
 
     @property
     def mean_distance(self) -> float:
@@ -143,7 +147,7 @@ def n_directions(singular_values_squared: NDArray[np.float64], alpha: float) -> 
     return int(np.count_nonzero(gains > _GAIN_TOLERANCE * gains[0]))
 
 
-def ridge_view(view: ViewSVD, *, alpha: float) -> RidgeView:
+def ridge_view(view: ViewSVD, *, alpha: float, present: PresentSamples | None = None) -> RidgeView:
     """Ridge self-representation of a view for one α, with negligible directions dropped.
 
     Parameters
@@ -151,6 +155,8 @@ def ridge_view(view: ViewSVD, *, alpha: float) -> RidgeView:
     view : ViewSVD
     alpha : float
         α > 0, in units of the mean squared singular value.
+    present : PresentSamples, optional
+        Samples that the view has; all by default.
 
     Returns
     -------
@@ -164,4 +170,4 @@ def ridge_view(view: ViewSVD, *, alpha: float) -> RidgeView:
     weight = 1.0 / mean_squared_distance(WeightedBlocks((kept.vectors,), (gains**2,)))
     loadings = view.encoder.loadings[:, :rank] * (np.sqrt(weight) * gains)
     encoder = dataclasses.replace(view.encoder, loadings=np.ascontiguousarray(loadings))
-    return RidgeView(kept, alpha, weight, view.effective_rank, encoder)
+    return RidgeView(kept, alpha, weight, view.effective_rank, encoder, present)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks
 from mscam_dask.linalg.k_means import k_means, lloyd
+from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
 from mscam_dask.solvers.spectral_embedding import SpectralEmbedding
 from mscam_dask.types.rules import RULES, SIZES
@@ -252,13 +255,15 @@ def _fill_empty(
 
 
 def merge_components(
-    anchors: NDArray[np.float64] | WeightedBlocks, components: NDArray[np.int64], n_clusters: int
+    anchors: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
+    components: NDArray[np.int64],
+    n_clusters: int,
 ) -> NDArray[np.int64]:
     """Merge the connected components of a graph into c clusters by Ward's criterion.
 
     Parameters
     ----------
-    anchors : (n, Σr) or WeightedBlocks
+    anchors : (n, Σr), WeightedBlocks or IncompleteBlocks
         Joint ridge embedding.
     components : (n,) int64
         Component of each sample; more than c of them.
@@ -272,8 +277,12 @@ def merge_components(
     Notes
     -----
     The centroids are weighted by the sizes of the components, so Ward's update on the distances
-    √(2 n_i n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact. Only whole components are merged.
+    √(2 n_i n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact. Only whole components are merged. In incomplete
+    views a component has a centroid in each view that it has samples of, and components without a
+    common view are merged last, the smallest first.
     """
+    if isinstance(anchors, IncompleteBlocks):
+        return _merge_incomplete(anchors, components, n_clusters)
     sizes = np.bincount(components).astype(np.float64)
     centroids = as_weighted_blocks(anchors).means(components, sizes)
     merged = ward_merge(centroids, sizes, n_clusters)
@@ -304,6 +313,37 @@ def ward_merge(
     for cluster in np.flatnonzero(alive):
         merged[members[cluster]] = cluster
     return merged
+
+
+def _merge_incomplete(
+    points: IncompleteBlocks, components: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    labels = components
+    while (count := int(labels.max()) + 1) > n_clusters:
+        sizes = np.bincount(labels).astype(np.float64)
+        squared = _centroids(points, labels, count).distances(np.arange(count), np.arange(count))
+        weights = sizes[:, None] * sizes / (sizes[:, None] + sizes)
+        cost = weights * np.where(np.isfinite(squared), squared, 0.0)
+        # pairs without a common view come after all others
+        cost[~np.isfinite(squared)] = weights[~np.isfinite(squared)] + 2.0 * cost.max() + 1.0
+        np.fill_diagonal(cost, np.inf)
+        i, j = sorted(divmod(int(np.argmin(cost)), count))
+        labels = np.unique(np.where(labels == j, i, labels), return_inverse=True)[1]
+    return canonical_labels(labels.astype(np.int64))
+
+
+def _centroids(points: IncompleteBlocks, labels: NDArray[np.int64], count: int) -> IncompleteBlocks:
+    """Mean of each cluster in each view that has samples of it."""
+    blocks, present = [], []
+    for block, own in zip(points.blocks, points.present, strict=True):
+        clusters, which = np.unique(labels[own.samples], return_inverse=True)
+        sums = np.zeros((len(clusters), block.shape[1]))
+        np.add.at(sums, which, block.astype(np.float64))
+        blocks.append(sums / np.bincount(which)[:, None])
+        present.append(PresentSamples(clusters, count))
+    return dataclasses.replace(
+        points, n_samples=count, blocks=tuple(blocks), present=tuple(present)
+    )
 
 
 def _ward_costs(centroids: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,7 @@ from mscam_dask.solvers.graph_update import (
     Graph,
     candidate_neighbors,
     neighbor_graph,
+    spread_graph,
 )
 from mscam_dask.solvers.joint_embedding import joint_embedding
 from mscam_dask.solvers.lda import LinearDiscriminants
@@ -43,8 +46,12 @@ def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:
 
 
 def own_graph(view: RidgeView, n_neighbors: int) -> Graph:
-    """Adaptive-neighbor graph of a single view."""
-    return neighbor_graph(joint_embedding([view]), n_neighbors)
+    """Adaptive-neighbor graph of a single view; samples that it does not have have no neighbors."""
+    if view.present is None:
+        return neighbor_graph(joint_embedding([view]), n_neighbors)
+    whole = dataclasses.replace(view, present=None)
+    graph = neighbor_graph(joint_embedding([whole]), min(n_neighbors, len(view.present) - 1))
+    return spread_graph(graph, view.present)
 
 
 def merged_components(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import RowSource
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import SampledRows
 from mscam_dask.errors import DataError
 from mscam_dask.solvers.preprocessing import (
@@ -33,6 +34,10 @@ __all__ = [
     "summed_votes",
     "votes_of_views",
 ]
+
+
+# With fewer sampled rows, settings of an incomplete view are not compared.
+_MIN_PRESENT = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +115,57 @@ def sampled_neighbors(
     """Nearest neighbors within a sample of the rows, for each candidate setting of one view.
 
     Settings that make all rows equal are skipped. Distance and kernel views ignore the scaling, so that
-    only one is tried. Of several parts (number, count) each has some of the settings.
+    only one is tried. Rows of samples that the view does not have are −1. Of several parts
+    (number, count) each has some of the settings.
     """
+    present = present_samples(source)
+    if present is None:
+        return _sampled_neighbors(source, options, sample, n_neighbors, coarse, part)
+    positions = present.positions[sample]
+    has = np.flatnonzero(positions >= 0)
+    some = has if coarse is None else np.flatnonzero(positions[coarse.rows] >= 0)
+    if min(len(has), len(some)) < _MIN_PRESENT:
+        shape = ViewShape(len(sample), source.shape[1], source.view_type)
+        nothing = np.full((len(sample), 1), -1, dtype=np.int32)
+        none_coarse = nothing[: 0 if coarse is None else len(coarse.rows)]
+        return SampledNeighbors(shape, dict.fromkeys(range(len(options)), nothing), none_coarse)
+    own_coarse = None
+    if coarse is not None:
+        own_rows = np.searchsorted(has, coarse.rows[some])
+        own_coarse = Coarse(own_rows, min(coarse.n_neighbors, len(some) - 1))
+    found = _sampled_neighbors(
+        source, options, positions[has], min(n_neighbors, len(has) - 1), own_coarse, part
+    )
+    own = found.coarse
+    if coarse is not None and len(own):  # one part has them
+        own = _spread_lists(own, some, len(coarse.rows))
+    return dataclasses.replace(
+        found,
+        shape=dataclasses.replace(found.shape, n_samples=len(sample)),
+        by_settings={
+            key: _spread_lists(lists, has, len(sample)) for key, lists in found.by_settings.items()
+        },
+        coarse=own,
+    )
+
+
+def _spread_lists(
+    lists: NDArray[np.int32], rows: NDArray[np.int64], n_rows: int
+) -> NDArray[np.int32]:
+    """Neighbor lists (n_rows, k) from those (m, k) among `rows`; −1 for the others."""
+    spread = np.full((n_rows, lists.shape[1]), -1, dtype=np.int32)
+    spread[rows] = rows[lists]
+    return spread
+
+
+def _sampled_neighbors(
+    source: RowSource,
+    options: tuple[ViewSettings, ...],
+    sample: NDArray[np.int64],
+    n_neighbors: int,
+    coarse: Coarse | None,
+    part: tuple[int, int],
+) -> SampledNeighbors:
     rows = SampledRows(source, sample).in_memory().read(0, len(sample))
     shape = ViewShape(len(rows), rows.shape[1], source.view_type)
     positions: dict[Scale, dict[float, int]] = {}

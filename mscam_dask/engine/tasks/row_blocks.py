@@ -40,7 +40,7 @@ from mscam_dask.linalg.ivf import (
 )
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform
 from mscam_dask.solvers.graph_update import CandidateEdges
-from mscam_dask.solvers.joint_embedding import joint_embedding
+from mscam_dask.solvers.joint_embedding import complete_embedding
 from mscam_dask.solvers.lda import (
     ClassSums,
     LinearDiscriminants,
@@ -125,7 +125,7 @@ def training_points(
 ) -> NDArray[np.float32]:
     """Points of a block on which the centers of the cells are trained."""
     rows = training_rows(start, stop, n_samples, seed, cell_points=cell_points)
-    return np.asarray(joint_embedding(views).stacked(rows, np.float32))
+    return np.asarray(complete_embedding(views).stacked(rows, np.float32))
 
 
 def centers(
@@ -138,7 +138,7 @@ def centers(
 
 def assigned(views: list[View], trained: NDArray[np.float32]) -> NDArray[np.int32]:
     """Nearest center of each row of a block."""
-    points = joint_embedding(views)
+    points = complete_embedding(views)
     return nearest_center(points.stacked(slice(None), np.float32), trained).astype(np.int32)
 
 
@@ -173,7 +173,7 @@ def searched_points(
     """Points of the block `number` in which the rows of the block `by` search."""
     (start, stop), searched = ranges[number], index.searched(*ranges[by])
     mine = searched[(searched >= start) & (searched < stop)] - start
-    return np.asarray(joint_embedding(views).stacked(mine, np.float32))
+    return np.asarray(complete_embedding(views).stacked(mine, np.float32))
 
 
 def split_view(
@@ -246,7 +246,7 @@ def component_sums(
     views: list[View], components: Components, start: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Number of rows of a block in each component, and the sum of their points."""
-    points = joint_embedding(views)
+    points = complete_embedding(views)
     own = components.labels[start : start + len(points)].astype(np.int64)
     sizes = np.bincount(own, minlength=components.count).astype(np.float64)
     return sizes, points.means(own, np.ones(components.count))
@@ -276,7 +276,7 @@ def aggregates(
     views: list[View], components: Components, start: int, n_samples: int
 ) -> NDArray[np.int32]:
     """Aggregate of each row of a block."""
-    points = joint_embedding(views).stacked(slice(None), np.float32)
+    points = complete_embedding(views).stacked(slice(None), np.float32)
     return aggregate_rows(points, components.labels[start : start + len(points)], n_samples)
 
 
@@ -500,7 +500,7 @@ def record_of_whole(result: ViewResult) -> ViewIteration:
 
 def pool(views: list[View], start: int, labels: NDArray[np.int64], n_neighbors: int) -> Pool:
     """Evenly spaced members of the clusters among a block of rows."""
-    return pool_of_rows(joint_embedding(views), start, labels, n_neighbors)
+    return pool_of_rows(complete_embedding(views), start, labels, n_neighbors)
 
 
 def partition_rows(
@@ -511,12 +511,12 @@ def partition_rows(
     n_neighbors: int,
 ) -> GraphRows:
     """Rows of the partition graph."""
-    return cluster_rows(joint_embedding(views), candidates, labels, members, n_neighbors)
+    return cluster_rows(complete_embedding(views), candidates, labels, members, n_neighbors)
 
 
 def bridge_points(views: list[View], start: int, samples: NDArray[np.int64]) -> NDArray[np.float32]:
     """Points of a block between which clusters are connected."""
-    return points_at(joint_embedding(views), start, samples)
+    return points_at(complete_embedding(views), start, samples)
 
 
 # checkpoints -----------------------------------------------------------------------------------

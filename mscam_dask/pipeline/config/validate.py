@@ -86,6 +86,8 @@ def data_problems(document: Document, data: DataTable) -> Iterable[str]:
         "samples_in": ("files",),
         "header": ("files",),
         "id_column": ("files",),
+        "join": ("files",),
+        "impute": ("files",),
         "delimiter": ("files",),
     }
     for key, allowed in owners.items():
