@@ -289,5 +289,5 @@ class BaseMultiViewClustering(
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True  # absent samples, and missing cells with `impute`
+        tags.input_tags.allow_nan = self.impute is not None
         return tags
