@@ -96,6 +96,16 @@ def main() -> None:
 )
 @click.option("--id-column", metavar="NAME|N", help="Column of text files with the sample ids.")
 @click.option("--delimiter", metavar="CHAR", help="Delimiter of text files.")
+@click.option(
+    "--join",
+    type=click.Choice(["inner", "outer"]),
+    help="Samples of files with different ids: those in every file, or in any.",
+)
+@click.option(
+    "--impute",
+    type=click.Choice(["mean", "median", "knn"]),
+    help="Imputation of missing cells; they are refused by default.",
+)
 @click.option("--chunk-size", type=click.IntRange(min=1), help="Samples per chunk.")
 @max_bytes_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing store.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 from mscam_dask.cli.console import key_values, relative, results_console, show, table
 from mscam_dask.data.ingest import IngestReport, Source, append, ingest
@@ -28,6 +29,8 @@ def ingest_files(
     max_bytes: str | None,
     overwrite: bool,
     append_samples: bool,
+    join: Literal["inner", "outer"] | None,
+    impute: str | None,
 ) -> int:
     """Write files into one store, print its content, and return the exit code."""
     if append_samples and overwrite:
@@ -53,6 +56,8 @@ def ingest_files(
         view_type=_view_type(view_types),
         labels=labels,
         chunk_size=chunk_size,
+        join=join,
+        impute=impute,
     )
     _show(report)
     return 0

@@ -13,12 +13,20 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers import Source
 from mscam_dask.data.readers.combine import Sources, gather
+from mscam_dask.data.readers.join import Join
 from mscam_dask.data.store.append import joined_samples
 from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, size_of
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import check_output, write_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
+from mscam_dask.data.views.labels import labeled_samples
+from mscam_dask.data.views.missing_cells import (
+    impute_methods,
+    impute_views,
+    naming_missing_cells,
+)
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ViewType
 from mscam_dask.data.views.validation import check_not_empty, validate_view
 
@@ -67,7 +75,7 @@ class IngestReport:
     digest: str
 
 
-def ingest(
+def ingest(  # noqa: PLR0913 - one option for each thing that sources may say differently
     sources: Sources,
     output: str | Location,
     *,
@@ -76,6 +84,8 @@ def ingest(
     labels: str | Path | Sequence[Any] | NDArray[Any] | None = None,
     chunk_size: int | None = None,
     overwrite: bool = False,
+    join: Join | None = None,
+    impute: str | Mapping[str, str | None] | None = None,
 ) -> IngestReport:
     """Turn files of several views of the same samples into one chunked, checksummed store.
 
@@ -105,6 +115,14 @@ def ingest(
         Samples per chunk; by default as many as make 8 MiB in each view.
     overwrite
         Replace a store that is there.
+    join
+        Samples of sources with sample ids that differ: "inner" takes those that every source has,
+        "outer" those that any source has, which the views of the others do not have. None refuses
+        them.
+    impute
+        Method for missing cells, NaN in rows that are not all NaN: "mean", "median" or "knn", for all
+        views or as a mapping by name; such views are read into memory. None refuses them. A row that
+        is all NaN is a sample that the view does not have.
 
     Returns
     -------
@@ -121,17 +139,19 @@ def ingest(
     """
     check_output(output, overwrite=overwrite)
     with ExitStack() as stack:
-        data, notes = gather(sources, views, labels, stack)
+        data, notes = gather(sources, views, labels, stack, join)
         data = with_view_types(data, "features" if view_type is None else view_type)
-        for view in data.views:
-            if view.view_type != "features":
-                check_not_empty(view)
-                validate_view(view)
-        root = write_store(data, output, chunk_size=chunk_size, overwrite=overwrite)
-    return _report(root, notes)
+        data, imputed = _imputed(data, impute)
+        with naming_missing_cells(data):
+            for view in data.views:
+                if view.view_type != "features":
+                    check_not_empty(view)
+                    validate_view(view)
+            root = write_store(data, output, chunk_size=chunk_size, overwrite=overwrite)
+    return _report(root, (*notes, *_absences(data), *imputed))
 
 
-def append(
+def append(  # noqa: PLR0913 - as `ingest`
     sources: Sources,
     output: str | Location,
     *,
@@ -139,13 +159,17 @@ def append(
     view_type: ViewTypeSpec | None = None,
     labels: str | Path | Sequence[Any] | NDArray[Any] | None = None,
     chunk_size: int | None = None,
+    join: Join | None = None,
+    impute: str | Mapping[str, str | None] | None = None,
 ) -> IngestReport:
     """Add the samples of files to a store, after those that are there.
 
     Parameters
     ----------
-    sources, views, view_type, labels, chunk_size
-        As for `ingest`.
+    sources, views, view_type, labels, chunk_size, join, impute
+        As for `ingest`. Views may be missing from the new samples, which these then do not have, but
+        not all of them. New samples without labels are unlabeled (−1) in a store with labels. Missing
+        cells are imputed from the new samples only.
     output
         The store. It has all of the new samples or none, also after a kill: a sibling directory
         is written, read back, and takes its place (`mscam_dask.data.store.atomic_replace`). A run that
@@ -168,11 +192,41 @@ def append(
     """
     old = open_store(output)
     with ExitStack() as stack:
-        data, notes = gather(sources, views, labels, stack)
+        data, notes = gather(sources, views, labels, stack, join)
         data = with_view_types(data, "features" if view_type is None else view_type)
+        data, imputed = _imputed(data, impute)
         joined = joined_samples(old, data, where=str(output))
-        root = write_store(joined, output, chunk_size=chunk_size, overwrite=True)
-    return _report(root, (f"{data.n_samples} samples added to {old.n_samples}", *notes))
+        with naming_missing_cells(data):
+            root = write_store(joined, output, chunk_size=chunk_size, overwrite=True)
+    added = f"{data.n_samples} samples added to {old.n_samples}"
+    return _report(root, (added, *notes, *_absences(joined), *imputed))
+
+
+def _imputed(
+    data: MultiViewData, impute: str | Mapping[str, str | None] | None
+) -> tuple[MultiViewData, tuple[str, ...]]:
+    """Return the data without missing cells, if they are to be imputed, and notes on these."""
+    methods = impute_methods(impute, data.view_names)
+    imputed = impute_views(data, methods)
+    notes = []
+    for view in imputed.data.views:
+        share = imputed.shares.get(view.name)
+        if share is not None:
+            notes.append(
+                f"View {view.name!r}: {share.sum() / view.shape[0]:.2%} of the cells, in "
+                f"{np.count_nonzero(share)} of {view.shape[0]} samples, imputed by {methods[view.name]!r}; "
+                f"at most {share.max():.0%} of a sample."
+            )
+    return imputed.data, tuple(notes)
+
+
+def _absences(data: MultiViewData) -> tuple[str, ...]:
+    """Return a note on each view that does not have all samples."""
+    return tuple(
+        f"View {view.name!r} has {view.shape[0]} of {data.n_samples} samples."
+        for view in data.views
+        if view.shape[0] < data.n_samples
+    )
 
 
 def _report(root: Location, notes: tuple[str, ...]) -> IngestReport:
@@ -184,7 +238,9 @@ def _report(root: Location, notes: tuple[str, ...]) -> IngestReport:
             IngestedView(view.name, view.view_type, view.shape, view.dtype.name)
             for view in stored.views
         ),
-        n_classes=None if stored.labels is None else len(np.unique(stored.labels)),
+        n_classes=None
+        if stored.labels is None
+        else len(np.unique(stored.labels[labeled_samples(stored.labels)])),
         has_sample_ids=stored.sample_ids is not None,
         notes=notes,
         stored_bytes=size_of(resolve_current(root)),

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.initial_graph import PreparedHandles, compared_views
 from mscam_dask.engine.preprocessing_selection import overlap_precision
+from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph
 from mscam_dask.engine.session import FitContext
 from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.solvers.cluster_tree import cluster_tree
-from mscam_dask.solvers.spectral_cut import spread_rows
+from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Assessment
 
 __all__ = ["assess"]
-
-_MOST_VIEWS = 16
-"""Views whose reference graphs are compared; of more views, evenly spaced ones."""
 
 
 def assess(learned: Handle, labels: Handle, context: FitContext, executor: Executor) -> Assessment:
@@ -28,26 +28,32 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
     executor : Executor
     """
     prepared, parameters = context.prepared, context.parameters
-    names = tuple(
-        prepared.validation_views[index]
-        for index in spread_rows(len(prepared.validation_views), _MOST_VIEWS)
-    )
-    n_compared = prepared.n_validation_samples or prepared.n_samples
+    names = compared_views(prepared.validation_views)
+    cuts = perturbed_cuts(prepared, learned, parameters, executor)
     evidence = executor.submit(
         assess_tasks.evidence,
         list(prepared.reference_graphs.handles(executor, names)),
-        None if prepared.n_validation_samples else learned,
+        cuts,
         labels,
         parameters.n_clusters,
-        parameters.n_pairs(n_compared),
         prepared.n_validation_samples,
         key="cluster_evidence",
     )
-    weights = executor.submit(
-        assess_tasks.weights_between, learned, labels, parameters.n_clusters, key="cluster_weights"
-    )
+    if isinstance(learned, BlockedGraph):
+        assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
+        weights = row_blocks.weights_between(
+            learned, labels, prepared.blocks.order, parameters.n_clusters, executor
+        )
+    else:
+        weights = executor.submit(
+            assess_tasks.weights_between,
+            learned,
+            labels,
+            parameters.n_clusters,
+            key="cluster_weights",
+        )
     found, between = executor.gather([evidence, weights])
-    executor.release([evidence, weights])
+    executor.release([evidence, weights, cuts])
     counted = context.counted
     return Assessment(
         cluster_stability=found.stability,
@@ -63,6 +69,23 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
         if counted is None
         else counted.stability[counted.counts.index(counted.n_clusters)],
         cluster_names=tuple(range(parameters.n_clusters)),
+    )
+
+
+def perturbed_cuts(
+    prepared: PreparedHandles, learned: Handle, parameters: Parameters, executor: Executor
+) -> Handle:
+    """Submit the spectral cuts of perturbed graphs; those of large data were submitted at the start."""
+    if prepared.perturbed_cuts is not None:
+        return prepared.perturbed_cuts
+    names = compared_views(prepared.validation_views)
+    return executor.submit(
+        assess_tasks.perturbed_cuts,
+        list(prepared.reference_graphs.handles(executor, names)),
+        None if prepared.n_validation_samples else learned,
+        parameters.n_clusters,
+        parameters.n_pairs(prepared.n_validation_samples or prepared.n_samples),
+        key="perturbed_cuts",
     )
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.row_blocks import BlockedCandidates, RowOrder, candidates_in_order
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.types.parameters import Parameters
 
-__all__ = ["candidate_blocks", "row_ranges"]
-
-# Number of tasks that search the cells of large data.
-_SEARCHES = 16
+__all__ = ["candidate_blocks", "release_candidates", "row_ranges"]
 
 _MIN_BLOCK = 512
 _MAX_BLOCK = 8192
@@ -26,44 +24,31 @@ def row_ranges(n_samples: int) -> list[tuple[int, int]]:
 
 
 def candidate_blocks(
-    views: list[Handle], n_samples: int, parameters: Parameters, executor: Executor, *, key: str
-) -> tuple[Handle, ...]:
+    views: list[Handle],
+    n_samples: int,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+    order: RowOrder | None = None,
+) -> tuple[Handle, ...] | BlockedCandidates:
     """Candidate neighbors of every sample in the joint ridge embedding, one handle per block of rows.
 
-    For large data they are approximate: the search is limited to cells of the embedding.
+    With an `order` of the rows, that of large data, they are approximate: the search is limited to cells
+    of the embedding. The rows stay in this order.
     """
     n_candidates = parameters.candidates(n_samples)
-    if not parameters.is_large(n_samples):
-        return tuple(
-            _exact_block(views, n_candidates, start, stop, executor, key=key)
-            for start, stop in row_ranges(n_samples)
-        )
-    cells = executor.submit(
-        neighbor_tasks.cells, views, n_candidates, parameters.seed, key=f"cells/{key}"
-    )
-    searches = [
-        executor.submit(
-            neighbor_tasks.ivf_neighbors,
-            views,
-            cells,
-            n_candidates,
-            (part, _SEARCHES),
-            key=f"ivf_neighbors/{key}/{part}",
-        )
-        for part in range(_SEARCHES)
-    ]
-    blocks = tuple(
-        executor.submit(
-            neighbor_tasks.candidates_of_rows,
-            searches,
-            start,
-            stop,
-            key=f"candidate_neighbors/{key}/{start}",
-        )
+    if order is not None:
+        return candidates_in_order(views, order, n_candidates, parameters.seed, executor, key=key)
+    return tuple(
+        _exact_block(views, n_candidates, start, stop, executor, key=key)
         for start, stop in row_ranges(n_samples)
     )
-    executor.release([cells, *searches])
-    return blocks
+
+
+def release_candidates(blocks: tuple[Handle, ...] | BlockedCandidates, executor: Executor) -> None:
+    """Release candidate neighbors by other distances; the order of the rows stays."""
+    executor.release(blocks.rows if isinstance(blocks, BlockedCandidates) else blocks)
 
 
 def _exact_block(

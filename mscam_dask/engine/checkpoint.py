@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.row_blocks import BlockedGraph
 from mscam_dask.engine.scoring import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Refinement
 from mscam_dask.engine.tasks import graph as graph_tasks
@@ -41,6 +43,9 @@ from mscam_dask.types.search_space import Choices
 __all__ = ["CheckpointManager", "CheckpointMetadata", "CheckpointStore"]
 
 _GRAPH = ("graph_data", "graph_indices", "graph_indptr")
+_ORDERED = (
+    "ordered_"  # before the names of arrays of large data, whose rows are in the order of the cells
+)
 _VECTORS = "spectrum_vectors"
 _LABELS = "best_labels"
 
@@ -218,21 +223,25 @@ class CheckpointManager:
         """Return the state of a checkpoint, with its arrays as results of tasks."""
         arrays, self._arrays = self._arrays, {}
         try:
-            data, indices, indptr = (arrays[name] for name in _GRAPH)
-            parts = {"data": data, "indices": indices, "indptr": indptr}
             n_samples = len(arrays[_LABELS])
+            large = record.parameters.is_large(n_samples)
+            prefix = _ORDERED if large else ""
+            data, indices, indptr = (arrays[prefix + name] for name in _GRAPH)
+            saved_vectors = arrays.get(prefix + _VECTORS)
+            parts = {"data": data, "indices": indices, "indptr": indptr}
             sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
-            graph = executor.submit(
-                graph_tasks.restore_graph,
-                data,
-                indices,
-                indptr,
-                key="restore_graph/saved",
-            )
+            if large:
+                graph = row_blocks.restore_graph(data, indices, indptr, executor, key="saved")
+            else:
+                graph = executor.submit(
+                    graph_tasks.restore_graph, data, indices, indptr, key="restore_graph/saved"
+                )
             spectrum = None
-            if _VECTORS in arrays:
+            if saved_vectors is not None and large:
+                spectrum = row_blocks.restore_vectors(saved_vectors, executor, key="vectors")
+            elif saved_vectors is not None:
                 spectrum = executor.submit(
-                    graph_tasks.WarmStart, arrays[_VECTORS], key="warm_start/saved"
+                    graph_tasks.WarmStart, saved_vectors, key="warm_start/saved"
                 )
             labels = executor.submit(graph_tasks.given, arrays[_LABELS], key="given/labels")
         except KeyError as error:
@@ -266,21 +275,8 @@ class CheckpointManager:
         if self._store is None:
             return
         assert context.selection is not None, "outer iterations need a selection"
-        handles = [
-            executor.submit(
-                graph_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
-            ),
-        ]
-        if state.spectrum is not None:
-            handles.append(
-                executor.submit(
-                    operator.attrgetter("vectors"),
-                    state.spectrum,
-                    key=f"vectors_of/{state.iteration}",
-                )
-            )
-        graph, labels, *vectors = executor.gather([handles[0], state.best.labels, *handles[1:]])
-        executor.release(handles)
+        graph, vectors = _arrays(state, executor)
+        (labels,) = executor.gather([state.best.labels])
         record = CheckpointMetadata(
             data=self._digest,
             candidates=self._candidates,
@@ -302,8 +298,34 @@ class CheckpointManager:
             refined_from=None if state.refinement is None else state.refinement.first,
             decision_before=None if state.refinement is None else state.refinement.decision.name,
         )
-        arrays = dict(zip(_GRAPH, graph, strict=True))
+        prefix = _ORDERED if isinstance(state.graph, BlockedGraph) else ""
+        arrays = {prefix + name: array for name, array in zip(_GRAPH, graph, strict=True)}
         arrays[_LABELS] = labels
-        if vectors:
-            arrays[_VECTORS] = vectors[0]
+        if vectors is not None:
+            arrays[prefix + _VECTORS] = vectors
         self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))
+
+
+def _arrays(
+    state: LoopState, executor: Executor
+) -> tuple[tuple[NDArray[Any], ...], NDArray[Any] | None]:
+    """Gather data, indices and indptr of the graph, and the eigenvectors if there are any.
+
+    Rows of large data are in the order of their cells, which is computed again with identical bits.
+    """
+    if isinstance(state.graph, BlockedGraph):
+        graph = row_blocks.gather_arrays(state.graph, executor)
+        if state.spectrum is None:
+            return graph, None
+        return graph, np.concatenate(executor.gather(state.spectrum.vectors))
+    handles = [
+        executor.submit(
+            graph_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
+        )
+    ]
+    if state.spectrum is not None:
+        key = f"vectors_of/{state.iteration}"
+        handles.append(executor.submit(operator.attrgetter("vectors"), state.spectrum, key=key))
+    graph, *vectors = executor.gather(handles)
+    executor.release(handles)
+    return graph, vectors[0] if vectors else None

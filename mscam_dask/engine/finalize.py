@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.assess import assess
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.outer_loop import embed_views
-from mscam_dask.engine.scoring import score_cuts, spectrum_of
+from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedView
+from mscam_dask.engine.scoring import components_of, score_cuts, spectrum_of
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
@@ -68,7 +71,7 @@ def _reached(
     state: LoopState, prepared: PreparedHandles, parameters: Parameters, executor: Executor
 ) -> _FinalGraph | None:
     """Return the graph with c components, or None if an earlier partition scored higher."""
-    labels = executor.submit(graph_tasks.components_of, state.graph, key="components/reached")
+    labels = components_of(state.graph, prepared, executor, key="reached")
     partitions = executor.submit(cut_tasks.single, labels, key="partitions/reached")
     (partition_score,) = score_cuts(prepared, partitions, executor, key="reached")
     if is_worse(partition_score, state.best.partition_score, parameters.tol):
@@ -87,15 +90,19 @@ def _from_partition(
     prepared = context.prepared
     partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
     (partition_score,) = score_cuts(prepared, partitions, executor, key="closed")
-    graph = executor.submit(
-        neighbor_tasks.rebuild_graph,
-        list(prepared.views),
-        labels,
-        context.n_neighbors,
-        list(prepared.blocks) if context.parameters.is_large(prepared.n_samples) else [],
-        key="partition_graph",
-    )
-    components = executor.submit(graph_tasks.components_of, graph, key="components/closed")
+    if isinstance(prepared.blocks, BlockedCandidates):
+        graph = row_blocks.partition_graph(
+            prepared.views, prepared.blocks, labels, context.n_neighbors, executor, key="closed"
+        )
+    else:
+        graph = executor.submit(
+            neighbor_tasks.rebuild_graph,
+            list(prepared.views),
+            labels,
+            context.n_neighbors,
+            key="partition_graph",
+        )
+    components = components_of(graph, prepared, executor, key="closed")
     return _FinalGraph(
         graph, graph if learned is None else learned, components, status, partition_score
     )
@@ -110,25 +117,23 @@ def _solution(
 ) -> Solution:
     """Gather the solution, with the embedding of each view given the final graph."""
     prepared = context.prepared
-    affinity = executor.submit(graph_tasks.affinity_of, final.graph, key="affinity")
-    before = executor.submit(graph_tasks.affinity_of, final.learned, key="affinity/learned")
-    count = executor.submit(graph_tasks.component_count, final.graph, key="component_count/final")
     encoders = [
-        executor.submit(view_tasks.encoder_of, view, key=f"encoder/{name}")
+        executor.submit(
+            view_tasks.encoder_of,
+            view.empty if isinstance(view, BlockedView) else view,
+            key=f"encoder/{name}",
+        )
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     embeddings = _embeddings(final, context, executor, history)
-    coordinates = executor.gather(
-        [
-            executor.submit(
-                view_tasks.principal_coordinates, view, _N_AXES, key=f"principal_coordinates/{name}"
-            )
-            for view, name in zip(prepared.views, prepared.names, strict=True)
-        ]
+    coordinates = _principal_coordinates(prepared, executor)
+    graph, n_components = _gathered(final.graph, prepared, executor)
+    learned_graph, _ = (
+        (graph, n_components)
+        if final.learned is final.graph
+        else _gathered(final.learned, prepared, executor)
     )
-    labels, graph, learned_graph, n_components, *maps = executor.gather(
-        [final.labels, affinity, before, count, *encoders]
-    )
+    labels, *maps = executor.gather([final.labels, *encoders])
     is_trivial = final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
@@ -157,6 +162,37 @@ def _solution(
     )
 
 
+def _gathered(
+    graph: Handle, prepared: PreparedHandles, executor: Executor
+) -> tuple[csr_array[np.float64], int]:
+    """Gather a graph and its number of connected components."""
+    if isinstance(prepared.blocks, BlockedCandidates):
+        whole = row_blocks.gather_graph(graph, prepared.blocks.order, executor)
+        return whole, graph.n_components
+    affinity = executor.submit(graph_tasks.affinity_of, graph, key="affinity")
+    count = executor.submit(graph_tasks.component_count, graph, key="component_count/final")
+    whole, n_components = executor.gather([affinity, count])
+    return whole, n_components
+
+
+def _principal_coordinates(
+    prepared: PreparedHandles, executor: Executor
+) -> list[NDArray[np.float32]]:
+    """Gather the first principal coordinates of each view."""
+    if isinstance(prepared.blocks, BlockedCandidates):
+        return row_blocks.gather_coordinates(
+            prepared.views, prepared.names, prepared.blocks.order, _N_AXES, executor
+        )
+    return executor.gather(
+        [
+            executor.submit(
+                view_tasks.principal_coordinates, view, _N_AXES, key=f"principal_coordinates/{name}"
+            )
+            for view, name in zip(prepared.views, prepared.names, strict=True)
+        ]
+    )
+
+
 def _embeddings(
     final: _FinalGraph,
     context: FitContext,
@@ -172,6 +208,12 @@ def _embeddings(
         final.graph, None, prepared, parameters, executor, key="final", graph_from_partition=True
     )
     results = embed_views(spectrum, weight, prepared, parameters, executor, key="final")
+    if isinstance(prepared.blocks, BlockedCandidates):
+        (of_samples,) = executor.gather([prepared.blocks.order.order])
+        return {
+            name: row_blocks.gather_embedding(result, of_samples, executor)
+            for result, name in zip(results, prepared.names, strict=True)
+        }
     handles = [
         executor.submit(view_tasks.embedding_of, result, key=f"view_embedding/{name}")
         for result, name in zip(results, prepared.names, strict=True)

@@ -12,6 +12,7 @@ from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
+from mscam_dask.engine.incomplete import check_incomplete
 from mscam_dask.engine.initial_graph import prepare_views
 from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.outer_loop import max_admm_iterations, outer_loop
@@ -96,6 +97,7 @@ def run_fit(
         If a view or a checkpoint cannot be used.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
+    check_incomplete(data, candidates)
     n_samples, n_clusters = data.n_samples, candidates[0].n_clusters
     if choices.n_clusters and not 2 <= n_clusters < n_samples:
         raise ConfigurationError(

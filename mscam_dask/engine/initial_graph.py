@@ -6,12 +6,16 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.precompute import LazyReferenceGraphs, PrecomputedViews
+from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedView
+from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.graph_update import assemble_graph
+from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.events import GraphKind
 from mscam_dask.types.parameters import Parameters, Scale
 from mscam_dask.types.rules import SIZES
@@ -20,6 +24,7 @@ __all__ = [
     "InitialGraph",
     "PreparedHandles",
     "build_graph",
+    "compared_views",
     "initial_graph",
     "prepare_views",
 ]
@@ -35,13 +40,16 @@ class PreparedHandles:
         Names of the views that are not excluded.
     n_samples : int
     views : tuple of handles, one per view
+        Ridge views; those of large data in blocks of rows (`mscam_dask.engine.row_blocks`).
     validation_views : tuple of str
         Views whose reference graphs score partitions.
     reference_graphs : LazyReferenceGraphs
-    blocks : tuple of handles
-        Candidate neighbors, one handle per block of rows.
+    blocks : tuple of handles or BlockedCandidates
+        Candidate neighbors, one handle per block of rows; those of large data with the order of rows.
     n_validation_samples : int
         Number of samples of the reference graphs if these are not all, otherwise 0.
+    perturbed_cuts : handle or None
+        Cuts of perturbed graphs (`mscam_dask.engine.assess`), if these do not depend on the fit.
     """
 
     names: tuple[str, ...]
@@ -49,8 +57,18 @@ class PreparedHandles:
     views: tuple[Handle, ...]
     validation_views: tuple[str, ...]
     reference_graphs: LazyReferenceGraphs
-    blocks: tuple[Handle, ...]
+    blocks: tuple[Handle, ...] | BlockedCandidates
     n_validation_samples: int = 0
+    perturbed_cuts: Handle | None = None
+
+
+_MOST_VIEWS = 16
+"""Views whose reference graphs are compared; of more views, evenly spaced ones."""
+
+
+def compared_views(names: Sequence[str]) -> tuple[str, ...]:
+    """Views whose reference graphs are compared."""
+    return tuple(names[index] for index in spread_rows(len(names), _MOST_VIEWS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,27 +135,42 @@ def _prepare_large(
     key: str,
 ) -> PreparedHandles:
     """Ridge views with truncated bases and approximate candidate neighbors of large data."""
-    views = []
-    for index in parameters.counted(len(data.views)):
-        source = data.views[index]
-        view_settings = parameters.settings_of_view(index)
-        factored = executor.submit(
-            view_tasks.svd_view,
-            source,
-            view_settings.scale,
+    # no partition is scored before the eigenvectors are there: until then workers have time for these
+    names = [data.views[index].name for index in parameters.counted(len(data.views))]
+    graphs = precomputed.reference_graphs.handles(executor, names)
+    perturbed = None
+    if 1 < parameters.n_clusters < data.n_samples:
+        by_name = dict(zip(names, graphs, strict=True))
+        perturbed = executor.submit(
+            assess_tasks.perturbed_cuts,
+            [by_name[name] for name in compared_views(names)],
+            None,
+            parameters.n_clusters,
+            parameters.n_pairs(precomputed.n_validation_samples),
+            key="perturbed_cuts",
+        )
+    for of_sample in precomputed.factored.values():
+        executor.release(of_sample)  # the settings are selected
+    ranges = row_blocks.block_ranges(data.n_samples)
+    views = [
+        row_blocks.ridge_view_blocks(
+            data.views[index],
+            parameters.settings_of_view(index),
+            ranges,
             SIZES.max_rank,
-            key=f"factor/{key}/{source.name}",
+            executor,
+            key=f"{key}/{data.views[index].name}",
         )
-        views.append(
-            executor.submit(
-                view_tasks.ridge_view_of,
-                factored,
-                view_settings.alpha,
-                key=f"prepare/{key}/{source.name}",
-            )
-        )
-        executor.release([factored])
-    return _prepared(precomputed, views, parameters, executor, key=key)
+        for index in parameters.counted(len(data.views))
+    ]
+    n_candidates = parameters.candidates(data.n_samples)
+    ordered, candidates = row_blocks.ordered_by_cells(
+        views, ranges, n_candidates, parameters.seed, executor, key=key
+    )
+    for view in views:
+        executor.release(view.rows)
+    prepared = _with_candidates(precomputed, ordered, candidates, parameters)
+    return dataclasses.replace(prepared, perturbed_cuts=perturbed)
 
 
 def _prepared(
@@ -149,22 +182,31 @@ def _prepared(
     key: str,
 ) -> PreparedHandles:
     """Handles of ridge views with their candidate neighbors."""
-    n = precomputed.n_samples
+    blocks = candidate_blocks(views, precomputed.n_samples, parameters, executor, key=key)
+    return _with_candidates(precomputed, views, blocks, parameters)
+
+
+def _with_candidates(
+    precomputed: PrecomputedViews,
+    views: Sequence[Handle | BlockedView],
+    blocks: tuple[Handle, ...] | BlockedCandidates,
+    parameters: Parameters,
+) -> PreparedHandles:
     names = tuple(precomputed.names[view] for view in parameters.counted(len(precomputed.names)))
     return PreparedHandles(
         names=names,
-        n_samples=n,
+        n_samples=precomputed.n_samples,
         views=tuple(views),
         validation_views=names,
         reference_graphs=precomputed.reference_graphs,
-        blocks=candidate_blocks(views, n, parameters, executor, key=key),
+        blocks=blocks,
         n_validation_samples=precomputed.n_validation_samples,
     )
 
 
 def build_graph(
     executor: Executor,
-    blocks: Sequence[Handle],
+    blocks: tuple[Handle, ...] | BlockedCandidates,
     summed: list[Handle] | None,
     *,
     n_neighbors: int,
@@ -173,6 +215,17 @@ def build_graph(
     key: str,
 ) -> tuple[Handle, int]:
     """Graph from the A-step over all blocks of rows, and its number of connected components."""
+    if isinstance(blocks, BlockedCandidates):
+        blocked = row_blocks.build_graph(
+            executor,
+            blocks,
+            summed,
+            n_neighbors=n_neighbors,
+            data_weight=data_weight,
+            projected_weight=projected_weight,
+            key=key,
+        )
+        return blocked, blocked.n_components
     rows = [
         executor.submit(
             graph_tasks.block_rows,

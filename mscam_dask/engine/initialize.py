@@ -7,9 +7,14 @@ from collections.abc import Sequence
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, initial_graph
-from mscam_dask.engine.scoring import BestPartition, n_samples_cut, score_cuts, spectrum_of
-from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import neighbors as neighbor_tasks
+from mscam_dask.engine.scoring import (
+    BestPartition,
+    all_minima,
+    first_cuts,
+    merged_components,
+    score_cuts,
+    spectrum_of,
+)
 from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
 from mscam_dask.types.events import CandidateSettings
@@ -89,30 +94,14 @@ def evaluate_graph(
     """
     spectrum: Handle | None = None
     if first.n_components > parameters.n_clusters:
-        components = executor.submit(
-            graph_tasks.components_of, first.graph, key=f"components/{key}"
-        )
-        labels = executor.submit(
-            neighbor_tasks.merged_components,
-            list(prepared.views),
-            components,
-            parameters.n_clusters,
-            key=f"merge_components/{key}",
-        )
+        labels = merged_components(first.graph, prepared, parameters.n_clusters, executor, key=key)
         partitions = executor.submit(cut_tasks.single, labels, key=f"partitions/{key}")
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
-        arguments = (
-            spectrum,
-            parameters.n_clusters,
-            parameters.seed,
-            n_samples_cut(prepared, parameters),
-        )
-        key_of_cuts = f"spectral_cut/{key}"
         if known is None:
-            partitions = executor.submit(cut_tasks.first_cuts, *arguments, key=key_of_cuts)
+            partitions = first_cuts(spectrum, prepared, parameters, executor, key=key)
         else:
-            partitions = executor.submit(cut_tasks.all_cuts, *arguments, known, key=key_of_cuts)
+            partitions = all_minima(spectrum, prepared, parameters, executor, key=key, known=known)
     best = _argbest(partitions, prepared, executor, key=key)
     return Initialization(parameters, prepared, first, spectrum, best)
 
@@ -126,14 +115,7 @@ def improve_by_restarts(start: Initialization, executor: Executor) -> Initializa
     prepared, parameters = start.prepared, start.parameters
     if start.spectrum is None or is_nearly_perfect(start.best.score, parameters):
         return start
-    partitions = executor.submit(
-        cut_tasks.minima,
-        start.spectrum,
-        parameters.n_clusters,
-        parameters.seed,
-        n_samples_cut(prepared, parameters),
-        key="spectral_cut/minima",
-    )
+    partitions = all_minima(start.spectrum, prepared, parameters, executor, key="minima")
     best = _argbest(partitions, prepared, executor, key="minima")
     if not is_better(best.partition_score, start.best.partition_score, parameters):
         executor.release([best.labels])
@@ -162,7 +144,7 @@ def release_unshared(start: Initialization, other: Initialization, executor: Exe
     """Release the handles that an initialization does not share with another one of the same views."""
     _release_graph(start, executor)
     if start.prepared.blocks is not other.prepared.blocks:
-        executor.release(start.prepared.blocks)
+        executor.release([*start.prepared.blocks])
 
 
 def _release_graph(start: Initialization, executor: Executor) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from mscam_dask.data.views.as_multi_view import RowSource
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.presence import is_in_memory
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import DataError
 
@@ -43,9 +43,7 @@ def map_views(
     DataError
         Error of the first view, in order, that has one.
     """
-    in_driver = {
-        view.name for view in views if isinstance(view, ArrayRows) and not executor.shares_memory
-    }
+    in_driver = {view.name for view in views if is_in_memory(view) and not executor.shares_memory}
     outcomes = {view.name: _outcome(look, view) for view in views if view.name in in_driver}
     others = [view for view in views if view.name not in in_driver]
     if others:

@@ -11,15 +11,18 @@ from collections.abc import Mapping
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.chunk_cache import KEPT_CHUNK_BYTES
+from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import BLOCK_BYTES, ArrayRows
 from mscam_dask.engine.candidate_neighbors import row_ranges
 from mscam_dask.engine.executors._arrays import n_bytes
 from mscam_dask.engine.executors._malloc import KEPT_BYTES
 from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.row_blocks import most_rows
 from mscam_dask.engine.scoring import MAX_SCORE_TASKS
 from mscam_dask.engine.tasks.partition_scores import MAX_EVIDENCE_ENTRIES
 from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import MemoryPlanError
+from mscam_dask.linalg.block_eigensolver import MOST_AGGREGATES
 from mscam_dask.solvers.truncated_svd import N_OVERSAMPLES, RANK_SAMPLE
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
@@ -47,6 +50,9 @@ _BASE_BYTES = 257 * 2**20 + KEPT_BYTES
 # sent, as received and as unpacked; messages of smaller data are smaller.
 _TRANSFER_BYTES = 3 * 50 * 10**6
 
+# Sums of distances and of units of a block of rows to all samples, by kind, and their masks.
+_INCOMPLETE_BYTES = 64 * 2**20
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MemoryPlan:
@@ -59,7 +65,9 @@ class MemoryPlan:
     held_bytes : int
         Peak of the results on all workers together, including views that are sent inside tasks.
     shared_bytes : int
-        Part of these that every worker may hold: the bases of all views.
+        Part of these that every worker may hold: the bases of all views; 0 for large data.
+    moved_bytes : int
+        Bases of all views, which workers send to each other.
     driver_bytes : int
         Result at the driver: graph, labels, embeddings, encoders.
     """
@@ -67,11 +75,12 @@ class MemoryPlan:
     tasks: tuple[TaskMemory, ...]
     held_bytes: int
     shared_bytes: int
+    moved_bytes: int
     driver_bytes: int
 
     def worker_bytes(self, n_workers: int) -> int:
         """Memory of one worker with one thread: bases, the largest task, its share of other results."""
-        shared = self.shared_bytes + min(self.shared_bytes, _TRANSFER_BYTES)
+        shared = self.shared_bytes + min(self.moved_bytes, _TRANSFER_BYTES)
         return _BASE_BYTES + shared + _need(self.deciding_task(n_workers), n_workers)
 
     def deciding_task(self, n_workers: int) -> TaskMemory:
@@ -121,12 +130,13 @@ def plan_memory(
         tasks += [dataclasses.replace(t, task=t.task.format(view=source.name)) for t in of_view]
     tasks += graph_tasks(data, ranks, parameters, held)
     ordered = tuple(sorted(tasks, key=lambda task: -task.peak_bytes))
-    shared = 4 * n * rank * (1 if large else 2)  # at most two scalings are tried on all samples
+    # at most two scalings are tried on all samples; rows of large data are on one worker each
+    shared = 0 if large else 2 * 4 * n * rank
     driver = 12 * n * (2 * parameters.n_neighbors + 1) + 8 * n * c * len(data.views) + 24 * n
     driver += encoders(data, ranks)
     # the rows of a graph are also held until it is assembled
     most = max(task.beside_bytes for task in tasks) + 16 * n * parameters.n_neighbors
-    return MemoryPlan(ordered, shared + most, shared, driver)
+    return MemoryPlan(ordered, shared + most, shared, 4 * n * rank, driver)
 
 
 def check_memory(
@@ -174,6 +184,18 @@ _STREAM_BYTES = 4 * 8 * 2**20
 # Products of a block of rows with all samples or some of them, their order, and differences.
 _SEARCH_BYTES = 32 * 2**20
 
+# Rows on which centers of cells are trained, as a share of all.
+_TRAINING_SHARE = 32 / 500
+
+# Blocks in whose cells a block searches: eight cells for each of its own.
+_SEARCHED_BLOCKS = 8
+
+# Blocks whose sums one task adds up, of a third of the size of the reduced problem each.
+_BLOCKS_OF_SUMS = 22
+
+# Views whose distances, and blocks whose Gram matrices, one task adds up.
+_FAN_IN = 16
+
 # Number of partitions that are scored together: ten minima and two more cuts by each of two
 # embeddings.
 _CUTS = 24
@@ -213,7 +235,8 @@ class Held:
         Projected distances on the candidate edges.
     embeddings : int
     always : int
-        Reference graphs, partitions, encoders, and views that are sent inside tasks.
+        Reference graphs, partitions, encoders, views that are sent inside tasks, and bases of large
+        data.
     other : int
         Best initialization so far, or the last graph, while another graph is computed.
     joined : bool
@@ -270,17 +293,21 @@ def held_during(
     # neighbors at tied distances in a view are kept, except for large data
     kept = both_ways if joined and not large else k
     graph = 12 * n * kept * graphs
-    laplacian = (4 + value) * n * both_ways * graphs
-    vectors = value * n * parameters.n_pairs(n)
+    laplacian = ((4 + value) * both_ways * graphs + (8 if large else 0)) * n
+    pairs = parameters.n_pairs(n)
+    vectors = value * n * (pairs + max(5, pairs // 2) if large else pairs)
     edges = n * parameters.candidates(n)
     always = len(data.views) * 320 * (SIZES.n_scored if large else n) + 20 * 8 * n
     always += 2 * encoders(data, ranks)  # in the SVD and in the ridge view
     if carried:
         # read for two scalings and the reference graphs; large data are read whole only once
-        in_memory = sum(n_bytes(view) for view in data.views if isinstance(view, ArrayRows))
+        arrays = (view.source if isinstance(view, PresentRows) else view for view in data.views)
+        in_memory = sum(n_bytes(view) for view in arrays if isinstance(view, ArrayRows))
         always += (1 if large else 3) * in_memory
-    blocks = (12 if large else 16) * edges
+    blocks = (12 if large else 24 if data.is_incomplete else 16) * edges
     other = 0
+    if large:  # rows of the bases; those of other data are beside what is held
+        always += 4 * n * sum(ranks.values())
     if joined:  # the last graph, and the graphs of the views once more
         other = graph + vectors + graph * (graphs - 1) // graphs
     if not large:  # the best initialization of another setting
@@ -302,51 +329,107 @@ def graph_tasks(
     data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: Held
 ) -> list[TaskMemory]:
     """Peak memory of the tasks on graphs: candidate neighbors, graph, eigenvectors, spectral cuts."""
+    if parameters.is_large(data.n_samples):
+        return _blocked_graph_tasks(data, ranks, parameters, held)
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     rank = sum(ranks.values())
-    large = parameters.is_large(n)
     n_candidates = parameters.candidates(n)
     rows = max(stop - start for start, stop in row_ranges(n))
     search = _SEARCH_BYTES + 60 * rows * n_candidates
-    of_column = 0
-    if large:  # results of all cells, their centers, and a part of the points
-        search += 12 * n * n_candidates
-        of_column = 4 * 8000 + n // 4
     # the Laplacian, a reordered copy and its filter, and five blocks of 3c columns
     spectrum = held.graph + held.vectors + 5 * held.laplacian // 2 + 15 * held.vectors // 2
     # neighbors of every row, those of a large cluster during assembly, and the transpose of the graph
-    limit = held.blocks + 48 * n * k + (0 if large else 4 * n * rank) + _SEARCH_BYTES
+    limit = held.blocks + 48 * n * k + 4 * n * rank + _SEARCH_BYTES
+    if data.is_incomplete:
+        # the joint embedding with its weights, a view in double precision, and sums of distances
+        own = 4 * n * rank + 4 * 8 * n * max(ranks.values())
+        search += own + _INCOMPLETE_BYTES
+        limit += own + min(8 * _INCOMPLETE_BYTES, 5 * 8 * n * n)
     final_beside = held.always + held.graph + held.vectors
-    # log-likelihoods of each cut by groups of views, and one sum
-    evidence = 4 * min(c * (SIZES.n_scored if large else n), MAX_EVIDENCE_ENTRIES)
-    scoring = (_CUTS * min(len(data.views), MAX_SCORE_TASKS) + 3) * evidence
     of_view = []
-    if held.joined and large:  # its candidate neighbors, beside the graphs of earlier views
-        beside = held.choosing + held.blocks
-        peak = search + of_column * max(ranks.values())
-        of_view = [TaskMemory("candidates of one view", peak, beside)]
-    elif held.joined:
+    if held.joined:
         ties = min(SIZES.max_ties * k, n - 1)
         whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
         peak = whole + _SEARCH_BYTES + 60 * n * ties
         of_view = [TaskMemory("graph of one view", peak, held.choosing + held.start)]
-    if held.joined:  # only the neighbors; every worker has the discriminants of all views
+        # only the neighbors; every worker has the discriminants of all views
         columns = sum(min(c - 1, own) for own in ranks.values())
         neighbors = held.blocks * (k + 1) // n_candidates
         peak = _SEARCH_BYTES + 60 * rows * (k + 1) + 4 * n * columns
-        if large:
-            peak += 12 * n * (k + 1) + of_column * (rank + columns)
         of_view.append(TaskMemory("neighbors by learned metrics", peak, held.choosing + neighbors))
     return [
         *of_view,
-        TaskMemory("candidates", search + of_column * rank, held.choosing),
+        TaskMemory("candidates", search, held.choosing),
         TaskMemory("graph spectrum", spectrum, held.choosing),
         TaskMemory(
             "graph", 40 * n * k + 32 * n, held.walking + held.laplacian + held.vectors + held.sums
         ),
         TaskMemory("partition graph", limit, final_beside),
-        TaskMemory("scoring cuts", scoring, held.choosing + held.start),
+        _scoring(n, data, parameters, held),
         TaskMemory("cuts", 3 * held.vectors + 8 * n * (2 * c + 28), held.choosing + held.start),
+    ]
+
+
+def _scoring(n_scored: int, data: MultiViewData, parameters: Parameters, held: Held) -> TaskMemory:
+    """Memory of scoring: log-likelihoods of each cut by groups of views, and one sum."""
+    evidence = 4 * min(parameters.n_clusters * n_scored, MAX_EVIDENCE_ENTRIES)
+    peak = (_CUTS * min(len(data.views), MAX_SCORE_TASKS) + 3) * evidence
+    if n_scored < data.n_samples:
+        peak += 4 * _CUTS * data.n_samples
+    return TaskMemory("scoring cuts", peak, held.choosing + held.start)
+
+
+def _blocked_graph_tasks(
+    data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: Held
+) -> list[TaskMemory]:
+    """Peak memory of the tasks on blocks of rows of large data.
+
+    A task may read rows of every other block, of one view at a time: the order of the rows makes them
+    few, but nothing is known before the data are read.
+    """
+    n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
+    rows, widest = most_rows(n), max(ranks.values())
+    columns = sum(ranks.values())
+    if held.joined:  # and the discriminants
+        columns += sum(min(c - 1, own) for own in ranks.values())
+    n_candidates = parameters.candidates(n)
+    own_laplacian = held.laplacian // n * rows
+    sampled = 4 * columns * (_TRAINING_SHARE * n + rows)
+    # points of the searched cells as sent and together; the order of all rows
+    search = 2 * 4 * columns * min(n, _SEARCHED_BLOCKS * rows) + 8 * n
+    search += _SEARCH_BYTES + 60 * rows * n_candidates
+    spectrum = 2 * held.vectors + own_laplacian + 5 * (held.vectors // n) * rows
+    coarse = 6 * 8 * MOST_AGGREGATES**2 + 4 * n
+    pool = 2 * 4 * columns * min(n, c * 4096, 2**24 // columns + c * (k + 2))
+    walking = held.walking + held.laplacian + held.vectors
+    return [
+        TaskMemory("cells", int(3 * sampled), held.choosing),
+        # bases before, in pieces and after
+        TaskMemory(
+            "order of rows",
+            3 * 4 * rows * widest + 16 * n,
+            held.always + 2 * 4 * n * sum(ranks.values()),
+        ),
+        TaskMemory("candidates", search, held.choosing),
+        TaskMemory("graph", 60 * n + 80 * rows * k, walking + held.sums),
+        TaskMemory("graph spectrum", max(spectrum, coarse), held.choosing + held.start),
+        TaskMemory(
+            "projected distances",
+            (_FAN_IN + 1) * held.embeddings // max(_FAN_IN, len(data.views))
+            + 24 * rows * n_candidates,
+            walking,
+        ),
+        TaskMemory(
+            "partition graph",
+            pool + _SEARCH_BYTES + 16 * n + 60 * rows * n_candidates,
+            held.always + held.blocks + 2 * held.graph,
+        ),
+        _scoring(SIZES.n_scored, data, parameters, held),
+        TaskMemory(
+            "cuts",
+            8 * 8 * min(n, SIZES.n_cut + 4 * c) * 2 * c + 8 * n * (_CUTS // 2 + 3),
+            held.choosing + held.start,
+        ),
     ]
 
 
@@ -358,17 +441,18 @@ def view_tasks(
     c = parameters.n_clusters
     n_scored = SIZES.n_scored if parameters.is_large(n) else n
     stream = min(_STREAM_BYTES, 4 * 8 * n * d) + min(KEPT_CHUNK_BYTES, 8 * n * d)
-    basis = 4 * n * rank
+    large = parameters.is_large(n)
+    rows = most_rows(n) if large else n
+    at_once = view_type != "features" or d > MAX_EXACT_GRAM  # not by blocks of rows
+    basis = 4 * (n if at_once else rows) * rank
     # for large data, SVD and reference graphs of the sample each begin with drawing it
-    drawn = (
-        8 * n_scored * (d if view_type == "features" else n_scored) if parameters.is_large(n) else 0
-    )
+    drawn = 8 * n_scored * (d if view_type == "features" else n_scored) if large else 0
     factor = max(basis, drawn) + stream
-    if view_type == "features" and parameters.is_large(n) and min(shape) > MAX_EXACT_GRAM:
+    if view_type == "features" and large and min(shape) > MAX_EXACT_GRAM:
         factor += 4 * 8 * d * (rank + N_OVERSAMPLES)
     elif view_type == "features" and d <= n:
-        factor += 4 * 8 * d * d
-    elif view_type != "features" and parameters.is_large(n) and n > MAX_EXACT_GRAM:
+        factor += (_FAN_IN + 4 if large else 4) * 8 * d * d
+    elif view_type != "features" and large and n > MAX_EXACT_GRAM:
         directions = max(5 * 8 * n * rank, 3 * 8 * RANK_SAMPLE**2)
         factor = 8 * n * n + max(basis + directions, drawn) + stream
     else:
@@ -376,17 +460,21 @@ def view_tasks(
         if view_type == "features":
             # loadings, once more times gains; of the above the Gram matrix and its vectors remain
             factor += 2 * 8 * n * (d - n)
-    rows = 4 * n_scored * d if view_type == "features" else 3 * 8 * n_scored * n_scored
-    reference_graphs = drawn + rows + 600 * n_scored + stream + _SEARCH_BYTES
+    scored = 4 * n_scored * d if view_type == "features" else 3 * 8 * n_scored * n_scored
+    reference_graphs = drawn + scored + 600 * n_scored + stream + _SEARCH_BYTES
     subspace = 4 * n * (rank + 2 * c)
-    solve = subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + 6 * 8 * (rank + 2 * c) ** 2
+    reduced = 6 * 8 * (rank + 2 * c) ** 2
+    solve = held.laplacian + held.vectors + subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + reduced
+    if large and parameters.model == "mscam":  # the rows that the block's neighbors have, once more
+        own = (held.laplacian + held.vectors) // n * rows + 4 * 8 * rows * (rank + 2 * c)
+        solve = 2 * subspace + held.vectors + own + reduced * _BLOCKS_OF_SUMS
     blocks = 2 if view_type == "features" else 4  # as read and as checked; another one, transposed
     return [
         TaskMemory("validate {view}", blocks * min(BLOCK_BYTES, 8 * n * d)),
         TaskMemory("prepare {view}", factor, held.always),
         TaskMemory("comparing settings of {view}", _comparison(shape, view_type), held.always),
         TaskMemory("reference graphs of {view}", reference_graphs, held.choosing + held.start),
-        TaskMemory("ADMM of view {view}", held.laplacian + held.vectors + solve, held.walking),
+        TaskMemory("ADMM of view {view}", solve, held.walking),
     ]
 
 

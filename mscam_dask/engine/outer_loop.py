@@ -12,12 +12,20 @@ import operator
 import time
 from collections.abc import Iterator
 
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles, build_graph
-from mscam_dask.engine.scoring import BestPartition, n_samples_cut, score_cuts, spectrum_of
+from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedEmbedding, BlockedSpectrum
+from mscam_dask.engine.scoring import (
+    BestPartition,
+    next_cuts,
+    score_cuts,
+    spectrum_facts,
+    spectrum_of,
+    start_vectors,
+)
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better
@@ -67,9 +75,9 @@ def outer_iteration(state: LoopState, context: FitContext, executor: Executor) -
     executor.release([state.graph] if state.spectrum is None else [state.graph, state.spectrum])
     step = _update_graph(spectrum, views, state.control, context, executor, key=key)
     eigengap, converged, view_records = _facts(spectrum, step.views, context, executor, key=key)
+    executor.release([*step.views.results, *step.views.distances])
     # the Laplacian is not needed again; the next eigensolver starts from the vectors
-    warm_start = executor.submit(graph_tasks.warm_start, spectrum, key=f"warm_start/{key}")
-    executor.release([*step.views.results, *step.views.distances, spectrum])
+    warm_start = start_vectors(spectrum, executor, key=key)
     record = IterationFinished(
         iteration=state.iteration,
         graph_weight=step.graph_weight,
@@ -117,6 +125,20 @@ def embed_views(
     key: str,
 ) -> list[Handle]:
     """Submit the ADMM of each view."""
+    if isinstance(spectrum, BlockedSpectrum):
+        assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
+        return list(
+            row_blocks.embed_views(
+                spectrum,
+                graph_weight,
+                prepared.views,
+                prepared.names,
+                prepared.blocks.order.ranges,
+                parameters,
+                executor,
+                key=key,
+            )
+        )
     return [
         executor.submit(
             view_tasks.admm_view,
@@ -137,6 +159,9 @@ def _solve_views(
     """Submit the ADMM of each view and the sums of their projected distances."""
     prepared, parameters = context.prepared, context.parameters
     results = embed_views(spectrum, control.graph_weight, prepared, parameters, executor, key=key)
+    if isinstance(prepared.blocks, BlockedCandidates):
+        sums = row_blocks.projected_sums(results, prepared.blocks, executor, key=key)
+        return _SolvedViews(results, sums)
     distances = [
         _summed_over_views(results, block, parameters.model, executor, key=f"{key}/{index}")
         for index, block in enumerate(prepared.blocks)
@@ -182,14 +207,7 @@ def _cut_and_score(
     A later partition must score higher by more than `tol`: otherwise the simpler one is kept.
     """
     prepared, parameters = context.prepared, context.parameters
-    cuts = executor.submit(
-        cut_tasks.next_cuts,
-        spectrum,
-        parameters.n_clusters,
-        best.labels,
-        n_samples_cut(prepared, parameters),
-        key=f"spectral_cut/{key}",
-    )
+    cuts = next_cuts(spectrum, best.labels, prepared, parameters, executor, key=key)
     scores = score_cuts(prepared, cuts, executor, key=key)
     index = argbest(scores)
     if is_better(scores[index], best.partition_score, parameters):
@@ -246,16 +264,18 @@ def _facts(
     spectrum: Handle, views: _SolvedViews, context: FitContext, executor: Executor, *, key: str
 ) -> tuple[float, bool, tuple[ViewIteration, ...]]:
     """Gather the eigengap, whether the eigensolver converged, and the records of the views."""
+    eigengap, converged = spectrum_facts(spectrum, context.parameters.n_clusters, executor, key=key)
+    return eigengap, converged, tuple(_records(views.results, executor, key=key))
+
+
+def _records(results: list[Handle], executor: Executor, *, key: str) -> list[ViewIteration]:
+    """Gather the records of the ADMM of each view."""
+    if isinstance(results[0], BlockedEmbedding):
+        return executor.gather([result.record for result in results])
     handles = [
         executor.submit(view_tasks.view_records, group, key=f"view_records/{key}/{first}")
-        for first, group in _groups(views.results)
+        for first, group in _groups(results)
     ]
-    n_clusters = context.parameters.n_clusters
-    handles.append(
-        executor.submit(
-            graph_tasks.spectrum_facts, spectrum, n_clusters, key=f"spectrum_facts/{key}"
-        )
-    )
-    *records, (eigengap, converged) = executor.gather(handles)
+    records = list(itertools.chain.from_iterable(executor.gather(handles)))
     executor.release(handles)
-    return eigengap, bool(converged), tuple(itertools.chain.from_iterable(records))
+    return records

@@ -48,6 +48,9 @@ class LazyReferenceGraphs:
         self._views = {source.name: source for source in data.views}
         self._rows = rows
         self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
+        n_present = [source.shape[0] for source in data.views]
+        mean = sum(n_present) / len(n_present)
+        self._weights = {view.name: view.shape[0] / mean for view in data.views}
         self._handles: dict[str, Handle] = {}
 
     def handles(self, executor: Executor, names: Sequence[str]) -> tuple[Handle, ...]:
@@ -61,6 +64,7 @@ class LazyReferenceGraphs:
                     score_tasks.reference_graphs_of_view,
                     source,
                     self._n_neighbors,
+                    self._weights[name],
                     key=f"reference_graphs/{name}",
                 )
         return tuple(self._handles[name] for name in names)

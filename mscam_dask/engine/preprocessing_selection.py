@@ -14,7 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.data.views.sampling import sampled_view
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.tasks import preprocessing as preprocessing_tasks
 from mscam_dask.engine.tasks.preprocessing import Rule
@@ -45,6 +47,9 @@ ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
 _MIN_TOGETHER = 4
 _MAX_TASKS = 64
 _MAX_SUMMED = 8
+
+# Searches of all views together up to which the settings of a view are searched by several tasks.
+_MAX_SEARCHES = 24
 
 # With two views it is unknown which of them is uninformative.
 _MIN_CONFIRMING = 2
@@ -89,16 +94,9 @@ def select_view_settings(
     if len(data.views) > _MIN_CONFIRMING:
         some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
         coarse = preprocessing_tasks.Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
+    n_parts = max(1, min(len(options), _MAX_SEARCHES // len(data.views)))
     neighbors = [
-        executor.submit(
-            preprocessing_tasks.sampled_neighbors,
-            source,
-            tuple(options),
-            rows,
-            k,
-            coarse,
-            key=f"sampled_neighbors/{source.name}",
-        )
+        _neighbors_of_view(source, tuple(options), (rows, k, coarse), n_parts, executor)
         for source in data.views
     ]
     shapes = [view_shape(source) for source in data.views]
@@ -118,11 +116,44 @@ def select_view_settings(
     executor.release(neighbors)
     # the same for all of them: partitions are compared by the scores of the same views
     uninformative = uninformative_views(selections[0], selections.pop()) if coarse else ()
+    if not data.covers_samples_without(uninformative):
+        uninformative = ()
     agreements = [
         _agreement(data.view_names, options, choices, uninformative) for choices in selections
     ]
     by_settings = {_view_settings(agreement): agreement for agreement in reversed(agreements)}
     return tuple(reversed(by_settings.values()))
+
+
+def _neighbors_of_view(
+    source: RowSource,
+    options: tuple[ViewSettings, ...],
+    searched: tuple[NDArray[np.int64], int, preprocessing_tasks.Coarse | None],
+    n_parts: int,
+    executor: Executor,
+) -> Handle:
+    """Submit the neighbors of the sampled rows of a view, by parts of the settings."""
+    rows, k, coarse = searched
+    if isinstance(source, ArrayRows):  # only these rows are sent
+        source, rows = sampled_view(source, rows), np.arange(len(rows))
+    parts = [
+        executor.submit(
+            preprocessing_tasks.sampled_neighbors,
+            source,
+            options,
+            rows,
+            k,
+            coarse,
+            (part, n_parts),
+            key=f"sampled_neighbors/{source.name}/{part}",
+        )
+        for part in range(n_parts)
+    ]
+    joined = executor.submit(
+        preprocessing_tasks.joined_settings, parts, key=f"joined_settings/{source.name}"
+    )
+    executor.release(parts)
+    return joined
 
 
 def rows_compared(n_views: int, most: int) -> int:

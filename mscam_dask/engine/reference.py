@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.engine.incomplete import refuse_incomplete
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
@@ -63,6 +64,7 @@ def run_reference(
         If there is not enough memory for the n×n matrices.
     """
     _refuse_parameters_without_effect(parameters)
+    refuse_incomplete(data)
     n = data.n_samples
     need = 8 * n * n * (len(data.views) + _WORKING_MATRICES)
     if memory_limit_bytes is not None and need > memory_limit_bytes:

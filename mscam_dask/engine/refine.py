@@ -18,17 +18,19 @@ import dataclasses
 import operator
 import time
 
-from mscam_dask.engine.candidate_neighbors import candidate_blocks
+from mscam_dask.engine import row_blocks
+from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
 from mscam_dask.engine.initialize import Initialization, evaluate_graph
+from mscam_dask.engine.row_blocks import BlockedCandidates
+from mscam_dask.engine.scoring import spectrum_facts, start_vectors
 from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
-from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.engine.view_graphs import view_graphs, with_view_graphs
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
-from mscam_dask.types.events import IterationFinished, RefinementFinished
+from mscam_dask.types.events import IterationFinished, RefinementFinished, ViewIteration
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
 
@@ -92,11 +94,14 @@ def refine_iteration(
         components, and STOPPED if it was not accepted, is the same again, or is nearly perfect.
     """
     started, key, parameters = time.perf_counter(), str(state.iteration), context.parameters
-    metrics, records = _learn_metrics(state.best.labels, context.prepared, executor, key=key)
+    metrics, views = _learn_metrics(state.best.labels, context.prepared, executor, key=key)
     following = _next_graph(state, metrics, own, context, executor)
-    views = executor.gather(records)
-    eigengap, converged = _spectrum_facts(following, executor, key=key)
-    executor.release([*metrics, *records])
+    eigengap, converged = float("nan"), True
+    if following.spectrum is not None:
+        eigengap, converged = spectrum_facts(
+            following.spectrum, parameters.n_clusters, executor, key=key
+        )
+    executor.release(metrics)
     accepted = _is_accepted(following, state, context)
     record = IterationFinished(
         iteration=state.iteration,
@@ -121,34 +126,29 @@ def refine_iteration(
 
 def _learn_metrics(
     labels: Handle, prepared: PreparedHandles, executor: Executor, *, key: str
-) -> tuple[list[Handle], list[Handle]]:
-    """Submit the metric of each view, learned from a partition, and its record."""
-    metrics, records = [], []
-    for view, name in zip(prepared.views, prepared.names, strict=True):
-        learned = executor.submit(
+) -> tuple[list[Handle], list[ViewIteration]]:
+    """Submit the metric of each view learned from a partition, and gather their records."""
+    if isinstance(prepared.blocks, BlockedCandidates):
+        of_blocks, records = row_blocks.learn_metrics(
+            prepared.views, prepared.names, labels, prepared.blocks.order, executor, key=key
+        )
+        return list(of_blocks), records
+    learned = [
+        executor.submit(
             view_tasks.learn_metric, view, labels, name, key=f"learn_metric/{key}/{name}"
         )
-        metrics.append(executor.submit(operator.itemgetter(0), learned, key=f"metric/{key}/{name}"))
-        records.append(
-            executor.submit(operator.itemgetter(1), learned, key=f"view_records/{key}/{name}")
-        )
-        executor.release([learned])
-    return metrics, records
-
-
-def _spectrum_facts(
-    following: Initialization, executor: Executor, *, key: str
-) -> tuple[float, bool]:
-    """Gather the eigengap and whether the eigensolver converged; NaN without a spectrum."""
-    if following.spectrum is None:
-        return float("nan"), True
-    n_clusters = following.parameters.n_clusters
-    facts = executor.submit(
-        graph_tasks.spectrum_facts, following.spectrum, n_clusters, key=f"spectrum_facts/{key}"
+        for view, name in zip(prepared.views, prepared.names, strict=True)
+    ]
+    metrics, gathered = (
+        [
+            executor.submit(operator.itemgetter(item), handle, key=f"{stage}/{key}/{name}")
+            for handle, name in zip(learned, prepared.names, strict=True)
+        ]
+        for item, stage in enumerate(("metric", "view_records"))
     )
-    ((eigengap, converged),) = executor.gather([facts])
-    executor.release([facts])
-    return eigengap, bool(converged)
+    records = executor.gather(gathered)
+    executor.release([*learned, *gathered])
+    return metrics, records
 
 
 def _is_accepted(following: Initialization, state: LoopState, context: FitContext) -> bool:
@@ -174,7 +174,8 @@ def _next_graph(
     n_candidates = max(context.n_neighbors, parameters.n_neighbors) + 1
     searched = dataclasses.replace(parameters, n_candidates=n_candidates)
     both = [*prepared.views, *metrics]
-    blocks = candidate_blocks(both, prepared.n_samples, searched, executor, key=key)
+    order = prepared.blocks.order if isinstance(prepared.blocks, BlockedCandidates) else None
+    blocks = candidate_blocks(both, prepared.n_samples, searched, executor, key=key, order=order)
     graph, n_components = build_graph(
         executor,
         blocks,
@@ -184,7 +185,7 @@ def _next_graph(
         projected_weight=0.0,
         key=key,
     )
-    executor.release(blocks)
+    release_candidates(blocks, executor)
     by_distances = InitialGraph(graph, n_components, context.n_neighbors)
     mixed = with_view_graphs(by_distances, own, executor, key=key)
     executor.release([graph])
@@ -203,19 +204,17 @@ def _next_state(
     state: LoopState, following: Initialization, executor: Executor, key: str, *, accepted: bool
 ) -> LoopState:
     """Return the state with the new graph and partition where these were accepted; release the others."""
-    unused = [following.spectrum] if following.spectrum is not None else []
     if not accepted:
+        unused = [] if following.spectrum is None else [following.spectrum]
         executor.release([*unused, following.first.graph, following.best.labels])
         return state
     spectrum = state.spectrum
     if following.spectrum is not None:
         # the Laplacian is not needed again
-        spectrum = executor.submit(
-            graph_tasks.warm_start, following.spectrum, key=f"warm_start/{key}"
-        )
+        spectrum = start_vectors(following.spectrum, executor, key=key)
         if state.spectrum is not None:
-            unused.append(state.spectrum)
-    executor.release([*unused, state.graph, state.best.labels])
+            executor.release([state.spectrum])
+    executor.release([state.graph, state.best.labels])
     return dataclasses.replace(
         state,
         graph=following.first.graph,

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from mscam_dask.engine.candidate_neighbors import candidate_blocks
+from mscam_dask.engine import row_blocks
+from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
 from mscam_dask.engine.initialize import Initialization
+from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph, RowOrder
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.solvers.graph_update import mean_graph
@@ -46,9 +48,11 @@ def view_graphs(
     prepared: PreparedHandles, parameters: Parameters, executor: Executor, *, key: str
 ) -> Handle:
     """Submit the mean of the graphs of the single views."""
-    own_graph = _from_cells if parameters.is_large(prepared.n_samples) else _exact
+    if isinstance(prepared.blocks, BlockedCandidates):
+        return _from_cells(prepared, prepared.blocks.order, parameters, executor, key=key)
+    n_neighbors = min(parameters.n_neighbors, prepared.n_samples - 1)
     graphs = [
-        own_graph(view, prepared.n_samples, parameters, executor, key=f"{key}/{name}")
+        executor.submit(neighbor_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}/{name}")
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     mean = executor.submit(mean_graph, graphs, key=f"mean_graph/{key}/views")
@@ -63,6 +67,13 @@ def with_view_graphs(
 
     It has no more components than `first`. Neither of these two graphs is released.
     """
+    if isinstance(first.graph, BlockedGraph):
+        mixed = row_blocks.mean_graph(
+            [first.graph, own], CONSTANTS.graph_weights, executor, key=key
+        )
+        return dataclasses.replace(
+            first, graph=mixed, n_components=mixed.n_components, kind="mixed"
+        )
     graph = executor.submit(
         mean_graph, [first.graph, own], CONSTANTS.graph_weights, key=f"mean_graph/{key}"
     )
@@ -72,27 +83,37 @@ def with_view_graphs(
     return dataclasses.replace(first, graph=graph, n_components=int(n_components), kind="mixed")
 
 
-def _exact(
-    view: Handle, n_samples: int, parameters: Parameters, executor: Executor, *, key: str
-) -> Handle:
-    """Submit the graph of one view, with all neighbors at tied distances."""
-    n_neighbors = min(parameters.n_neighbors, n_samples - 1)
-    return executor.submit(neighbor_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}")
-
-
 def _from_cells(
-    view: Handle, n_samples: int, parameters: Parameters, executor: Executor, *, key: str
-) -> Handle:
-    """Submit the graph of one view of large data, from its approximate candidate neighbors."""
-    blocks = candidate_blocks([view], n_samples, parameters, executor, key=key)
-    graph, _ = build_graph(
-        executor,
-        blocks,
-        None,
-        n_neighbors=parameters.n_neighbors,
-        data_weight=1.0,
-        projected_weight=0.0,
-        key=f"view/{key}",
-    )
-    executor.release(blocks)
-    return graph
+    prepared: PreparedHandles,
+    order: RowOrder,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> BlockedGraph:
+    """Submit the mean of the view graphs of large data, from approximate candidate neighbors."""
+    graphs = []
+    for view, name in zip(prepared.views, prepared.names, strict=True):
+        blocks = candidate_blocks(
+            [view],
+            prepared.n_samples,
+            parameters,
+            executor,
+            key=f"{key}/{name}",
+            order=order,
+        )
+        graph, _ = build_graph(
+            executor,
+            blocks,
+            None,
+            n_neighbors=parameters.n_neighbors,
+            data_weight=1.0,
+            projected_weight=0.0,
+            key=f"view/{key}/{name}",
+        )
+        release_candidates(blocks, executor)
+        graphs.append(graph)
+    equal = (1.0,) * len(graphs)
+    mean = row_blocks.mean_graph(graphs, equal, executor, key=f"{key}/views")
+    executor.release(graphs)
+    return mean

@@ -12,6 +12,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.initial_graph import (
     InitialGraph,
@@ -21,7 +22,8 @@ from mscam_dask.engine.initial_graph import (
 )
 from mscam_dask.engine.initialize import Initialization, evaluate_graph
 from mscam_dask.engine.precompute import PrecomputedViews
-from mscam_dask.engine.scoring import BestPartition, n_samples_cut, score_cuts, spectrum_of
+from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph
+from mscam_dask.engine.scoring import BestPartition, next_cuts, score_cuts, spectrum_of
 from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better
 from mscam_dask.types.parameters import Parameters
@@ -85,23 +87,26 @@ def _initialize_from_labels(
     is_whole: bool,
 ) -> Initialization:
     """Return the initialization with the initial labels if they are whole, or with a better cut."""
-    extended = executor.submit(
-        cut_tasks.extended, first.graph, known, parameters.n_clusters, key="extend_labels/warm"
-    )
+    blocked = first.graph if isinstance(first.graph, BlockedGraph) else None
+    if blocked is not None:
+        assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
+        extended = row_blocks.extend_labels(
+            blocked, prepared.blocks.order, known, parameters.n_clusters, executor
+        )
+    else:
+        extended = executor.submit(
+            cut_tasks.extended, first.graph, known, parameters.n_clusters, key="extend_labels/warm"
+        )
     spectrum = None
     if first.n_components > parameters.n_clusters:
         partitions = executor.submit(cut_tasks.single, extended, key="partitions/warm")
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key="warm")
-        partitions = executor.submit(
-            cut_tasks.initial_labels_or_cuts,
-            spectrum,
-            parameters.n_clusters,
-            extended,
-            is_whole,
-            n_samples_cut(prepared, parameters),
-            key="spectral_cut/warm",
-        )
+        partitions = next_cuts(spectrum, extended, prepared, parameters, executor, key="warm")
+        if is_whole:
+            partitions = executor.submit(
+                cut_tasks.with_initial, extended, partitions, key="partitions/warm"
+            )
     partition_scores = score_cuts(prepared, partitions, executor, key="warm")
     index = _best(partition_scores, parameters)
     best = BestPartition(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.missing_cells import impute_methods, impute_views
 from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.map_views import map_views
@@ -75,6 +77,9 @@ class BaseMultiViewClustering(
     view_settings_: dict[str, ViewSettings]
     excluded_views_: tuple[str, ...]
     sample_ids_: tuple[str, ...] | None
+    view_presence_: NDArray[np.bool_]
+    imputed_shares_: dict[str, NDArray[np.float64]]
+    impute: str | Mapping[str, str | None] | None
     n_clusters_: int
     solution_: Solution
     data_warnings_: tuple[Any, ...]
@@ -90,7 +95,7 @@ class BaseMultiViewClustering(
             polars, Arrow tables, AnnData; a MuData; the path of a store made by ``mscam-dask ingest``;
             or one (n_samples, n_features) array, cut into views by `n_features_per_view`. Row i is
             sample i in every view; frames and AnnData with the same ids in another order are put in
-            the order of the first.
+            the order of the first. A row that is all NaN is a sample that the view does not have.
         y : ignored
             For API consistency; labels never enter a fit.
 
@@ -126,6 +131,8 @@ class BaseMultiViewClustering(
         validate_callbacks(self.callbacks, self.checkpoint_store)
         validate_client(self.client)
         data, of_table = self._views_to_fit(X)
+        imputed = impute_views(data, impute_methods(self.impute, data.view_names))
+        data = imputed.data
         candidates = self._candidates(data)
         first = candidates[0]
         report = validate(
@@ -140,6 +147,8 @@ class BaseMultiViewClustering(
         solution = self._solve(data, candidates)
         self._keep_fit(solution, data)
         self.data_warnings_ = tuple(report.issues)
+        self.imputed_shares_ = imputed.shares
+        self._imputers = imputed.imputers
         self._training_digests = report.digests
         self._keep(of_table)
         if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
@@ -168,7 +177,10 @@ class BaseMultiViewClustering(
         }
         self.excluded_views_ = solution.exclude_views
         self.sample_ids_ = data.sample_ids
+        self.view_presence_ = data.presence
         self.data_warnings_ = ()
+        self.imputed_shares_ = {}
+        self._imputers = {}
         self._training = data
         self._training_digests = {}
         self._membership = None
@@ -277,4 +289,5 @@ class BaseMultiViewClustering(
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.impute is not None
         return tags

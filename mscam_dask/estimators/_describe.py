@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.as_multi_view import RowSource
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import ViewDigest, feature_names_of, recorded_digest
 from mscam_dask.engine.map_views import map_views
 from mscam_dask.errors import ConfigurationError, DataError
@@ -201,6 +202,8 @@ def _effects_of(
 ) -> tuple[FeatureEffects, str | None]:
     """Effects of one view, and the digest of its rows unless it is recorded."""
     digest = None if recorded_digest(view) else ViewDigest(view.shape)
+    present = present_samples(view)
+    own = labels if present is None else labels[present.samples]
 
     def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:
         for start, stop in row_blocks(*view.shape):
@@ -209,7 +212,7 @@ def _effects_of(
                 digest.update(rows)
             yield start, rows
 
-    effects = feature_effects(blocks(), labels, n_clusters)
+    effects = feature_effects(blocks(), own, n_clusters)
     return effects, None if digest is None else digest.hexdigest()
 
 

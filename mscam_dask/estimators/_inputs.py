@@ -13,12 +13,20 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from mscam_dask.data.sparse import checked_sparse, is_sparse
-from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource, as_multi_view
 from mscam_dask.data.views.conversion import is_instance_of
+from mscam_dask.data.views.missing_cells import fill_view
+from mscam_dask.data.views.presence import (
+    PresentRows,
+    n_samples_of,
+    present_samples,
+    restrict_to_present,
+)
 from mscam_dask.data.views.validation import check_finite, check_not_negative
 from mscam_dask.engine.warm_start import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
 from mscam_dask.estimators._feature_names import check_feature_names
+from mscam_dask.linalg.impute import Imputer
 
 __all__ = ["MultiViewInputMixin", "validate_labels"]
 
@@ -34,6 +42,7 @@ class MultiViewInputMixin:
     view_names_: tuple[str, ...]
     excluded_views_: tuple[str, ...]
     _training: MultiViewData
+    _imputers: Mapping[str, Imputer] = {}
 
     def _views_to_fit(self, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
         """Views of `X`, and the attributes scikit-learn sets for a table, for `_keep` after the fit."""
@@ -50,6 +59,7 @@ class MultiViewInputMixin:
 
     def _views(self, X: Any, *, reset: bool) -> MultiViewData:
         """Views of `X`; a plain table is first validated by scikit-learn."""
+        may_lack_views = not isinstance(X, list | tuple) and not _is_plain_table(X)
         if _is_plain_table(X):
             table = self._table(X, reset=reset)
             n_columns = table.shape[1]
@@ -61,8 +71,27 @@ class MultiViewInputMixin:
                 "already separate. Remove n_features_per_view."
             )
         else:
-            data = as_multi_view(X, view_type=self.view_type if reset else self._view_types_of(X))
-        return data if reset else self._as_fitted(data)
+            given = X
+            if not reset and isinstance(X, list | tuple) and any(item is None for item in X):
+                given = self._by_name(X)
+                may_lack_views = True
+            view_type = self.view_type if reset else self._view_types_of(given)
+            data = as_multi_view(given, view_type=view_type)
+        if reset:
+            return data
+        return self._as_fitted(data, may_lack_views=may_lack_views)
+
+    def _by_name(self, X: Sequence[Any]) -> dict[str, Any]:
+        """Views of a sequence that are not None, by the names of the fit."""
+        if len(X) != len(self.view_names_) or all(item is None for item in X):
+            raise DataError(
+                f"got {len(X)} views, {sum(item is None for item in X)} of them None; allowed are the "
+                f"{len(self.view_names_)} views of the fit {list(self.view_names_)} in order, with None "
+                "for some, but not all, of them."
+            )
+        return {
+            name: item for name, item in zip(self.view_names_, X, strict=True) if item is not None
+        }
 
     def _table(self, X: Any, *, reset: bool) -> Any:
         """Table validated by scikit-learn, whose errors are raised as errors of this package."""
@@ -93,42 +122,73 @@ class MultiViewInputMixin:
             if isinstance(self.view_type, Mapping)
             else dict(zip(self.view_names_, self.view_type, strict=True))
         )
-        there = set(X) if isinstance(X, Mapping) else set()
+        by_name = isinstance(X, Mapping | MultiViewData)
+        there = set(X.view_names if isinstance(X, MultiViewData) else X if by_name else ())
         return {
             name: kind
             for name, kind in metrics.items()
-            if name in there or name not in self.excluded_views_
+            if name in there or not (by_name or name in self.excluded_views_)
         }
 
-    def _as_fitted(self, data: MultiViewData) -> MultiViewData:
+    def _as_fitted(self, data: MultiViewData, *, may_lack_views: bool) -> MultiViewData:
         """Validated views of new samples in the order of the fit, without excluded views."""
         by_name = {source.name: source for source in data.views}
+        may_lack_views &= any(name not in self.excluded_views_ for name in by_name)
+        expected = {
+            source.name: n_samples_of(source) if source.view_type != "features" else source.shape[1]
+            for source in self._training.views
+            if source.name in by_name or source.name not in self.excluded_views_
+        }
         asked = [
             source
             for source in self._training.views
-            if source.name in by_name or source.name not in self.excluded_views_
+            if source.name in by_name or (source.name in expected and not may_lack_views)
         ]
-        expected = {
-            source.name: source.shape[0] if source.view_type != "features" else source.shape[1]
-            for source in asked
-        }
+        data = dataclasses.replace(data, views=tuple(map(_all_columns, data.views)))
+        by_name = {source.name: source for source in data.views}
         got = {source.name: source.shape[1] for source in data.views}
-        if got != expected:
+        if got != {source.name: expected[source.name] for source in asked}:
             raise DataError(
                 f"the fit saw views with these numbers of columns: {expected}; got {got}. "
-                "Give the same views, by the same names, with the same features."
+                "Give the same views, by the same names, with the same features; views that the new "
+                "samples do not have may be missing from a mapping, or None in a sequence."
             )
         check_feature_names(
             ((source, by_name[source.name]) for source in asked),
             estimator=type(self).__name__,
             stacklevel=4,
         )
-        counted = [by_name[name] for name in self.view_names_ if name not in self.excluded_views_]
+        counted = [
+            _columns_of(source, by_name[source.name])
+            for source in asked
+            if source.name not in self.excluded_views_
+        ]
+        imputers = self._imputers
+        counted = [
+            fill_view(source, imputers[source.name]) if source.name in imputers else source
+            for source in counted
+        ]
         for source in counted:
             check_finite(source)
             if source.view_type == "distance":
                 check_not_negative(source)
         return dataclasses.replace(data, views=tuple(counted))
+
+
+def _all_columns(view: RowSource) -> RowSource:
+    """Return a view of new samples with all columns, also of a pairwise view."""
+    if isinstance(view, PresentRows) and view.view_type != "features":
+        return dataclasses.replace(view, columns=np.arange(view.source.shape[1]))
+    return view
+
+
+def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:
+    """Return a pairwise view of new samples with the columns of the samples that the fit had of it."""
+    present = present_samples(fitted)
+    if present is None or fitted.view_type == "features":
+        return new
+    whole = new.source if isinstance(new, PresentRows) else new
+    return restrict_to_present(whole, columns=present.samples)
 
 
 def validate_labels(init_labels: Any, n_samples: int, n_clusters: int) -> NDArray[np.int64]:

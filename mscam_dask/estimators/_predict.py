@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import ViewDigest, recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._inputs import MultiViewInputMixin
+from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.incomplete_blocks import SharedDistances
 from mscam_dask.solvers.membership import (
     N_FOLDS,
     NeighborVotes,
@@ -22,6 +25,7 @@ from mscam_dask.solvers.membership import (
     n_voting_neighbors,
 )
 from mscam_dask.solvers.predict import predict_by_neighbors
+from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.result import Solution
@@ -57,7 +61,9 @@ class NeighborPredictMixin(MultiViewInputMixin):
         Parameters
         ----------
         X : as for `fit`
-            The same views of other samples; excluded views are not read and may be missing.
+            The same views of other samples; excluded views are not read and may be missing. So may
+            others: views that a mapping does not have, or that are None in a sequence, and rows
+            that are all NaN. Every sample needs one view at least.
             A distance or kernel view holds the distances or kernel values of the new samples to
             the training samples, (n_new, n_samples). Columns of frames and DataArrays have the
             names of the fit, in its order; where only one of the two has names, a `UserWarning`
@@ -88,9 +94,18 @@ class NeighborPredictMixin(MultiViewInputMixin):
         """
         self._require_encoders()
         new = self._views(X, reset=False)
-        queries = self._joint(self._coordinates(new, 0, new.n_samples))
-        blocks = ((start, self._joint(parts)) for start, parts in self._training_blocks())
-        return predict_by_neighbors(queries, blocks, self.labels_, n_neighbors=self.n_neighbors_)
+        own = self._coordinates(new, 0, new.n_samples)
+        between, unit = squared_distances, np.sqrt(len(own))  # views count the same
+        if self._training.is_incomplete or any(np.isnan(part).any() for part in own):
+            between, unit = SharedDistances(tuple(part.shape[1] for part in own)), 1.0
+        blocks = ((start, np.hstack(parts) / unit) for start, parts in self._training_blocks())
+        return predict_by_neighbors(
+            np.hstack(own) / unit,
+            blocks,
+            self.labels_,
+            n_neighbors=self.n_neighbors_,
+            distances_between=between,
+        )
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Estimate memberships of new samples in the clusters.
@@ -144,12 +159,14 @@ class NeighborPredictMixin(MultiViewInputMixin):
     def view_votes_(self) -> dict[str, NDArray[np.int64]]:
         """Cluster (n_samples,) that the neighbors of each sample in each view prefer, by view.
 
-        From the votes behind `membership_`; excluded views do not vote.
+        From the votes behind `membership_`; excluded views do not vote. −1 for samples that a view
+        does not have.
         """
         votes = self._votes()[1]
         names = self.cluster_names_
         return {
-            view: names[column] for view, column in zip(self._voting_views(), votes.T, strict=True)
+            view: np.where(column < 0, -1, names[column])
+            for view, column in zip(self._voting_views(), votes.T, strict=True)
         }
 
     @property
@@ -259,29 +276,42 @@ class NeighborPredictMixin(MultiViewInputMixin):
         stop: int,
         digests: Mapping[str, ViewDigest] | None = None,
     ) -> list[NDArray[np.float64]]:
-        """Encode rows of each view; rows of training samples also go into `digests`."""
-        encoders = self.solution_.encoders
+        """Encode rows of each view; rows of training samples also go into `digests`.
+
+        Rows of samples that a view does not have are NaN.
+        """
+        sources = {source.name: source for source in data.views}
         parts = []
-        for source in data.views:
-            rows = source.read(start, stop)
-            if digests is not None and source.name in digests:
-                digests[source.name].update(rows)
+        for name in self._voting_views():
+            encoder = self.solution_.encoders[name]
+            part = np.full((stop - start, self._n_directions(name)), np.nan)
+            parts.append(part)
+            source = sources.get(name)
+            if source is None:
+                continue
+            present = present_samples(source)
+            samples = np.arange(data.n_samples) if present is None else present.samples
+            first, last = np.searchsorted(samples, (start, stop))
+            rows = source.read(int(first), int(last))
+            if digests is not None and name in digests:
+                digests[name].update(rows)
             with np.errstate(over="ignore", invalid="ignore"):
-                parts.append(encoders[source.name](rows))
-        for source, part in zip(data.views, parts, strict=True):
-            far = np.flatnonzero(~(np.abs(part) < _FARTHEST).all(axis=1))
+                encoded = encoder(rows)
+            part[samples[first:last] - start] = encoded
+            far = samples[first + np.flatnonzero(~(np.abs(encoded) < _FARTHEST).all(axis=1))]
             if far.size and digests is not None:  # none were in the fit
-                raise DataError(CHANGED.format(source.name))
+                raise DataError(CHANGED.format(name))
             if far.size:
                 raise DataError(
-                    f"View {source.name!r}: {far.size} new sample(s) are farther than {_FARTHEST:g} "
+                    f"View {name!r}: {far.size} new sample(s) are farther than {_FARTHEST:g} "
                     f"times the spread of the training samples (first rows: "
-                    f"{(far[:5] + start).tolist()}); no distance to them can be computed. Check "
+                    f"{far[:5].tolist()}); no distance to them can be computed. Check "
                     "their units."
                 )
         return parts
 
-    @staticmethod
-    def _joint(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Coordinates (b, Σr) in the joint ridge embedding, in which views count the same."""
-        return np.asarray(np.hstack(list(parts)) / np.sqrt(len(parts)), dtype=np.float64)
+    def _n_directions(self, name: str) -> int:
+        """Number of directions of the ridge embedding of a view."""
+        encoder = self.solution_.encoders[name]
+        assert isinstance(encoder, Encoder)
+        return int(encoder.loadings.shape[1])

@@ -6,6 +6,7 @@ Keys of the arrays of a `StoredModel`::
     view_votes                  (sample, view), positions of clusters in that order
     coordinates/0               (sample, direction), ridge coordinates of the first encoded view,
                                 for at most `SIZES.exact_samples` samples
+    presence                    (sample, view) bool, if views do not have all samples
     encoders/0/loadings, ...    arrays of its `mscam_dask.solvers.ridge_view.Encoder`
 
 A solver without encoders has none of them.
@@ -74,6 +75,8 @@ def stored_model(estimator: BaseMultiViewClustering) -> StoredModel:
         return StoredModel(records)
     arrays: dict[str, NDArray[Any]] = {}
     arrays["membership"], arrays["view_votes"] = estimator._votes()
+    if estimator._training.is_incomplete:
+        arrays["presence"] = estimator.view_presence_
     n_samples = len(solution.labels)
     if n_samples <= SIZES.exact_samples:
         parts = estimator._training_coordinates(np.arange(n_samples))

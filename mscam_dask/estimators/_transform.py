@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ class ClusterSpaceMixin(
         distances : (n, n_clusters) float64
             Root mean square over the views of the Euclidean distances in the linear discriminants of
             each view, which separate the clusters; with one cluster, in the ridge embedding.
-            Columns are in the order of `cluster_names_`.
+            Columns are in the order of `cluster_names_`. Incomplete views: over the views that have
+            the sample and the cluster, NaN if there are none.
 
         Raises
         ------
@@ -63,20 +65,24 @@ class ClusterSpaceMixin(
         positions = np.searchsorted(self.cluster_names_, self.labels_)
         model = fit_votes(views, positions[samples], self.n_clusters_, self._n_voting(len(samples)))
         sums = np.zeros((self.n_clusters_, _in_discriminants(model, views).shape[1]))
+        counts = np.zeros_like(sums)
         for start, parts in self._training_blocks():
             points = _in_discriminants(model, parts)
-            np.add.at(sums, positions[start : start + len(points)], points)
-        counts = np.bincount(positions, minlength=self.n_clusters_)
-        centers = sums / np.maximum(counts, 1)[:, None]
+            own = positions[start : start + len(points)]
+            np.add.at(counts, own, ~np.isnan(points))
+            np.add.at(sums, own, np.nan_to_num(points))
+        with np.errstate(invalid="ignore"):
+            centers = sums / counts  # NaN in views that have no sample of a cluster
+        widths = [view.shape[1] for view in views]
+        if model.loadings:
+            widths = [loadings.shape[1] for loadings in model.loadings]
         distances = [
-            np.sqrt(
-                squared_distances(
-                    _in_discriminants(model, self._coordinates(new, start, stop)), centers
-                )
+            _mean_distances(
+                _in_discriminants(model, self._coordinates(new, start, stop)), centers, widths
             )
             for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views))
         ]
-        return np.asarray(np.concatenate(distances) / np.sqrt(len(views)))
+        return np.asarray(np.concatenate(distances))
 
     @property
     def _n_features_out(self) -> int:
@@ -134,6 +140,27 @@ def _in_discriminants(
         return np.hstack(views)
     pairs = zip(views, model.loadings, strict=True)
     return np.hstack([view[:, : len(loadings)] @ loadings for view, loadings in pairs])
+
+
+def _mean_distances(
+    points: NDArray[np.float64], centers: NDArray[np.float64], widths: Sequence[int]
+) -> NDArray[np.float64]:
+    """Root mean square over the views of the distances to the centers; NaN without a common view."""
+    if not (np.isnan(points).any() or np.isnan(centers).any()):
+        return np.asarray(np.sqrt(squared_distances(points, centers)) / np.sqrt(len(widths)))
+    totals, counts = np.zeros((len(points), len(centers))), np.zeros((len(points), len(centers)))
+    stop = 0
+    for width in widths:
+        view = slice(stop, stop + width)
+        stop += width
+        rows = np.flatnonzero(~np.isnan(points[:, view]).any(axis=1))
+        own = np.flatnonzero(~np.isnan(centers[:, view]).any(axis=1))
+        if width and rows.size and own.size:
+            pairs = np.ix_(rows, own)
+            totals[pairs] += squared_distances(points[rows, view], centers[own, view])
+            counts[pairs] += 1.0
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(totals / counts)
 
 
 def label_free_scores(data: MultiViewData, labels: NDArray[np.int64]) -> dict[str, float]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import RowSource
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.validation import DataIssue
 from mscam_dask.errors import ConvergenceWarning, DataWarning, UnstableClustersWarning
 from mscam_dask.solvers.row_blocks import row_blocks
@@ -110,7 +111,10 @@ def warn_split_duplicates(
     groups = np.zeros(len(labels), dtype=np.int64)
     split = np.arange(len(labels))
     for view in sorted(views, key=lambda one: one.shape[1]):
-        keys = np.stack([groups.astype(np.uint64), fingerprints_of(view)])
+        fingerprints, present = fingerprints_of(view), present_samples(view)
+        if present is not None:  # absent samples are alike in the view
+            fingerprints = present.spread(fingerprints, 0)
+        keys = np.stack([groups.astype(np.uint64), fingerprints])
         groups = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
         lowest = np.full(groups.max() + 1, np.iinfo(np.int64).max)
         highest = np.full(groups.max() + 1, -1)

@@ -107,6 +107,11 @@ class MSCAM(BaseMultiViewClustering):
         Names of views to exclude, as if they were not given. By default, if `scale` or `alpha` is
         selected for each view, uninformative views are excluded if the partition scores higher
         without them; an empty list keeps all views.
+    impute : {"mean", "median", "knn"} or mapping, optional
+        Imputation of missing cells, NaN in rows that are not all NaN, of feature views: the mean or
+        median of the column, or the mean of the five nearest samples that have the cell (as
+        scikit-learn's SimpleImputer and KNNImputer); one method for all views, or a mapping by view
+        name. Such views are read into memory. None: missing cells are refused.
 
     Attributes
     ----------
@@ -150,11 +155,16 @@ class MSCAM(BaseMultiViewClustering):
         Number of neighbors used; larger than requested if the graph has too many components.
     view_names_ : tuple of str
     view_embeddings_ : dict of str to (n_samples, n_clusters)
-        F_v given the final graph; empty if n_clusters is 1 or the number of samples.
+        F_v given the final graph, NaN for samples that the view does not have; empty if n_clusters
+        is 1 or the number of samples.
     view_contributions_ : dict of str to float
         Share of each view in the score; they sum to 1.
     view_settings_ : dict of str to ViewSettings
         Scale and α of each view.
+    view_presence_ : (n_samples, n_views) bool
+        Whether each view has each sample.
+    imputed_shares_ : dict of str to (n_samples,)
+        Share of the cells of each sample that were imputed, for views with missing cells.
     excluded_views_ : tuple of str
         Excluded views. They have no embedding, no history and no share in the score.
     sample_ids_ : tuple of str or None
@@ -209,6 +219,7 @@ class MSCAM(BaseMultiViewClustering):
         checkpoint_store: CheckpointStore | None = None,
         init_labels: ArrayLike | None = None,
         exclude_views: Sequence[str] | None = None,
+        impute: Literal["mean", "median", "knn"] | Mapping[str, str | None] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -231,6 +242,7 @@ class MSCAM(BaseMultiViewClustering):
         self.checkpoint_store = checkpoint_store
         self.init_labels = init_labels
         self.exclude_views = exclude_views
+        self.impute = impute
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(

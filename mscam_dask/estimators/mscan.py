@@ -29,14 +29,14 @@ class MSCAN(BaseMultiViewClustering):
     ----------
     n_clusters, alpha, graph_weight, n_neighbors, scale, auto_settings, view_type, max_clusters, n_features_per_view, \
 max_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpoint_store, init_labels, \
-exclude_views
+exclude_views, impute
         As for `MSCAM`.
 
     Attributes
     ----------
     labels_, consensus_graph_, membership_, confidence_, n_connected_components_, n_clusters_, n_clusters_curves_, status_, cross_view_information_, \
 n_iter_, n_neighbors_, view_names_, view_contributions_, view_settings_, excluded_views_, sample_ids_, \
-view_votes_, history_, \
+view_presence_, imputed_shares_, view_votes_, history_, \
 data_warnings_, solution_
         As for `MSCAM`.
     view_embeddings_ : dict of str to (n_samples, r_v)
@@ -70,6 +70,7 @@ data_warnings_, solution_
         checkpoint_store: CheckpointStore | None = None,
         init_labels: ArrayLike | None = None,
         exclude_views: Sequence[str] | None = None,
+        impute: Literal["mean", "median", "knn"] | Mapping[str, str | None] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -90,6 +91,7 @@ data_warnings_, solution_
         self.checkpoint_store = checkpoint_store
         self.init_labels = init_labels
         self.exclude_views = exclude_views
+        self.impute = impute
 
     def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
         return Parameters(

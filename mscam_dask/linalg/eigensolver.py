@@ -19,6 +19,7 @@ __all__ = [
     "Spectrum",
     "apply_sparse",
     "bottom_eigenpairs",
+    "choose_filter",
 ]
 
 # Up to this many rows a dense eigensolver is faster.
@@ -462,7 +463,15 @@ def _filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it
         previous_cut = cut
         done = np.zeros(len(block.values), dtype=bool)
         done[:n_rest] = block.residuals[:n_rest] <= _LOCK_SHARE * target
-        degree, cut = _choose_filter(block, n_rest, ~done, bound=bound, target=target)
+        degree, cut = choose_filter(
+            block.values,
+            block.residuals,
+            n_rest,
+            ~done,
+            bound=bound,
+            target=target,
+            dtype=block.vectors.dtype,
+        )
         # in a list, so that no other reference keeps them alive while they are overwritten
         columns = [_filtered(laplacian, block.vectors, done, degree, cut=cut, bound=bound)]
         del block  # as large as each of what follows
@@ -486,15 +495,21 @@ def _filtered(
     return np.hstack((vectors[:, done], filtered))
 
 
-def _choose_filter(
-    block: _RitzBlock, n_rest: int, active: NDArray[np.bool_], *, bound: float, target: float
+def choose_filter(
+    values: NDArray[np.float64],
+    residuals: NDArray[np.floating[Any]],
+    n_rest: int,
+    active: NDArray[np.bool_],
+    *,
+    bound: float,
+    target: float,
+    dtype: np.dtype[Any],
 ) -> tuple[int, float]:
     """Degree of the filter, and where the damped interval [cut, bound] begins."""
-    values, residuals = block.values, block.residuals
     edge = float(values[n_rest - 1])
     rate_at_zero = max(_gain_rate(0.0, edge, bound), 1e-3) if edge > 0 else 1e-3
-    gain = _LARGEST_GAIN[block.vectors.dtype]
-    gain_at_zero = _LARGEST_GAIN_AT_ZERO[block.vectors.dtype]
+    gain = _LARGEST_GAIN[dtype]
+    gain_at_zero = _LARGEST_GAIN_AT_ZERO[dtype]
     largest_degree = min(_LARGEST_DEGREE, np.log(2.0 * gain_at_zero) / rate_at_zero)
     # A cut at the last wanted value would not separate anything (an eigenvalue of higher
     # multiplicity than the block): keep it where the largest degree still gains tenfold.

@@ -1,25 +1,36 @@
 """Approximate nearest neighbors by an inverted-file (IVF) index: cells of points and nearby cells.
 
-Time grows as n (n/500 centers are compared with every point, at the speed of a matrix product),
-memory as one pool of points. Everything is a function of the points and the seed: neither the
-number of threads nor the grouping of cells into tasks changes a bit.
+The points are put in the order of the cells, near cells next to each other, so that a block of rows
+searches few other blocks. Every step is a function of a block of points, of a sample or of one vector:
+neither the number of threads nor the blocks change a neighbor.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import subtract_twice_products
 from mscam_dask.linalg.neighbors import top_k_columns
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 
-__all__ = ["IVFIndex", "build_ivf", "ivf_search"]
+__all__ = [
+    "IVFIndex",
+    "Points",
+    "build_ivf",
+    "cut_cells",
+    "ivf_search",
+    "nearest_center",
+    "train_centers",
+    "training_rows",
+]
 
-# Points of a cell, and cells in the pool of a cell: a pool has about 4000 points.
-_CELL_POINTS = 500
+CELL_POINTS = 500
+"""Average number of points of a cell."""
+
+# Cells in the pool of a cell: a pool has about 4000 points.
 _PROBES = 8
 
 # If cells are small, as those far out, a pool has as many cells as it takes to hold this many times
@@ -30,17 +41,28 @@ _POINTS_PER_NEIGHBOR = 4
 _TRAINING_POINTS = 32
 _ROUNDS = 6
 
+# With more centers, they are trained in groups around about as many coarse centers as each has.
+_MOST_TOGETHER = 256
+
 # Bytes of the products of one block of points with centers or with a pool.
 _BLOCK_BYTES = 8 * 2**20
 
 
+class Points(Protocol):
+    """Points that are read by position."""
+
+    def stacked(self, rows: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
+        """Points `rows` as one array (m, r)."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class IVFIndex:
-    """A partition of n points into cells of bounded size.
+    """A partition of n points into cells of bounded size, and an order of the points by cell.
 
     Attributes
     ----------
-    order : (n,) int64
+    order : (n,) int32
         Points, cell after cell, ascending within a cell.
     bounds : (g + 1,) int64
         Cell j holds ``order[bounds[j] : bounds[j + 1]]``.
@@ -48,65 +70,109 @@ class IVFIndex:
         For each cell the nearest cells, itself first: its pool.
     """
 
-    order: NDArray[np.int64]
+    order: NDArray[np.int32]
     bounds: NDArray[np.int64]
     probes: tuple[NDArray[np.int64], ...]
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
-    def members(self, cell: int) -> NDArray[np.int64]:
-        """Points of one cell."""
-        return self.order[self.bounds[cell] : self.bounds[cell + 1]]
+    @property
+    def positions(self) -> NDArray[np.int32]:
+        """Position of each point in the order, (n,)."""
+        positions = np.empty_like(self.order)
+        positions[self.order] = np.arange(len(self.order), dtype=self.order.dtype)
+        return positions
+
+    def cells_of(self, start: int, stop: int) -> range:
+        """Cells of the points at positions start … stop − 1."""
+        first = int(np.searchsorted(self.bounds, start, side="right")) - 1
+        return range(first, int(np.searchsorted(self.bounds, stop, side="left")))
+
+    def searched(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Positions in the pools of the points at positions start … stop − 1, ascending."""
+        near = np.unique(np.concatenate([self.probes[cell] for cell in self.cells_of(start, stop)]))
+        spans = [np.arange(self.bounds[cell], self.bounds[cell + 1]) for cell in near]
+        return np.concatenate(spans)
+
+    def pool(self, cell: int) -> NDArray[np.int64]:
+        """Positions of the points in the pool of a cell, its own first."""
+        spans = [np.arange(self.bounds[near], self.bounds[near + 1]) for near in self.probes[cell]]
+        return np.concatenate(spans)
 
 
-def build_ivf(
-    points: WeightedBlocks,
-    *,
-    n_candidates: int,
-    rng: np.random.Generator,
-    cell_points: int = _CELL_POINTS,
-) -> IVFIndex:
-    """Build an IVF index: cells of at most 1000 points around k-means centers of a sample.
+def training_rows(
+    start: int, stop: int, n_points: int, seed: int, *, cell_points: int = CELL_POINTS
+) -> NDArray[np.int64]:
+    """Rows of a block of points on which the centers are trained, relative to its start, ascending."""
+    wanted = min(n_points, max(1, n_points // cell_points) * _TRAINING_POINTS)
+    size = max(1, stop * wanted // n_points - start * wanted // n_points)
+    rng = np.random.default_rng((seed, start))
+    return np.sort(rng.choice(stop - start, size, replace=False))
 
-    Parameters
-    ----------
-    points : WeightedBlocks
-    n_candidates : int
-        Neighbors of later searches; a pool holds at least four times as many, or all points.
-    rng : numpy.random.Generator
-    cell_points : int
-        Average number of points of a cell; the largest is twice as many.
 
-    Returns
-    -------
-    IVFIndex
-        Larger cells (many duplicates) are split in the order of their points; the parts share their
-        center, so each is among the nearest cells of the others.
+def train_centers(
+    sample: NDArray[np.float32], n_cells: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Centers of about `n_cells` cells by k-means on a sample, near centers next to each other.
+
+    Many centers are trained in groups, so that the time grows as the sample times the square root of
+    the number of centers.
     """
-    n = len(points)
-    n_cells = max(1, n // cell_points)
-    trained = min(n, n_cells * _TRAINING_POINTS)
-    sample = points.stacked(np.sort(rng.choice(n, trained, replace=False)), np.float32)
-    centers = sample[np.sort(rng.choice(trained, n_cells, replace=False))].copy()
+    if n_cells > _MOST_TOGETHER:
+        n_groups = int(np.sqrt(n_cells))
+        some = np.sort(
+            rng.choice(len(sample), min(len(sample), n_groups * _TRAINING_POINTS), replace=False)
+        )
+        group = nearest_center(sample, _lloyd(sample[some], n_groups, rng))
+        parts = [sample[group == number] for number in range(n_groups)]
+        centers = np.concatenate(
+            [
+                _lloyd(part, -(-len(part) * n_cells // len(sample)), rng)
+                for part in parts
+                if len(part)
+            ]
+        )
+    else:
+        centers = _lloyd(sample, n_cells, rng)
+    return centers[_spatial_order(centers)]
+
+
+def _lloyd(
+    sample: NDArray[np.float32], n_cells: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    n_cells = min(n_cells, len(sample))
+    centers = sample[np.sort(rng.choice(len(sample), n_cells, replace=False))].copy()
     for _ in range(_ROUNDS):
-        nearest = _nearest_center(sample, centers)
+        nearest = nearest_center(sample, centers)
         counts = np.bincount(nearest, minlength=n_cells)
-        sums = np.zeros_like(centers)
         order = np.argsort(nearest, kind="stable")
         filled = np.flatnonzero(counts)
         starts = np.concatenate(([0], np.cumsum(counts)[:-1]))[filled]
-        sums[filled] = np.add.reduceat(sample[order], starts, axis=0)
-        centers[filled] = sums[filled] / counts[filled, None]
-    assigned = np.empty(n, dtype=np.int64)
-    step = max(1, _BLOCK_BYTES // (4 * max(n_cells, points.rank)))
-    for start in range(0, n, step):
-        rows = slice(start, min(start + step, n))
-        assigned[rows] = _nearest_center(points.stacked(rows, np.float32), centers)
-    return _cut(assigned, centers, n_candidates, cell_points)
+        centers[filled] = np.add.reduceat(sample[order], starts, axis=0) / counts[filled, None]
+    return centers
 
 
-def _nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:
+def _spatial_order(centers: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Order in which near centers are next to each other, by halving along the widest direction."""
+    centered = centers - centers.mean(axis=0)
+    direction = np.zeros(centers.shape[1], dtype=centers.dtype)
+    direction[np.argmax(np.einsum("ij,ij->j", centered, centered))] = 1.0
+    for _ in range(8):  # power iteration
+        direction = centered.T @ (centered @ direction)
+        size = np.linalg.norm(direction)
+        if size == 0:
+            break
+        direction /= size
+    order = np.argsort(centered @ direction, kind="stable")
+    if len(order) <= 2:
+        return order
+    halves = order[: len(order) // 2], order[len(order) // 2 :]
+    return np.concatenate([half[_spatial_order(centers[half])] for half in halves])
+
+
+def nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Nearest center of each point, (n,)."""
     norms = np.einsum("ij,ij->i", centers, centers)
     nearest = np.empty(len(points), dtype=np.int64)
     step = max(1, _BLOCK_BYTES // (4 * len(centers)))
@@ -119,14 +185,27 @@ def _nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -
     return nearest
 
 
-def _cut(
+def cut_cells(
     assigned: NDArray[np.int64],
     centers: NDArray[np.float32],
     n_candidates: int,
-    cell_points: int,
+    *,
+    cell_points: int = CELL_POINTS,
 ) -> IVFIndex:
-    """Split large cells, and find the pool of nearby cells of each."""
-    order = np.argsort(assigned, kind="stable").astype(np.int64)
+    """IVF index from the nearest center of each point: split large cells, and find nearby cells of each.
+
+    Parameters
+    ----------
+    assigned : (n,) int
+    centers : (g, r)
+    n_candidates : int
+        Neighbors of later searches; a pool holds at least four times as many, or all points.
+    cell_points : int
+        Average number of points of a cell; the largest is twice as many. Larger cells (many duplicates)
+        are split in the order of their points; the parts share their center, so each is among the
+        nearest cells of the others.
+    """
+    order = np.argsort(assigned, kind="stable").astype(np.int32)
     counts = np.bincount(assigned, minlength=len(centers))
     ends = np.cumsum(counts)
     bounds, owner = [0], []
@@ -151,47 +230,55 @@ def _cut(
     return IVFIndex(order, np.array(bounds, dtype=np.int64), tuple(probes))
 
 
+def build_ivf(
+    points: NDArray[np.float32], *, n_candidates: int, seed: int, cell_points: int = CELL_POINTS
+) -> IVFIndex:
+    """IVF index of points that are all in memory."""
+    n = len(points)
+    sample = points[training_rows(0, n, n, seed, cell_points=cell_points)]
+    centers = train_centers(sample, max(1, n // cell_points), np.random.default_rng(seed))
+    return cut_cells(
+        nearest_center(points, centers), centers, n_candidates, cell_points=cell_points
+    )
+
+
 def ivf_search(
-    points: WeightedBlocks, cells: IVFIndex, n_candidates: int, *, first: int, last: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    """Nearest neighbors of the points in cells first … last − 1, among the pool of each cell.
+    points: Points, index: IVFIndex, n_candidates: int, *, start: int, stop: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Nearest neighbors of the points at positions start … stop − 1, among the pool of their cell.
 
     Parameters
     ----------
-    points : WeightedBlocks
-    cells : IVFIndex
+    points : Points
+        Points in the order of the index; only those in the pools of these cells are read.
+    index : IVFIndex
     n_candidates : int
         K.
-    first, last : int
+    start, stop : int
 
     Returns
     -------
-    samples : (m,) int64
-        The points, in the order of the cells.
     indices : (m, K) int32
-        Ordered by (distance, index); −1 where a pool holds fewer than K others.
+        Positions, ordered by (distance, position); −1 where a pool holds fewer than K others.
     squared_distances : (m, K)
         From float32 products around the mean of the cell, accurate to six digits of its extent;
         infinite where absent.
     """
-    samples = cells.order[cells.bounds[first] : cells.bounds[last]]
-    indices = np.full((len(samples), n_candidates), -1, dtype=np.int32)
-    squared = np.full((len(samples), n_candidates), np.inf)
-    offset = int(cells.bounds[first])
-    for cell in range(first, last):
-        members = cells.members(cell)
-        pool = np.concatenate([cells.members(near) for near in cells.probes[cell]])
+    indices = np.full((stop - start, n_candidates), -1, dtype=np.int32)
+    squared = np.full((stop - start, n_candidates), np.inf)
+    for cell in index.cells_of(start, stop):
+        first, last = int(index.bounds[cell]), int(index.bounds[cell + 1])
+        pool = index.pool(cell)
         there = points.stacked(pool, np.float32)
         # around the cell itself float32 products keep most digits
-        there -= there[: len(members)].mean(axis=0)
+        there -= there[: last - first].mean(axis=0)
         norms = np.einsum("ij,ij->i", there, there)
-        start = int(cells.bounds[cell]) - offset
         step = max(1, _BLOCK_BYTES // (4 * len(pool)))
-        for begin in range(0, len(members), step):
-            rows = np.arange(begin, min(begin + step, len(members)))
+        for begin in range(max(first, start), min(last, stop), step):
+            rows = np.arange(begin, min(begin + step, last, stop)) - first
             products = np.empty((len(rows), len(pool)), dtype=np.float32)
             products[...] = norms
-            subtract_twice_products(products, there[begin : begin + len(rows)], there)
+            subtract_twice_products(products, there[rows[0] : rows[-1] + 1], there)
             products[np.arange(len(rows)), rows] = np.inf  # the cell comes first in its pool
             kept = min(n_candidates, len(pool) - 1)
             found = top_k_columns(products, kept)
@@ -200,7 +287,7 @@ def ivf_search(
             near += norms[rows, None]
             np.maximum(near, 0.0, out=near)
             by_distance = np.lexsort((chosen, near), axis=-1)
-            here = start + rows
+            here = first + rows - start
             indices[here, :kept] = np.take_along_axis(chosen, by_distance, axis=1)
             squared[here, :kept] = np.take_along_axis(near, by_distance, axis=1)
-    return samples, indices, squared
+    return indices, squared

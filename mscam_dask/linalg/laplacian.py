@@ -16,6 +16,7 @@ __all__ = [
     "connected_components",
     "graph_from_blocks",
     "graph_from_neighbors",
+    "induced_laplacian",
     "laplacian",
     "symmetric_affinity",
 ]
@@ -152,6 +153,15 @@ def laplacian(graph: csr_array[Any]) -> csr_array[Any]:
     affinity = symmetric_affinity(graph)
     degrees = np.asarray(affinity.sum(axis=1))
     return _sorted(csr_array(diags_array(degrees, format="csr") - affinity))
+
+
+def induced_laplacian(matrix: csr_array[Any], samples: NDArray[np.int64]) -> csr_array[Any]:
+    """Laplacian (m, m) of the subgraph of some samples, from that of the graph (n, n)."""
+    rows = csr_array(matrix[samples][:, samples])
+    rows.setdiag(0.0)
+    rows.eliminate_zeros()
+    degrees = -np.asarray(rows.sum(axis=1))
+    return _sorted(csr_array(rows + diags_array(degrees, format="csr")))
 
 
 def connected_components(graph: csr_array[Any]) -> tuple[int, NDArray[np.int64]]:

@@ -112,6 +112,8 @@ def evidence(
     walk: RandomWalk,
     labels: NDArray[np.int64],
     rows: slice | NDArray[np.int64] = slice(None),
+    *,
+    n_clusters: int | None = None,
 ) -> NDArray[np.float32]:
     """Evidence of the clusters of random neighbors for each cluster of a sample.
 
@@ -122,6 +124,8 @@ def evidence(
         0 … c−1.
     rows : slice or (m,) int
         Samples for which the evidence is computed.
+    n_clusters : int, optional
+        c, if the last clusters may have no sample.
 
     Returns
     -------
@@ -136,13 +140,14 @@ def evidence(
     clusters among its neighbors.
     """
     n = len(labels)
-    n_clusters = int(labels.max()) + 1
+    n_clusters = n_clusters or int(labels.max()) + 1
     table = n * _joint_table(walk, labels, n_clusters)
     table = 0.5 * (table + table.T) + 1.0 / n_clusters**2
     given = np.log(table / table.sum(axis=1, keepdims=True)).T
     votes = csr_array((walk.steps, labels[walk.neighbors], walk.starts), shape=(n, n_clusters))
     found = np.asarray(votes[rows] @ given, dtype=np.float32)
-    found[~walk.connected[rows]] = (np.bincount(labels) / n) @ given
+    sizes = np.bincount(labels, minlength=n_clusters)
+    found[~walk.connected[rows]] = (sizes / n) @ given
     return found
 
 

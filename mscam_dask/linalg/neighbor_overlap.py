@@ -21,13 +21,13 @@ def add_mean_graph(
     total : (m, n)
         Weights of the n samples as neighbors of m of them.
     lists : sequence of (m, k) int
-        Distinct neighbors of each of the m samples.
+        Distinct neighbors of each of the m samples; −1 in the rows of samples that have none.
     factor : float
         Weight of the mean graph.
     """
-    rows = np.arange(len(total))[:, None]
     for neighbors in lists:
-        total[rows, neighbors] += np.float32(factor / len(lists))
+        rows = np.flatnonzero(neighbors[:, 0] >= 0)
+        total[rows[:, None], neighbors[rows]] += np.float32(factor / len(lists))
 
 
 def shared_neighbors(

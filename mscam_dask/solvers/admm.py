@@ -31,11 +31,13 @@ from mscam_dask.linalg.stiefel import polar_factor, power_steps
 from mscam_dask.types.parameters import AdmmSettings
 
 __all__ = [
+    "NEW_DIRECTION",
     "AdmmState",
     "ReducedProblem",
     "ViewSolution",
     "initial_state",
     "is_converged",
+    "n_shrunk",
     "objective",
     "reduced_problem",
     "solve_view",
@@ -49,8 +51,8 @@ _STIEFEL_ITERATIONS = 5
 # the residuals grow again, without bound at 1e15.
 _MAX_PENALTY = 1e7
 
-# Components of V_m outside span(Q) shorter than this are rounding.
-_NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
+NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
+"""Length of a component of V_m outside span(Q) below which it is rounding, by dtype."""
 
 # Columns of H for which LH is formed at a time.
 _COLUMNS_AT_A_TIME = 64
@@ -121,9 +123,7 @@ def reduced_problem(
     onto the complement of span(Q) is repeated, so H is orthonormal to rounding of that dtype.
     """
     s2 = basis.singular_values_squared
-    gains = s2 / (s2 + alpha)
-    # gains are descending, as s² is: the directions used come first
-    rank = int(np.count_nonzero(gains >= min(min_shrinkage, 0.5 * float(gains[0]))))
+    rank = n_shrunk(s2, alpha, min_shrinkage)
     q = basis.vectors[:, :rank]
     added = _directions_outside(q, graph_vectors)
     subspace = np.concatenate([q, added], axis=1)
@@ -138,6 +138,14 @@ def reduced_problem(
     )
 
 
+def n_shrunk(
+    singular_values_squared: NDArray[np.float64], alpha: float, min_shrinkage: float
+) -> int:
+    """Number of directions with a gain s²/(s²+α) that is not smaller, at least one; they come first."""
+    gains = singular_values_squared / (singular_values_squared + alpha)
+    return int(np.count_nonzero(gains >= min(min_shrinkage, 0.5 * float(gains[0]))))
+
+
 def _directions_outside(q: NDArray[Any], vectors: NDArray[np.float64]) -> NDArray[Any]:
     """Orthonormal basis (n, ≤ m) of the part of span(`vectors`) orthogonal to the columns `q`."""
     vectors = vectors.astype(q.dtype, copy=False)
@@ -145,7 +153,7 @@ def _directions_outside(q: NDArray[Any], vectors: NDArray[np.float64]) -> NDArra
     rest = np.asarray(vectors - q @ (q.T @ vectors), dtype=np.float64)
     squared, rotation = np.linalg.eigh(rest.T @ rest)
     lengths = np.sqrt(np.maximum(squared, 0.0))
-    new = lengths > _NEW_DIRECTION[q.dtype]
+    new = lengths > NEW_DIRECTION[q.dtype]
     added = rest @ (rotation[:, new] / lengths[new])
     # short directions lose digits in the first projection; two more restore them
     for _ in range(2):

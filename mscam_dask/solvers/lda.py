@@ -23,11 +23,19 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, row_blocks
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-__all__ = ["LinearDiscriminants", "linear_discriminants"]
+__all__ = [
+    "ClassSums",
+    "LinearDiscriminants",
+    "class_sums",
+    "discriminant_loadings",
+    "discriminant_points",
+    "linear_discriminants",
+]
 
 # Smallest spread, as a share of the mean variance: clusters of equal samples stay invertible.
 _MIN_SPREAD = 1e-6
@@ -45,11 +53,18 @@ class LinearDiscriminants:
         Mean squared distance of two samples.
     separation : float
         Sum over the discriminants of s / (1 + s), their shares of variance between clusters.
+    present : PresentSamples or None
+        Samples that the view has, which are the rows of `points`; None for all.
     """
 
     points: NDArray[np.float32]
     mean_distance: float
     separation: float
+    present: PresentSamples | None = None
+
+    def of_rows(self, points: NDArray[np.float32]) -> LinearDiscriminants:
+        """Discriminants of other rows."""
+        return dataclasses.replace(self, points=points)
 
     def coordinates(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Points and the weights of their columns, which are all one."""
@@ -69,7 +84,7 @@ def linear_discriminants(
     ----------
     view : RidgeView
     labels : (n,) int64
-        Clusters 0 … c−1, none empty.
+        Clusters 0 … c−1, none empty; those without a sample in the view are left out.
     most_directions : int
         Directions of the view that are used, those of largest variance.
     block_bytes : int
@@ -89,36 +104,57 @@ def linear_discriminants(
     (1936), doi:10.1111/j.1469-1809.1936.tb02137.x; for a learned partition: C. Ding, T. Li,
     "Adaptive dimension reduction using discriminant analysis and K-means clustering", ICML 2007.
     """
-    vectors, weights = view.coordinates()
-    vectors, scale = vectors[:, :most_directions], np.sqrt(weights[:most_directions])
-    between, within = _covariances(_blocks(vectors, block_bytes), scale, labels)
-    rank = len(scale)
-    spread, floor = np.trace(within) / rank, _MIN_SPREAD * np.trace(between + within) / rank
-    shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * max(
-        CONSTANTS.shrinkage * spread, floor
-    )
-    kept = min(int(labels.max()), rank)
-    shares, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
-    shares = np.maximum(shares, 0.0)
-    loadings = scale[:, None] * directions * np.sqrt(shares / (1.0 + shares))
-    points = np.concatenate([block @ loadings for block in _blocks(vectors, block_bytes)]).astype(
-        np.float32
-    )
-    separation = float(np.sum(shares / (1.0 + shares)))
-    return LinearDiscriminants(points, mean_squared_distance(points), separation)
+    if view.present is not None:
+        labels = np.unique(labels[view.present.samples], return_inverse=True)[1]
+        if not labels.any():  # all samples of the view are in one cluster
+            nothing = np.zeros((len(labels), 0), dtype=np.float32)
+            return LinearDiscriminants(nothing, 0.0, 0.0, view.present)
+    sums = class_sums(view, labels, most_directions=most_directions, block_bytes=block_bytes)
+    loadings, separation = discriminant_loadings(sums, view)
+    points = discriminant_points(view, loadings, block_bytes=block_bytes)
+    return LinearDiscriminants(points, mean_squared_distance(points), separation, view.present)
 
 
-def _covariances(
-    blocks: Iterator[NDArray[np.float64]],
-    scale: NDArray[np.float64],
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClassSums:
+    """Sums over some samples of a view for a partition.
+
+    Attributes
+    ----------
+    sizes : (c,)
+    sums : (c, r)
+        Sum of the rows of each cluster.
+    squares : (r, r)
+        Σ x xᵀ.
+    """
+
+    sizes: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    squares: NDArray[np.float64]
+
+    def merge(self, other: ClassSums) -> ClassSums:
+        """Sums over both sets of samples."""
+        return ClassSums(
+            self.sizes + other.sizes, self.sums + other.sums, self.squares + other.squares
+        )
+
+
+def class_sums(
+    view: RidgeView,
     labels: NDArray[np.int64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Covariances (r, r) between and within the clusters."""
-    n, rank = len(labels), len(scale)
-    sizes = np.bincount(labels).astype(np.float64)
+    n_clusters: int | None = None,
+    *,
+    most_directions: int = SIZES.max_rank,
+    block_bytes: int = BLOCK_BYTES,
+) -> ClassSums:
+    """Sums over the rows of a view, or of a block of them, with these labels."""
+    vectors, _ = view.coordinates()
+    vectors = vectors[:, :most_directions]
+    rank = vectors.shape[1]
+    sizes = np.bincount(labels, minlength=n_clusters or 0).astype(np.float64)
     sums, squares = np.zeros((len(sizes), rank)), np.zeros((rank, rank))
     start = 0
-    for block in blocks:
+    for block in _blocks(vectors, block_bytes):
         own = labels[start : start + len(block)]
         members = csr_array(
             (np.ones(len(block)), (own, np.arange(len(block)))), shape=(len(sizes), len(block))
@@ -126,6 +162,39 @@ def _covariances(
         sums += np.asarray(members @ block)
         squares += block.T @ block
         start += len(block)
+    return ClassSums(sizes, sums, squares)
+
+
+def discriminant_loadings(sums: ClassSums, view: RidgeView) -> tuple[NDArray[np.float64], float]:
+    """Solve B u = s S u: loadings (r, q) of the discriminants in the rows of Q, and their separation."""
+    rank = len(sums.squares)
+    scale = np.sqrt(view.coordinates()[1][:rank])
+    between, within = _covariances(sums, scale)
+    spread, floor = np.trace(within) / rank, _MIN_SPREAD * np.trace(between + within) / rank
+    shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * max(
+        CONSTANTS.shrinkage * spread, floor
+    )
+    kept = min(len(sums.sizes) - 1, rank)
+    shares, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
+    shares = np.maximum(shares, 0.0)
+    loadings = scale[:, None] * directions * np.sqrt(shares / (1.0 + shares))
+    return loadings, float(np.sum(shares / (1.0 + shares)))
+
+
+def discriminant_points(
+    view: RidgeView, loadings: NDArray[np.float64], *, block_bytes: int = BLOCK_BYTES
+) -> NDArray[np.float32]:
+    """Rows of a view, or of a block of them, in its linear discriminants (m, q)."""
+    vectors = view.coordinates()[0][:, : len(loadings)]
+    parts = [block @ loadings for block in _blocks(vectors, block_bytes)]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def _covariances(
+    of: ClassSums, scale: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Covariances (r, r) between and within the clusters."""
+    sizes, sums, squares, n = of.sizes, of.sums, of.squares, int(of.sizes.sum())
     means = sums / sizes[:, None]
     mean = sums.sum(axis=0) / n
     scatter = (means.T * sizes) @ means

@@ -10,13 +10,14 @@ sample votes for itself.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.incomplete_blocks import SharedDistances
 from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
@@ -36,6 +37,7 @@ N_FOLDS = 5
 _MIN_NEIGHBORS, _MAX_NEIGHBORS = 5, 40
 
 # As in `mscam_dask.solvers.lda`.
+_MIN_CLUSTERS = 2
 _MIN_SPREAD = 1e-6
 
 # Bytes of the distances of one block of samples to all voters.
@@ -57,11 +59,12 @@ class NeighborVotes:
     n_neighbors : int
         Neighbors of a sample that vote.
     joint : (m, Σr)
-        Voters in the joint ridge embedding.
+        Voters in the joint ridge embedding; NaN in the views that a voter is absent from.
     loadings : tuple of (r_v, q_v)
         Map of each view from its leading ridge coordinates to its discriminants.
     discriminants : tuple of (m, q_v)
-        Voters in the discriminants of each view; empty if all voters are in one cluster.
+        Voters in the discriminants of each view, NaN where absent; empty if all voters are in one
+        cluster.
     """
 
     labels: NDArray[np.int64]
@@ -78,8 +81,11 @@ class NeighborVotes:
     def with_views(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
         """Shares of the votes (b, c), and the cluster (b, v) that the neighbors in each view prefer.
 
-        Ties go to the lower cluster number.
+        Ties go to the lower cluster number. Samples may be absent from views, with rows of NaN: the
+        other views vote, and the preferred cluster is −1.
         """
+        if any(np.isnan(view).any() for view in views) or np.isnan(self.joint).any():
+            return self._with_absent(views)
         votes = self._votes(np.hstack(list(views)), self.joint)
         if not self.discriminants:
             return votes, np.repeat(votes.argmax(axis=1)[:, None], len(views), axis=1)
@@ -90,6 +96,52 @@ class NeighborVotes:
         weight = CONSTANTS.joint_vote_weight
         shares: Points = weight * votes + (1.0 - weight) * np.mean(by_view, axis=0)
         return shares, np.stack([one.argmax(axis=1) for one in by_view], axis=1)
+
+    def _with_absent(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
+        between = SharedDistances(tuple(view.shape[1] for view in views))
+        votes = self._votes_of_near(np.hstack(list(views)), self.joint, self.labels, between)
+        has = np.stack([~np.isnan(view[:, 0]) for view in views], axis=1)
+        if not self.discriminants:
+            return votes, np.where(has, votes.argmax(axis=1)[:, None], -1)
+        shares, counts = np.zeros_like(votes), np.zeros((len(votes), 1))
+        preferred = np.full(has.shape, -1, dtype=np.int64)
+        for index, (view, loadings) in enumerate(zip(views, self.loadings, strict=True)):
+            own = ~np.isnan(self.discriminants[index]).any(axis=1)
+            rows = np.flatnonzero(has[:, index])
+            if not loadings.size:  # all voters of the view are in one cluster, or there are none
+                preferred[rows, index] = votes[rows].argmax(axis=1)
+                continue
+            by_view = self._votes_of_near(
+                view[rows, : len(loadings)] @ loadings,
+                self.discriminants[index][own],
+                self.labels[own],
+                squared_distances,
+            )
+            shares[rows] += by_view
+            counts[rows] += 1.0
+            preferred[rows, index] = by_view.argmax(axis=1)
+        shares = np.where(counts > 0.0, shares / np.maximum(counts, 1.0), votes)
+        weight = CONSTANTS.joint_vote_weight
+        return weight * votes + (1.0 - weight) * shares, preferred
+
+    def _votes_of_near(
+        self,
+        points: Points,
+        voters: Points,
+        labels: NDArray[np.int64],
+        between: Callable[[Points, Points], Points],
+    ) -> Points:
+        """Shares of the votes (b, c) of the nearest voters at finite distances."""
+        votes = np.zeros((len(points), self.n_clusters))
+        step = max(1, _BLOCK_BYTES // (8 * len(voters)))
+        for start in range(0, len(points), step):
+            distances = between(points[start : start + step], voters)
+            nearest = top_k_columns(distances, min(self.n_neighbors, len(voters)))
+            finite = np.isfinite(np.take_along_axis(distances, nearest, axis=1))
+            rows = np.arange(start, start + len(nearest))[:, None]
+            np.add.at(votes, (rows, labels[nearest]), finite)
+        total = votes.sum(axis=1, keepdims=True)
+        return np.where(total > 0.0, votes / np.maximum(total, 1.0), 1.0 / self.n_clusters)
 
     def _votes(self, points: Points, voters: Points) -> Points:
         votes = np.zeros((len(points), self.n_clusters))
@@ -121,7 +173,7 @@ def fit_votes(
     Parameters
     ----------
     views : sequence of (m, r_v)
-        Ridge coordinates of the voters, leading directions first.
+        Ridge coordinates of the voters, leading directions first; NaN for absent voters.
     labels : (m,) int64
         Their clusters 0 … c−1, some of which may be empty.
     n_clusters : int
@@ -137,10 +189,10 @@ def fit_votes(
     -----
     O(m Σ min(r_v, 64)²) flops.
     """
-    present, positions = np.unique(labels, return_inverse=True)
+    found = np.unique(labels)
     loadings = (
-        tuple(_loadings(view[:, : SIZES.max_rank], positions) for view in views)
-        if len(present) > 1
+        tuple(_loadings(view[:, : SIZES.max_rank], labels) for view in views)
+        if len(found) > 1
         else ()
     )
     points = tuple(
@@ -161,6 +213,12 @@ def as_membership(votes: Points, n_neighbors: int) -> Points:
 
 def _loadings(points: Points, labels: NDArray[np.int64]) -> Points:
     """Discriminants (r, q), each weighted by the root of its share of variance between clusters."""
+    has = ~np.isnan(points[:, 0])
+    found, labels = np.unique(labels[has], return_inverse=True)
+    if len(found) < _MIN_CLUSTERS:  # all samples of the view are in one cluster
+        return np.zeros((points.shape[1], 0))
+    if not has.all():
+        points = points[has]
     n, rank = points.shape
     sizes = np.bincount(labels).astype(np.float64)
     means = np.zeros((len(sizes), rank))

@@ -8,7 +8,7 @@ are connected by their shortest edges.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,11 @@ from scipy.sparse import coo_array, csr_array, get_index_dtype
 
 from mscam_dask.linalg.adaptive_neighbors import select_neighbors
 from mscam_dask.linalg.distances import distances_to, squared_distances
+from mscam_dask.linalg.incomplete_blocks import (
+    IncompleteBlocks,
+    nearest_sharing,
+    with_finite_distances,
+)
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
@@ -33,7 +38,7 @@ _MAX_PIECE = 20_000
 
 
 def partition_graph(
-    anchors: NDArray[np.float64] | WeightedBlocks,
+    anchors: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
     labels: NDArray[np.int64],
     n_neighbors: int,
     *,
@@ -43,8 +48,8 @@ def partition_graph(
 
     Parameters
     ----------
-    anchors : (n, Σr) or WeightedBlocks
-        Joint ridge embedding.
+    anchors : (n, Σr), WeightedBlocks or IncompleteBlocks
+        Joint ridge embedding. Neighbors without a common view are chosen last.
     labels : (n,) int64
         Clusters 0 … c−1, none empty.
     n_neighbors : int
@@ -64,14 +69,18 @@ def partition_graph(
     Exact search within each cluster, Σ |cluster|² Σr flops; linear in n with `candidates`. Memory
     for the rows of one cluster and a block of distances; points of small clusters are copied.
     """
-    points = as_weighted_blocks(anchors)
+    points = anchors if isinstance(anchors, IncompleteBlocks) else as_weighted_blocks(anchors)
     order: list[NDArray[np.int64]] = []
     inside: list[csr_array[np.float64]] = []
     for cluster in range(int(labels.max()) + 1):
         members = np.flatnonzero(labels == cluster)
         if len(members) < 2:
             rows = csr_array((len(members), len(members)))
-        elif candidates and len(members) > max(_EXACT_MEMBERS, n_neighbors + 1):
+        elif (
+            candidates
+            and isinstance(points, WeightedBlocks)
+            and len(members) > max(_EXACT_MEMBERS, n_neighbors + 1)
+        ):
             rows = _rows_on_candidates(points, members, candidates, n_neighbors)
         else:
             rows = _connected_rows(points.take(members), n_neighbors)
@@ -106,11 +115,17 @@ def _put_together(
     return affinity
 
 
-def _connected_rows(points: WeightedBlocks, n_neighbors: int) -> csr_array[np.float64]:
+def _connected_rows(
+    points: WeightedBlocks | IncompleteBlocks, n_neighbors: int
+) -> csr_array[np.float64]:
     """Adaptive-neighbor graph of the m points, connected into one component."""
     m = len(points)
     k = min(n_neighbors, m - 1)
-    indices, distances = nearest_neighbors(points, min(k + 1, m - 1))
+    if isinstance(points, IncompleteBlocks):
+        indices, distances = nearest_sharing(points, min(k + 1, m - 1), 0, m)
+        distances = with_finite_distances(distances)
+    else:
+        indices, distances = nearest_neighbors(points, min(k + 1, m - 1))
     return _joined(points, np.arange(m), *select_neighbors(indices, distances, k))
 
 
@@ -173,7 +188,7 @@ def _with_pool(
 
 
 def _joined(
-    points: WeightedBlocks,
+    points: WeightedBlocks | IncompleteBlocks,
     members: NDArray[np.int64],
     chosen: NDArray[np.int64],
     weights: NDArray[np.float64],
@@ -192,7 +207,9 @@ def _joined(
 
 
 def _shortest_bridge(
-    points: WeightedBlocks, members: NDArray[np.int64], pieces: NDArray[np.int64]
+    points: WeightedBlocks | IncompleteBlocks,
+    members: NDArray[np.int64],
+    pieces: NDArray[np.int64],
 ) -> tuple[int, int]:
     """Closest pair (inside, outside) between the smallest component of the members and the rest."""
     smallest = int(np.argmin(np.bincount(pieces)))
@@ -200,17 +217,27 @@ def _shortest_bridge(
     # evenly spaced samples of very large components
     inside = inside[:: -(-len(inside) // _MAX_PIECE)]
     outside = outside[:: -(-len(outside) // _MAX_PIECE)]
-    others = points.stacked(members[outside])
-    best = (np.inf, -1, -1)
+    distances_of = _distances_to(points, members[outside])
+    best = (np.inf, int(inside[0]), int(outside[0]))  # of pieces without a common view
     block = max(1, _BLOCK_BYTES // (8 * len(outside)))
     for start in range(0, len(inside), block):
         part = inside[start : start + block]
-        distances = squared_distances(points.stacked(members[part]), others)
+        distances = distances_of(members[part])
         flat = int(np.argmin(distances))
         row, column = divmod(flat, len(outside))
         candidate = (float(distances[row, column]), int(part[row]), int(outside[column]))
         best = min(best, candidate)
     return best[1], best[2]
+
+
+def _distances_to(
+    points: WeightedBlocks | IncompleteBlocks, others: NDArray[np.int64]
+) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
+    """Function that returns the squared distances of samples to `others`."""
+    if isinstance(points, IncompleteBlocks):
+        return lambda samples: points.distances(samples, others)
+    stacked = points.stacked(others)
+    return lambda samples: squared_distances(points.stacked(samples), stacked)
 
 
 def _with_bridges(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,14 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.adaptive_neighbors import adaptive_neighbor_weights
 from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.incomplete_blocks import with_finite_distances
 
 __all__ = ["extend_labels", "predict_by_neighbors"]
 
 # Bytes of the distances of one block of queries to one block of training samples.
 _BLOCK_BYTES = 16 * 2**20
+
+_Distances = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 
 
 def predict_by_neighbors(
@@ -23,6 +26,7 @@ def predict_by_neighbors(
     labels: NDArray[np.int64],
     *,
     n_neighbors: int,
+    distances_between: _Distances = squared_distances,
     block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.int64]:
     """Cluster of each query: the one with the largest sum of adaptive-neighbor weights.
@@ -37,6 +41,8 @@ def predict_by_neighbors(
         Clusters of the training samples.
     n_neighbors : int
         k; at most the number of training samples is used.
+    distances_between : callable
+        Squared distances (a, b) of queries to training samples; infinite without a common view.
     block_bytes : int
         Bytes of the distances that are held at a time.
 
@@ -58,7 +64,7 @@ def predict_by_neighbors(
         step = max(1, block_bytes // (8 * (wanted + len(block))))
         for first in range(0, m, step):
             rows = slice(first, min(first + step, m))
-            distances = np.hstack([nearest[rows], squared_distances(queries[rows], block)])
+            distances = np.hstack([nearest[rows], distances_between(queries[rows], block)])
             shape = (rows.stop - rows.start, len(block))
             pool = np.hstack([indices[rows], np.broadcast_to(positions, shape)])
             order = np.lexsort((pool, distances), axis=-1)[:, :wanted]
@@ -66,7 +72,7 @@ def predict_by_neighbors(
             indices[rows] = np.take_along_axis(pool, order, axis=1)
     if wanted == 1:
         return np.asarray(labels[indices[:, 0]], dtype=np.int64)
-    weights = adaptive_neighbor_weights(nearest)
+    weights = adaptive_neighbor_weights(with_finite_distances(nearest))
     votes = np.zeros((m, int(labels.max()) + 1))
     np.add.at(votes, (np.arange(m)[:, None], labels[indices[:, :-1]]), weights)
     return np.asarray(np.argmax(votes, axis=1), dtype=np.int64)

@@ -128,7 +128,8 @@ def choose_view_settings(
     Parameters
     ----------
     views : for each view, for each of its settings, (m, k) int
-        Neighbors of the same m samples throughout.
+        Neighbors of the same m samples throughout; −1 in the rows of samples that a view does not have,
+        for which it is not compared.
     counted : for each view, positions of settings
         Settings whose mean graph is the share of this view in the votes.
     usual : sequence of int
@@ -148,16 +149,17 @@ def choose_view_settings(
     O(m k²) comparisons for each two settings of a view, and O(m n) flops once.
     """
     popularity = votes.mean(axis=0, dtype=np.float64)
-    rows = np.arange(len(votes))[:, None]
     relevant = RULES.min_gain_of_overlap if n_views > SIZES.few_views else 0.0
     choices = []
-    for lists, positions, kept in zip(views, counted, usual, strict=True):
+    for of_all, positions, kept in zip(views, counted, usual, strict=True):
+        has = np.flatnonzero(of_all[0][:, 0] >= 0)
+        lists = of_all if len(has) == len(votes) else [neighbors[has] for neighbors in of_all]
         voted = [lists[position] for position in positions]
         counts = np.bincount(np.concatenate(voted, axis=None), minlength=votes.shape[1])
         of_others = (popularity - counts / (len(votes) * len(voted))) / (n_views - 1)
         shares = []
         for neighbors in lists:
-            weights = votes[rows, neighbors] - _own_votes(neighbors, voted)
+            weights = votes[has[:, None], neighbors] - _own_votes(neighbors, voted)
             shares.append(shared_neighbors(neighbors, weights / (n_views - 1), of_others))
         choices.append(_best(shares, kept, relevant))
     return choices
@@ -207,7 +209,7 @@ def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
 
 def _best(shares: Sequence[NDArray[np.float64]], usual: int, relevant: float) -> Choice:
     """Settings with the largest mean share, or the default ones unless these are clearly lower."""
-    means = [math.fsum(share) / len(share) for share in shares]
+    means = [math.fsum(share) / max(1, len(share)) for share in shares]
     best = max(range(len(means)), key=lambda index: (means[index], index == usual))
     error = _standard_error(shares[best] - shares[usual])
     ahead = (means[best] - means[usual]) / error if error > 0 else 0.0
@@ -217,4 +219,4 @@ def _best(shares: Sequence[NDArray[np.float64]], usual: int, relevant: float) ->
 
 
 def _standard_error(values: NDArray[np.float64]) -> float:
-    return float(values.std()) / math.sqrt(len(values))
+    return float(values.std()) / math.sqrt(len(values)) if len(values) else 0.0

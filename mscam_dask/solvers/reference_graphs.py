@@ -28,6 +28,7 @@ from mscam_dask.linalg.neighbor_information import (
     random_walk,
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.linalg.scaling import RowTransform, fit_transform_from_moments, safe_exponent
 from mscam_dask.solvers.row_blocks import (
     BLOCK_BYTES,
@@ -52,9 +53,25 @@ _SCALES: tuple[Scale, ...] = ("unit", "standard")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReferenceGraphs:
-    """Reference graphs of one view: symmetric, nonnegative, (n, n) CSR each."""
+    """Reference graphs of one view: symmetric, nonnegative, (n, n) CSR each.
+
+    Attributes
+    ----------
+    graphs : tuple of (m, m) CSR
+        Of the samples that the view has.
+    present : PresentSamples or None
+        These samples; None for all.
+    weight : float
+        Weight of the view in mean scores, in proportion to the number of its samples.
+    """
 
     graphs: tuple[csr_array[np.float64], ...]
+    present: PresentSamples | None = None
+    weight: float = 1.0
+
+    def own(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Labels of the samples that the view has."""
+        return labels if self.present is None else labels[self.present.samples]
 
 
 def reference_graphs(
@@ -114,12 +131,25 @@ def view_evidence(
     partitions: Sequence[NDArray[np.int64]],
     rows: slice | NDArray[np.int64] = slice(None),
 ) -> list[tuple[float, NDArray[np.float32]]]:
-    """`view_scores`, each with the evidence (m, c) of that graph for the clusters of some rows."""
+    """`view_scores`, each with the evidence (m, c) of that graph for the clusters of some rows.
+
+    A view has no evidence, which is 0, for samples that it does not have.
+    """
     best = _best_informed(view, partitions)
-    return [
-        (score, evidence(walk, labels, rows))
-        for labels, (score, walk) in zip(partitions, best, strict=True)
-    ]
+    if view.present is None:
+        return [
+            (score, evidence(walk, labels, rows))
+            for labels, (score, walk) in zip(partitions, best, strict=True)
+        ]
+    positions = view.present.positions[rows]
+    has = positions >= 0
+    found = []
+    for labels, (score, walk) in zip(partitions, best, strict=True):
+        n_clusters = int(labels.max()) + 1
+        told = np.zeros((len(positions), n_clusters), dtype=np.float32)
+        told[has] = evidence(walk, view.own(labels), positions[has], n_clusters=n_clusters)
+        found.append((score, told))
+    return found
 
 
 def _best_informed(
@@ -128,7 +158,10 @@ def _best_informed(
     """Highest information on each partition, with the random walk on that graph."""
     walks = [random_walk(graph) for graph in view.graphs]
     return [
-        max(((information(walk, labels), walk) for walk in walks), key=lambda told: told[0])
+        max(
+            ((view.weight * information(walk, view.own(labels)), walk) for walk in walks),
+            key=lambda told: told[0],
+        )
         for labels in partitions
     ]
 
@@ -141,7 +174,7 @@ def view_score(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
 
 def view_modularity(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
     """Modularity of a partition (n,): the highest of the reference graphs of a view."""
-    return max(modularity(graph, labels) for graph in view.graphs)
+    return max(modularity(graph, view.own(labels)) for graph in view.graphs)
 
 
 def _transformed(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.linalg.ridge import Basis, ridge_coordinates, shrinkage_factors
 from mscam_dask.linalg.scaling import RowTransform
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks
@@ -23,6 +24,7 @@ __all__ = [
     "Encoder",
     "RidgeView",
     "ViewSVD",
+    "n_directions",
     "ridge_view",
 ]
 
@@ -108,6 +110,8 @@ class RidgeView:
         (Σs²)² / Σs⁴ over all directions.
     encoder : Encoder
         Map to the ridge embedding, including the factor √ω.
+    present : PresentSamples or None
+        Samples that the view has, which are the rows of Q; None for all.
     """
 
     basis: Basis
@@ -115,6 +119,7 @@ class RidgeView:
     weight: float
     effective_rank: float
     encoder: Encoder
+    present: PresentSamples | None = None
 
     @property
     def mean_distance(self) -> float:
@@ -125,13 +130,24 @@ class RidgeView:
         """Ridge embedding √ω f∘Q (n, r), with mean squared distance one over pairs."""
         return ridge_coordinates(self.basis, self.alpha) * float(np.sqrt(self.weight))
 
+    def of_rows(self, vectors: NDArray[Any]) -> RidgeView:
+        """Ridge view of other rows: those of Q in `vectors`."""
+        basis = Basis(vectors, self.basis.singular_values_squared)
+        return dataclasses.replace(self, basis=basis)
+
     def coordinates(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Q (n, r) and the weights ω f² (r,) of its columns: the distances of the ridge embedding."""
         gains = shrinkage_factors(self.basis.singular_values_squared, self.alpha)
         return self.basis.vectors, self.weight * gains**2
 
 
-def ridge_view(view: ViewSVD, *, alpha: float) -> RidgeView:
+def n_directions(singular_values_squared: NDArray[np.float64], alpha: float) -> int:
+    """Number of directions whose gain is not negligible, of s² in descending order."""
+    gains = shrinkage_factors(singular_values_squared, alpha)
+    return int(np.count_nonzero(gains > _GAIN_TOLERANCE * gains[0]))
+
+
+def ridge_view(view: ViewSVD, *, alpha: float, present: PresentSamples | None = None) -> RidgeView:
     """Ridge self-representation of a view for one α, with negligible directions dropped.
 
     Parameters
@@ -139,18 +155,19 @@ def ridge_view(view: ViewSVD, *, alpha: float) -> RidgeView:
     view : ViewSVD
     alpha : float
         α > 0, in units of the mean squared singular value.
+    present : PresentSamples, optional
+        Samples that the view has; all by default.
 
     Returns
     -------
     RidgeView
     """
     s2 = view.basis.singular_values_squared
-    gains = shrinkage_factors(s2, alpha)
-    rank = int(np.count_nonzero(gains > _GAIN_TOLERANCE * gains[0]))
+    rank = n_directions(s2, alpha)
     # s² and the gains are descending, so the kept directions are a slice, not a copy
     kept = Basis(view.basis.vectors[:, :rank], s2[:rank])
-    gains = gains[:rank]
+    gains = shrinkage_factors(s2, alpha)[:rank]
     weight = 1.0 / mean_squared_distance(WeightedBlocks((kept.vectors,), (gains**2,)))
     loadings = view.encoder.loadings[:, :rank] * (np.sqrt(weight) * gains)
     encoder = dataclasses.replace(view.encoder, loadings=np.ascontiguousarray(loadings))
-    return RidgeView(kept, alpha, weight, view.effective_rank, encoder)
+    return RidgeView(kept, alpha, weight, view.effective_rank, encoder, present)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
+from typing import Any
 
 import numpy as np
 import scipy.cluster.hierarchy
@@ -10,19 +12,28 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
+from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks
 from mscam_dask.linalg.k_means import k_means, lloyd
+from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
 from mscam_dask.solvers.spectral_embedding import SpectralEmbedding
 from mscam_dask.types.rules import RULES, SIZES
 
 __all__ = [
+    "Minimum",
+    "as_good_minima",
     "canonical_labels",
+    "cluster_means",
     "extend_cut",
     "good_minima",
     "merge_components",
+    "nearest_mean",
+    "random_minima",
     "sampled_rows",
     "spectral_cut",
     "spread_rows",
+    "start_minima",
+    "ward_merge",
 ]
 
 _SQUARES = operator.itemgetter(1)
@@ -106,18 +117,61 @@ def good_minima(
         At most ten distinct local minima, with a sum of squares at most a tenth above the least; one
         where clusters have fewer than two samples on average.
     """
+    return as_good_minima(random_minima(embedding, int(rng.integers(2**31))))
+
+
+Minimum = tuple[NDArray[np.int64], float]
+"""Partition at a local minimum of k-means, and its sum of squares."""
+
+
+def random_minima(
+    embedding: SpectralEmbedding, seed: int, starts: range = range(SIZES.n_random_starts)
+) -> list[Minimum]:
+    """Local minima of k-means from some of the thirty random starts that belong to a seed.
+
+    Where clusters have fewer than two samples on average, the one from Ward's merges.
+    """
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
-    order, seed = _own_order(vectors), int(rng.integers(2**31))
+    order = _own_order(vectors)
     ordered = rows[order]
     if len(rows) < 2 * c:
-        return [_merged_in(order, ordered, c)[0]]
-    found: dict[bytes, tuple[NDArray[np.int64], float]] = {}
-    for one in np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts):
-        minimum = _drawn_in(order, ordered, c, n_init=1, seed=one)
+        return [_merged_in(order, ordered, c)]
+    seeds = np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts)
+    return [_drawn_in(order, ordered, c, n_init=1, seed=seeds[start]) for start in starts]
+
+
+def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:
+    """Distinct partitions with a sum of squares at most a tenth above the least, best first, at most ten."""
+    found: dict[bytes, Minimum] = {}
+    for minimum in minima:
         found.setdefault(minimum[0].tobytes(), minimum)
     best = sorted(found.values(), key=_SQUARES)[: SIZES.max_cuts]
     return [labels for labels, squares in best if squares <= RULES.near_optimal * best[0][1]]
+
+
+def start_minima(
+    embedding: SpectralEmbedding, known: NDArray[np.int64] | None
+) -> tuple[Minimum, Minimum | None]:
+    """Local minima of k-means from the pivoted-QR assignment, and from a known partition if there is one."""
+    vectors, rows = _in_double(embedding)
+    c = vectors.shape[1]
+    from_known = None if known is None else _lloyd(rows, known, c)
+    return _lloyd(rows, _qr_assignment(vectors), c), from_known
+
+
+def cluster_means(embedding: SpectralEmbedding, labels: NDArray[np.int64]) -> NDArray[Any]:
+    """Mean row (c, m) of each cluster, in the precision of the embedding."""
+    rows, c = embedding.rows, embedding.vectors.shape[1]
+    sums = np.zeros((c, rows.shape[1]))
+    np.add.at(sums, labels, rows)
+    return np.asarray((sums / np.bincount(labels, minlength=c)[:, None]).astype(rows.dtype))
+
+
+def nearest_mean(rows: NDArray[Any], means: NDArray[Any]) -> NDArray[np.int64]:
+    """Cluster with the nearest mean for each row."""
+    nearest = np.argmin(np.sum(means**2, axis=1) - 2.0 * (rows @ means.T), axis=1)
+    return np.asarray(nearest, dtype=np.int64)
 
 
 def sampled_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
@@ -151,12 +205,8 @@ def extend_cut(
         No cluster is empty.
     """
     rows, c = embedding.rows, embedding.vectors.shape[1]
-    sums = np.zeros((c, rows.shape[1]))
-    np.add.at(sums, labels, rows[samples])
-    means = sums / np.bincount(labels, minlength=c)[:, None]
-    means = means.astype(rows.dtype)  # no copy of all rows in another precision
-    nearest = np.argmin(np.sum(means**2, axis=1) - 2.0 * (rows @ means.T), axis=1)
-    return canonical_labels(_fill_empty(rows, nearest.astype(np.int64), c))
+    nearest = nearest_mean(rows, cluster_means(embedding.of(samples), labels))
+    return canonical_labels(_fill_empty(rows, nearest, c))
 
 
 def _in_double(embedding: SpectralEmbedding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -237,13 +287,15 @@ def _fill_empty(
 
 
 def merge_components(
-    anchors: NDArray[np.float64] | WeightedBlocks, components: NDArray[np.int64], n_clusters: int
+    anchors: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
+    components: NDArray[np.int64],
+    n_clusters: int,
 ) -> NDArray[np.int64]:
     """Merge the connected components of a graph into c clusters by Ward's criterion.
 
     Parameters
     ----------
-    anchors : (n, Σr) or WeightedBlocks
+    anchors : (n, Σr), WeightedBlocks or IncompleteBlocks
         Joint ridge embedding.
     components : (n,) int64
         Component of each sample; more than c of them.
@@ -257,10 +309,23 @@ def merge_components(
     Notes
     -----
     The centroids are weighted by the sizes of the components, so Ward's update on the distances
-    √(2 n_i n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact. Only whole components are merged.
+    √(2 n_i n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact. Only whole components are merged. In incomplete
+    views a component has a centroid in each view that it has samples of, and components without a
+    common view are merged last, the smallest first.
     """
+    if isinstance(anchors, IncompleteBlocks):
+        return _merge_incomplete(anchors, components, n_clusters)
     sizes = np.bincount(components).astype(np.float64)
     centroids = as_weighted_blocks(anchors).means(components, sizes)
+    merged = ward_merge(centroids, sizes, n_clusters)
+    return canonical_labels(merged[components].astype(np.int64))
+
+
+def ward_merge(
+    centroids: NDArray[np.float64], sizes: NDArray[np.float64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Cluster of each group of samples, merged by Ward's criterion from their centroids and sizes."""
+    centroids, sizes = centroids.copy(), sizes.copy()
     merged = np.arange(len(sizes))
     members = [np.array([i]) for i in range(len(sizes))]
     alive = np.ones(len(sizes), dtype=bool)
@@ -279,7 +344,38 @@ def merge_components(
         cost[i, :] = cost[:, i] = row
     for cluster in np.flatnonzero(alive):
         merged[members[cluster]] = cluster
-    return canonical_labels(merged[components].astype(np.int64))
+    return merged
+
+
+def _merge_incomplete(
+    points: IncompleteBlocks, components: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    labels = components
+    while (count := int(labels.max()) + 1) > n_clusters:
+        sizes = np.bincount(labels).astype(np.float64)
+        squared = _centroids(points, labels, count).distances(np.arange(count), np.arange(count))
+        weights = sizes[:, None] * sizes / (sizes[:, None] + sizes)
+        cost = weights * np.where(np.isfinite(squared), squared, 0.0)
+        # pairs without a common view come after all others
+        cost[~np.isfinite(squared)] = weights[~np.isfinite(squared)] + 2.0 * cost.max() + 1.0
+        np.fill_diagonal(cost, np.inf)
+        i, j = sorted(divmod(int(np.argmin(cost)), count))
+        labels = np.unique(np.where(labels == j, i, labels), return_inverse=True)[1]
+    return canonical_labels(labels.astype(np.int64))
+
+
+def _centroids(points: IncompleteBlocks, labels: NDArray[np.int64], count: int) -> IncompleteBlocks:
+    """Mean of each cluster in each view that has samples of it."""
+    blocks, present = [], []
+    for block, own in zip(points.blocks, points.present, strict=True):
+        clusters, which = np.unique(labels[own.samples], return_inverse=True)
+        sums = np.zeros((len(clusters), block.shape[1]))
+        np.add.at(sums, which, block.astype(np.float64))
+        blocks.append(sums / np.bincount(which)[:, None])
+        present.append(PresentSamples(clusters, count))
+    return dataclasses.replace(
+        points, n_samples=count, blocks=tuple(blocks), present=tuple(present)
+    )
 
 
 def _ward_costs(centroids: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:

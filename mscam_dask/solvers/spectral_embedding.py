@@ -34,7 +34,11 @@ class SpectralEmbedding:
 
 
 def walk_embedding(
-    values: NDArray[Any], vectors: NDArray[Any], n_clusters: int
+    values: NDArray[Any],
+    vectors: NDArray[Any],
+    n_clusters: int,
+    *,
+    mean: NDArray[Any] | None = None,
 ) -> SpectralEmbedding:
     """Spectral embedding from the bottom eigenpairs of a Laplacian: rows of τ (L + τI)⁻¹ at unit length.
 
@@ -46,6 +50,8 @@ def walk_embedding(
         Their orthonormal eigenvectors V.
     n_clusters : int
         c.
+    mean : (m,), optional
+        Mean of all rows of V, if `vectors` has some of the rows.
 
     Returns
     -------
@@ -73,7 +79,7 @@ def walk_embedding(
     """
     precision = float(np.finfo(vectors.dtype).eps)
     stopping = CONSTANTS.stopping_share * _first_beyond(values, n_clusters, precision)
-    rows = vectors - vectors.mean(axis=0)
+    rows = vectors - (vectors.mean(axis=0) if mean is None else mean)
     rows /= (np.maximum(values, 0.0) + stopping).astype(vectors.dtype)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     rows /= np.where(lengths > 0, lengths, 1.0)

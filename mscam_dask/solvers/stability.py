@@ -48,21 +48,26 @@ def perturbed_cuts(
     Returns
     -------
     list of (n,) int64
-        Two or four partitions into c clusters. The draws are seeded by the number of samples and
-        clusters.
+        Two or four partitions into c clusters, −1 for samples that are absent from the views whose
+        graphs were cut. The draws are seeded by the number of
+        samples and clusters.
     """
     n = views[0].shape[0]
     rng = np.random.default_rng((n, n_clusters))
-    graphs: list[csr_array[np.float64]] = []
+    halves: list[csr_array[np.float64]] = []
+    of_views: list[csr_array[np.float64]] = []
     if learned is not None:
-        graphs.extend(edge_split(learned, rng))
+        halves.extend(edge_split(learned, rng))
     if len(views) > 1:
         order = rng.permutation(len(views))
         middle = len(views) // 2
-        graphs.extend(_sum([views[i] for i in half]) for half in (order[:middle], order[middle:]))
+        of_views.extend(_sum([views[i] for i in half]) for half in (order[:middle], order[middle:]))
     else:
-        graphs.extend(edge_split(views[0], rng))
-    return [_cut(graph, n_clusters, n_pairs, rng) for graph in graphs]
+        halves.extend(edge_split(views[0], rng))
+    return [
+        *(_cut(graph, n_clusters, n_pairs, rng) for graph in halves),
+        *(_cut_present(graph, n_clusters, n_pairs, rng) for graph in of_views),
+    ]
 
 
 def jaccard_coefficients(
@@ -95,7 +100,8 @@ def _counts(
     labels: NDArray[np.int64], others: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.float64]:
     table = np.zeros((n_clusters, n_clusters))
-    np.add.at(table, (labels, others), 1.0)
+    cut = others >= 0
+    np.add.at(table, (labels[cut], others[cut]), 1.0)
     return table
 
 
@@ -104,6 +110,20 @@ def _sum(graphs: Graphs) -> csr_array[np.float64]:
     for graph in graphs[1:]:
         total = total + graph
     return csr_array(total)
+
+
+def _cut_present(
+    affinity: csr_array[np.float64], n_clusters: int, n_pairs: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Cut of the samples that some of the views have, −1 for the others."""
+    rows = np.flatnonzero(np.diff(affinity.indptr) > 0)
+    if len(rows) == affinity.shape[0]:
+        return _cut(affinity, n_clusters, n_pairs, rng)
+    labels = np.full(affinity.shape[0], -1, dtype=np.int64)
+    if len(rows) > n_clusters:
+        inside = csr_array(affinity[rows][:, rows])
+        labels[rows] = _cut(inside, n_clusters, min(n_pairs, len(rows)), rng)
+    return labels
 
 
 def _cut(

@@ -31,7 +31,7 @@ from mscam_dask.solvers.row_blocks import (
 from mscam_dask.solvers.truncated_svd import truncated_eigh, truncated_svd
 from mscam_dask.types.parameters import Scale
 
-__all__ = ["MAX_EXACT_GRAM", "scaled_gram", "view_svd"]
+__all__ = ["MAX_EXACT_GRAM", "equal_rows_error", "scaled_gram", "view_svd"]
 
 MAX_EXACT_GRAM = 2048
 """Largest side of a Gram matrix that is decomposed if only some of its directions are wanted."""
@@ -120,15 +120,20 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     known_s2 = found.known_s2
     rank = int(np.count_nonzero(known_s2 > _rounding_floor(found.offset, shape)))
     if rank == 0:
-        raise DataError(
-            f"all rows of view {name!r} are equal after scale={scale!r}: it does not separate "
-            "samples. Exclude the view or set another scale."
-        )
+        raise equal_rows_error(name, scale)
     unit = float(known_s2[:rank].mean()) if found.mean_s2 is None else found.mean_s2
     rank = min(rank, kept.max_rank)
     encoder = dataclasses.replace(encoder, loadings=found.loadings[:, :rank])
     vectors = found.basis.vectors[:, :rank].astype(dtype, copy=False)
     return ViewSVD(Basis(vectors, known_s2[:rank] / unit), encoder)
+
+
+def equal_rows_error(name: str, scale: Scale) -> DataError:
+    """Error for a view without directions."""
+    return DataError(
+        f"all rows of view {name!r} are equal after scale={scale!r}: it does not separate "
+        "samples. Exclude the view or set another scale."
+    )
 
 
 def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:

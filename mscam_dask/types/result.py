@@ -253,7 +253,8 @@ class Solution:
     prepared : tuple of ViewPrepared
     history : tuple of IterationFinished
     view_embeddings : dict of str to (n, c)
-        F_v = Z_vᵀP_v given the final graph (MSCAN: C_v, (n, r_v)).
+        F_v = Z_vᵀP_v given the final graph (MSCAN: C_v, (n, r_v)); here and in the coordinates, rows
+        of samples that a view does not have are NaN.
     view_coordinates : dict of str to (n, m) float32
         First principal coordinates of the ridge embedding of each view, at most 6: the data as a
         fit sees them, before anything is learned; empty with solver="reference".

@@ -104,6 +104,9 @@ class MethodConstants:
         is the mean of the votes by view. Fitted on five data sets (docs/confidence.md).
     voting_share : float
         Neighbors that vote on a sample, as a share of the mean cluster size (docs/confidence.md).
+    unknown_view_weight : float
+        Weight, in the distance of two samples, of a view that does not have both: it counts at its mean
+        distance. ARI 0.83 to 0.96 on a set without 30 % of the samples of each view (0077).
     """
 
     n_neighbors: int = 20
@@ -116,6 +119,7 @@ class MethodConstants:
     shrinkage: float = 0.3
     joint_vote_weight: float = 0.25
     voting_share: float = 0.25
+    unknown_view_weight: float = 0.1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -79,7 +79,8 @@ def test_simulated_workers_take_tasks_as_results_allow() -> None:
     for n_workers, expected in ((1, 9.0), (2, 6.0), (9, 6.0)):
         found = scale_out.simulate(recording, n_workers, overhead=0.0, round_trip=0.0)
         assert found.seconds == expected
-    assert found.path == (0, 2)
+    many = scale_out.simulate(recording, 9, overhead=0.0, round_trip=0.0)
+    assert many.path == (0, 2)
     # four tasks one after the other, and two waits, the second of which is for the last one
     slow = scale_out.simulate(recording, 1, overhead=0.5, round_trip=0.25)
     assert slow.seconds == pytest.approx(9.0 + 4 * 0.5 + 0.25)

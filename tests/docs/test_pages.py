@@ -19,6 +19,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 EXAMPLES = {
     "quickstart": 7,
     "own-data": 9,
+    "incomplete-views": 7,
     "many-views-on-a-cluster": 5,
     "nightly-pipeline": 5,
     "models": 8,

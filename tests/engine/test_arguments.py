@@ -7,7 +7,6 @@ import hashlib
 import io
 import pickle
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,10 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
 from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors import local
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.estimators import _resources as execution
-from mscam_dask.linalg.ivf import build_ivf
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 from tests.synthetic import distances_between, gaussian_views
@@ -90,7 +88,8 @@ def test_no_task_changes_what_it_was_given(estimator: Any) -> None:
 
 def test_nor_on_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
-    monkeypatch.setattr(neighbor_tasks, "build_ivf", partial(build_ivf, cell_points=50))
+    monkeypatch.setattr(row_blocks, "CELL_POINTS", 50)
+    monkeypatch.setattr(row_blocks, "_BLOCK_ROWS", 200)
     views, _ = gaussian_views(1, n_samples=600)
     parameters = [
         Parameters(n_clusters=3, scale="unit", alpha=10.0, exact_samples=400),

@@ -50,6 +50,7 @@ def test_bits_do_not_depend_on_the_tasks(n_views: int, monkeypatch: pytest.Monke
         blocks = candidate_neighbors.candidate_blocks(
             list(views), n, Parameters(n_clusters=3), executor, key="k"
         )
+        assert isinstance(blocks, tuple)
         found.append(executor.gather(blocks))
     for several in found[1:]:
         for block, expected in zip(several, found[0], strict=True):

@@ -14,6 +14,7 @@ from mscam_dask.data.views import multi_view as multiview
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
@@ -88,6 +89,22 @@ def test_every_state_leads_to_the_same_end(model: str, monkeypatch: pytest.Monke
             run_fit(views, asked, SerialExecutor(), checkpoint_store=again)
         ) == signature(whole)
         assert len(again.saved) == len(whole.history) - index  # nothing is done twice
+
+
+@pytest.mark.parametrize("model", ["mscam", "mscan"])
+def test_every_state_of_large_data_leads_to_the_same_end(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_blocks, "_BLOCK_ROWS", 200)
+    monkeypatch.setattr(row_blocks, "CELL_POINTS", 50)
+    views = data(800, spread=0.5)
+    asked = candidates(model, max_iter=2, exact_samples=400)[:1]
+    memory = Memory()
+    whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
+    assert len(memory.saved) == len(whole.history) + 1 == 3
+    for snapshot in memory.saved:
+        again = run_fit(views, asked, ThreadExecutor(2), checkpoint_store=Memory(snapshot))
+        assert signature(again) == signature(whole)
 
 
 def test_the_warm_start_of_the_eigensolver_is_part_of_the_state() -> None:

@@ -131,10 +131,12 @@ def test_new_samples_need_no_views_that_are_left_out(
     found = model.predict(new)
     assert_array_equal(model.predict({name: new[name] for name in "ab"}), found)
     assert_array_equal(model.predict({**new, "d": np.full_like(new["d"], np.nan)}), found)
-    for wrong in ("abf", "acde"):
+    for wrong in ("abf", "cde"):
         given = {name: new.get(name, new["a"]) for name in wrong}
         with pytest.raises(DataError, match=quotes("'b': 10")):
             model.predict(given)
+    without = {name: new[name] for name in "acde"}
+    assert_array_equal(model.predict(without), model.predict({"a": new["a"]}))
     with pytest.raises(DataError, match=quotes("'d': 30", "'d': 29")):
         model.predict({**new, "d": new["d"][:, 1:]})
 

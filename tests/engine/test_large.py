@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,24 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sampling import SampledRows
-from mscam_dask.engine import candidate_neighbors as candidate_blocks
 from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.engine.tasks.views import svd_view
-from mscam_dask.linalg.ivf import build_ivf
-from mscam_dask.solvers import partition_graph
+from mscam_dask.linalg.weighted_blocks import WeightedBlocks
+from mscam_dask.solvers import row_partition_graph
 from mscam_dask.solvers.graph_update import candidate_neighbors
+from mscam_dask.solvers.row_graph import (
+    Components,
+    components_of_forests,
+    spanning_forest,
+    whole_graph,
+)
+from mscam_dask.types.events import FitEvent, SettingsSelected
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import SIZES
@@ -41,14 +46,14 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 @pytest.fixture(autouse=True)
 def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
-    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 200)
+    monkeypatch.setattr(row_blocks, "_BLOCK_ROWS", 150)
+    monkeypatch.setattr(row_blocks, "CELL_POINTS", 50)
 
 
 @pytest.fixture
-def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in worker processes, which would not see it."""
-    monkeypatch.setattr(neighbor_tasks, "build_ivf", partial(build_ivf, cell_points=50))
-    monkeypatch.setattr(partition_graph, "_EXACT_MEMBERS", 100)
+    monkeypatch.setattr(row_partition_graph, "_MOST_POOLED", 100)
 
 
 def fit(
@@ -76,7 +81,6 @@ def bits(solution: Solution) -> list[bytes]:
     return [array.tobytes() for array in (solution.labels, graph.data, graph.indices)]
 
 
-@pytest.mark.usefixtures("small_cells")
 @pytest.mark.parametrize("spread", [2.0, 0.9])
 def test_partition_is_that_of_the_exhaustive_path(spread: float) -> None:
     views, labels = data(spread)
@@ -96,7 +100,24 @@ def test_threads_and_workers_give_the_same_bits() -> None:
         assert bits(fit(views, DaskExecutor(client), max_iter=2)) == expected
 
 
-@pytest.mark.usefixtures("small_cells")
+def test_a_worker_that_joins_gets_work_and_changes_nothing() -> None:
+    views, _ = data(0.9)
+    parameters = Parameters(n_clusters=4, exact_samples=400, max_iter=3)
+    expected = bits(run_fit(as_multi_view(views), parameters, SerialExecutor()))
+    with local_client(1) as client:
+
+        def join(event: FitEvent) -> None:
+            if isinstance(event, SettingsSelected) and client.cluster is not None:
+                client.cluster.scale(2)
+                client.wait_for_workers(2, timeout=60)
+
+        found = run_fit(as_multi_view(views), parameters, DaskExecutor(client), observers=[join])
+        counts = client.run(lambda dask_worker: dask_worker.state.executed_count)
+    assert bits(found) == expected
+    assert len(counts) == 2
+    assert min(counts.values()) > 20
+
+
 def test_arrays_dask_collections_and_stores_give_the_same_bits(tmp_path: Path) -> None:
     views, _ = data(1.5)
     expected = bits(fit(views, max_iter=1))
@@ -107,36 +128,72 @@ def test_arrays_dask_collections_and_stores_give_the_same_bits(tmp_path: Path) -
     assert bits(fit(str(store), max_iter=1)) == expected
 
 
-@pytest.mark.usefixtures("small_cells")
+def blocked_partition_graph(
+    points: Any, labels: Any, n_neighbors: int, n_candidates: int
+) -> tuple[Any, Components]:
+    """Partition graph of blocks of 300 rows, and its components."""
+    n = len(points)
+    ranges = tuple((start, start + 300) for start in range(0, n, 300))
+    parts = [WeightedBlocks((points[slice(*one)],), (np.ones(points.shape[1]),)) for one in ranges]
+    pool = row_partition_graph.join_pools(
+        [
+            row_partition_graph.pool_of_rows(part, start, labels, n_neighbors)
+            for part, (start, _) in zip(parts, ranges, strict=True)
+        ]
+    )
+    rows = [
+        row_partition_graph.cluster_rows(
+            part, candidate_neighbors(points, n_candidates, *one), labels, pool, n_neighbors
+        )
+        for part, one in zip(parts, ranges, strict=True)
+    ]
+    components = components_of_forests([spanning_forest(block) for block in rows], n)
+    ends = row_partition_graph.bridge_ends(components, labels)
+    if ends.size:
+        found = [
+            row_partition_graph.points_at(part, start, ends)
+            for part, (start, _) in zip(parts, ranges, strict=True)
+        ]
+        edges = row_partition_graph.bridges(ends, found, components, labels)
+        rows = [row_partition_graph.with_bridges(block, edges, n_neighbors) for block in rows]
+        components = components_of_forests([spanning_forest(block) for block in rows], n)
+    return whole_graph(rows, np.arange(n, dtype=np.int32)), components
+
+
+@pytest.mark.usefixtures("small_pools")
 def test_clusters_that_candidates_do_not_connect_are_closed() -> None:
     # random labels: few candidates of a row are in its own cluster
     views, _ = data(1.0)
+    labels = np.random.default_rng(0).integers(0, 4, 1200)
+    graph, components = blocked_partition_graph(np.hstack(views), labels, 9, 12)
+    assert components.count == 4
+    assert all(len(np.unique(components.labels[labels == c])) == 1 for c in range(4))
+    assert np.allclose(graph.sum(axis=1), 1.0)
+
+
+@pytest.mark.usefixtures("small_pools")
+def test_components_of_a_cluster_are_connected_by_bridges() -> None:
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, 4, 1200)
-    points = np.hstack(views)
-    blocks = [candidate_neighbors(points, 12, start, start + 300) for start in range(0, 1200, 300)]
-    graph = partition_graph.partition_graph(points, labels, 9, candidates=blocks)
-    assert graph.n_components == 4
-    assert all(len(np.unique(graph.components[labels == c])) == 1 for c in range(4))
-    assert np.allclose(graph.affinity.sum(axis=1), 1.0)
+    far = 100.0 * np.repeat(np.arange(4), 300)
+    points = np.stack([far, rng.standard_normal(1200)], axis=1)
+    labels = (np.arange(1200) // 600).astype(np.int64)  # two distant groups each
+    graph, components = blocked_partition_graph(points, labels, 5, 12)
+    assert components.count == 2
+    assert_array_equal(components.labels, labels)
+    assert np.allclose(graph.sum(axis=1), 1.0)
 
 
-@pytest.mark.usefixtures("small_cells")
+@pytest.mark.usefixtures("small_pools")
 @pytest.mark.parametrize("n_neighbors", [58, 150, 298, 299, 400])
-def test_a_cluster_is_closed_with_any_number_of_neighbours(n_neighbors: int) -> None:
+def test_a_cluster_is_closed_with_any_number_of_neighbors(n_neighbors: int) -> None:
     views, _ = data(1.0)
-    points = np.hstack(views)
     labels = np.arange(1200) % 4
-    blocks = [
-        candidate_neighbors(points, n_neighbors + 1, start, start + 300)
-        for start in range(0, 1200, 300)
-    ]
-    graph = partition_graph.partition_graph(points, labels, n_neighbors, candidates=blocks)
-    assert_array_equal(graph.components, labels)
-    assert np.allclose(graph.affinity.sum(axis=1), 1.0)
+    points = np.hstack(views)
+    graph, components = blocked_partition_graph(points, labels, n_neighbors, n_neighbors + 1)
+    assert_array_equal(components.labels, labels)
+    assert np.allclose(graph.sum(axis=1), 1.0)
 
 
-@pytest.mark.usefixtures("small_cells")
 def test_one_cluster_of_large_data() -> None:
     views, _ = data()
     parameters = Parameters(n_clusters=1, exact_samples=400)
@@ -146,7 +203,6 @@ def test_one_cluster_of_large_data() -> None:
     assert_array_equal(solution.labels, 0)
 
 
-@pytest.mark.usefixtures("small_cells")
 def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_unclear() -> None:
     def settings_of(spread: float) -> list[tuple[str, float, str]]:
         views, _ = data(spread)
@@ -164,7 +220,6 @@ def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_
     assert [kind for *_, kind in settings_of(4.0)] == ["mean", "mean"]
 
 
-@pytest.mark.usefixtures("small_cells")
 def test_views_graphs_from_cells_lead_to_the_same_partition_as_exact_ones() -> None:
     views, _ = data(0.9)
     choices = Choices(initial_graph=True)

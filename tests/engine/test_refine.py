@@ -25,7 +25,7 @@ from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.scoring import BestPartition
 from mscam_dask.engine.session import LoopState
 from mscam_dask.linalg.distances import mean_squared_distance
-from mscam_dask.solvers.joint_embedding import joint_embedding
+from mscam_dask.solvers.joint_embedding import complete_embedding
 from mscam_dask.solvers.lda import linear_discriminants
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
@@ -331,10 +331,10 @@ def test_data_and_learned_distances_count_the_same() -> None:
     views, labels = gaussian_views(0)
     data = [prepared(view) for view in views]
     learned = [linear_discriminants(view, labels) for view in data]
-    assert mean_squared_distance(joint_embedding(data)) == pytest.approx(1.0)
-    assert mean_squared_distance(joint_embedding([*data, *learned])) == pytest.approx(2.0)
+    assert mean_squared_distance(complete_embedding(data)) == pytest.approx(1.0)
+    assert mean_squared_distance(complete_embedding([*data, *learned])) == pytest.approx(2.0)
     silent = [dataclasses.replace(one, points=0 * one.points, mean_distance=0.0) for one in learned]
-    assert mean_squared_distance(joint_embedding([*data, *silent])) == pytest.approx(1.0)
+    assert mean_squared_distance(complete_embedding([*data, *silent])) == pytest.approx(1.0)
 
 
 def test_no_handle_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

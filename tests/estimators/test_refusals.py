@@ -165,7 +165,7 @@ def test_prediction_with_other_views_is_refused() -> None:
     views = integer_views()
     model = quick().fit({"a": views[0], "b": views[1]})
     for wrong in (
-        {"a": views[0]},
+        {"c": views[0]},
         {"a": views[0], "c": views[1]},
         {"a": views[0], "b": views[1], "c": views[1]},
         {"a": views[0], "b": views[1][:, :-1]},

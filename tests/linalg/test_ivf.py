@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,17 @@ def blobs(n: int = 1500, dims: Sequence[int] = (6, 10), seed: int = 0) -> Weight
 
 
 def cells_of(points: WeightedBlocks, n_candidates: int = 10) -> IVFIndex:
-    return build_ivf(
-        points, n_candidates=n_candidates, rng=np.random.default_rng(3), cell_points=40
-    )
+    rows = points.stacked(slice(None), np.float32)
+    return build_ivf(rows, n_candidates=n_candidates, seed=3, cell_points=40)
+
+
+def searched(
+    points: WeightedBlocks, cells: IVFIndex, n_candidates: int
+) -> tuple[Array, Array, Array]:
+    """Points in the order of the cells, and the neighbors and distances of each, by number of the point."""
+    ordered = points.take(cells.order.astype(np.int64))
+    positions, squared = ivf_search(ordered, cells, n_candidates, start=0, stop=len(points))
+    return cells.order, np.where(positions < 0, -1, cells.order[positions]), squared
 
 
 def test_cells_hold_every_point_once_and_probe_themselves_first() -> None:
@@ -45,7 +54,7 @@ def test_cells_hold_every_point_once_and_probe_themselves_first() -> None:
 def test_most_true_neighbours_are_found_and_all_distances_are_right() -> None:
     points = blobs()
     cells = cells_of(points)
-    samples, indices, squared = ivf_search(points, cells, 10, first=0, last=len(cells))
+    samples, indices, squared = searched(points, cells, 10)
     exact, distances = nearest_neighbors(points, 10)
     shares = [
         len(set(row.tolist()) & set(exact[sample].tolist())) / 10
@@ -65,14 +74,20 @@ def test_most_true_neighbours_are_found_and_all_distances_are_right() -> None:
 def test_parts_of_the_cells_give_the_bits_of_the_whole() -> None:
     points = blobs(700)
     cells = cells_of(points)
-    whole = ivf_search(points, cells, 8, first=0, last=len(cells))
-    middle = len(cells) // 3
-    parts = [
-        ivf_search(points, cells, 8, first=a, last=b)
-        for a, b in ((0, middle), (middle, len(cells)))
-    ]
+    ordered = points.take(cells.order.astype(np.int64))
+    whole = ivf_search(ordered, cells, 8, start=0, stop=700)
+    edges = (0, 233, int(cells.bounds[9]), 700)  # within a cell, and between two
+    parts = [ivf_search(ordered, cells, 8, start=a, stop=b) for a, b in pairwise(edges)]
     for piece, expected in zip(zip(*parts, strict=True), whole, strict=True):
         assert_array_equal(np.concatenate(piece), expected)
+
+
+def test_near_cells_are_next_to_each_other() -> None:
+    points = blobs()
+    cells = cells_of(points)
+    # half of the points search in less than all of the points
+    assert len(cells.searched(0, 300)) < 0.75 * len(points)
+    assert_array_equal(cells.positions[cells.order], np.arange(len(points)))
 
 
 def test_duplicates_do_not_swell_a_cell() -> None:
@@ -81,7 +96,7 @@ def test_duplicates_do_not_swell_a_cell() -> None:
     coordinates = WeightedBlocks((points,), (np.ones(3),))
     cells = cells_of(coordinates)
     assert np.diff(cells.bounds).max() <= 2 * 40
-    _, indices, squared = ivf_search(coordinates, cells, 5, first=0, last=len(cells))
+    _, indices, squared = searched(coordinates, cells, 5)
     assert np.all(indices >= 0)
     samples = cells.order
     assert_allclose(squared[samples < 900], 0.0, atol=1e-5)
@@ -99,13 +114,13 @@ def test_a_pool_holds_four_times_the_neighbours_where_cells_hold_few_points(
     sizes = np.diff(cells.bounds)
     assert sizes.min() < 4
     assert min(sizes[probes].sum() for probes in cells.probes) >= 4 * n_candidates
-    _, indices, _ = ivf_search(points, cells, n_candidates, first=0, last=len(cells))
+    _, indices, _ = searched(points, cells, n_candidates)
     assert np.all(indices >= 0)
 
 
 def test_a_pool_smaller_than_what_is_asked_for_says_so() -> None:
     points = blobs(12)
     cells = cells_of(points, 20)
-    _, indices, squared = ivf_search(points, cells, 20, first=0, last=len(cells))
+    _, indices, squared = searched(points, cells, 20)
     assert np.all(np.count_nonzero(indices >= 0, axis=1) == 11)
     assert_array_equal(np.isinf(squared), indices < 0)

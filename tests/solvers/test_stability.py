@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.solvers.assessment import cluster_evidence
+from mscam_dask.solvers.assessment import (
+    ClusterEvidence,
+    cluster_evidence,
+    cuts_of_perturbed_graphs,
+)
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs, reference_graphs
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.stability import co_clustering, jaccard_coefficients, perturbed_cuts
@@ -20,6 +25,13 @@ from tests.synthetic import gaussian_views
 def graphs_of(view: NDArray[np.float64]) -> ReferenceGraphs:
     shape = ViewShape(len(view), view.shape[1], "features")
     return reference_graphs(lambda start, stop: view[start:stop], shape, 10)
+
+
+def evidence_of(
+    views: Any, learned: Any, labels: Any, n_clusters: int, n_pairs: int
+) -> ClusterEvidence:
+    cuts = cuts_of_perturbed_graphs(views, learned, n_clusters, n_pairs)
+    return cluster_evidence(views, cuts, labels, n_clusters)
 
 
 def test_jaccard_coefficients_are_those_of_the_sets() -> None:
@@ -45,11 +57,11 @@ def test_co_clustering_counts_pairs_of_samples() -> None:
 @pytest.mark.parametrize("n_views", [1, 3])
 def test_separate_clusters_are_stable_and_noise_is_not(n_views: int) -> None:
     views, labels = gaussian_views(0, n_samples=200, n_clusters=4, spread=3.0)
-    found = cluster_evidence([graphs_of(v) for v in views[:n_views]], None, labels, 4, 20)
+    found = evidence_of([graphs_of(v) for v in views[:n_views]], None, labels, 4, 20)
     assert found.stability.min() > 0.9
     assert unseparated_pairs(found.together) == ()
     noise = [np.random.default_rng(seed).normal(size=(200, 10)) for seed in range(n_views)]
-    found = cluster_evidence([graphs_of(v) for v in noise], None, labels, 4, 20)
+    found = evidence_of([graphs_of(v) for v in noise], None, labels, 4, 20)
     assert found.stability.max() < 0.6
 
 
@@ -60,11 +72,11 @@ def test_the_two_clusters_that_overlap_are_the_unstable_ones() -> None:
     centers[3] = centers[2]  # one cluster that was divided
     views = [graphs_of(centers[labels] + rng.normal(size=(240, 4))) for _ in range(3)]
     learned = views[0].graphs[0]
-    found = cluster_evidence(views, learned, labels, 4, 20)
+    found = evidence_of(views, learned, labels, 4, 20)
     assert found.stability[:2].min() > 0.9
     assert found.stability[2:].max() < 0.75
     assert unseparated_pairs(found.together) == ((2, 3),)
-    assert_array_equal(found.stability, cluster_evidence(views, learned, labels, 4, 20).stability)
+    assert_array_equal(found.stability, evidence_of(views, learned, labels, 4, 20).stability)
 
 
 def test_the_learned_graph_adds_two_cuts() -> None:
@@ -79,5 +91,5 @@ def test_the_learned_graph_adds_two_cuts() -> None:
 def test_graphs_with_more_components_than_clusters_are_cut() -> None:
     points = np.repeat(np.arange(8.0)[:, None] * 100, 12, axis=0)
     points = points + np.random.default_rng(0).normal(size=(96, 2))
-    found = cluster_evidence([graphs_of(points)] * 2, None, np.repeat(np.arange(8) // 4, 12), 2, 9)
+    found = evidence_of([graphs_of(points)] * 2, None, np.repeat(np.arange(8) // 4, 12), 2, 9)
     assert np.isfinite(found.stability).all()

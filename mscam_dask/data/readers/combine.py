@@ -7,17 +7,25 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers import Selection, Source, SourceContents, read_labels, read_source
+from mscam_dask.data.readers.join import Join, check_join, join_sources
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.conversion import check_unique_ids, common_sample_ids
 from mscam_dask.data.views.labels import encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import (
+    PresentRows,
+    n_samples_of,
+    presence_table,
+    replaced_view,
+    restrict_to_present,
+)
 from mscam_dask.data.views.sources import (
     BLOCK_BYTES,
     RowSource,
@@ -39,6 +47,9 @@ def gather(
     views: Sequence[str] | Mapping[str, str] | None,
     labels: str | Path | Sequence[Any] | NDArray[Any] | None,
     stack: ExitStack,
+    join: Join | None = None,
+    *,
+    may_lack_views: bool = False,
 ) -> tuple[MultiViewData, tuple[str, ...]]:
     """Read sources as one data set: views chosen and renamed, labels encoded, ids compared.
 
@@ -48,6 +59,10 @@ def gather(
         As for `mscam_dask.data.ingest.ingest`.
     stack
         Keeps files open for views that are read later; closed by the caller.
+    join
+        Samples of sources with different ids; None refuses them.
+    may_lack_views
+        Whether some, but not all, of the requested views may be missing.
 
     Returns
     -------
@@ -70,12 +85,22 @@ def gather(
         files = [item if isinstance(item, Source) else Source(item) for item in _listed(sources)]
         selection = Selection(views=wanted, labels=label_key)
         loaded = [read_source(file, selection, stack) for file in files]
+    check_join(join)
+    if join is not None and len(loaded) > 1:
+        loaded = join_sources(_with_chosen_views(loaded, views, labels), join)
     loaded = in_one_order(loaded)
+    if may_lack_views and views is not None:
+        there = {
+            name for item in loaded for name in (*(v.name for v in item.views), *item.cell_arrays)
+        }
+        found = [name for name in views if name in there]
+        if found:
+            views = {name: views[name] for name in found} if isinstance(views, Mapping) else found
     chosen, held_in = _choose(loaded, views)
     ids = common_sample_ids(
         {f"{item.where}": item.sample_ids for item in loaded if item.sample_ids is not None}
     )
-    codes, names, more = _labels(loaded, labels, ids)
+    codes, names, more = _labels(loaded, labels, ids, joined=join is not None)
     orientations = {file.samples_in for file in files}
     if chosen and len(orientations) == 1:
         n_labels = None if codes is None else len(codes)
@@ -83,6 +108,23 @@ def gather(
     data = as_multi_view(list(chosen))
     data = replace(data, sample_ids=ids, labels=codes, label_names=names)
     return data, (*(note for item in loaded for note in item.notes), *more)
+
+
+def _with_chosen_views(
+    loaded: Sequence[SourceContents],
+    views: Sequence[str] | Mapping[str, str] | None,
+    labels: object,
+) -> list[SourceContents]:
+    """Sources of requested views or labels: the samples of others are not joined."""
+    if views is None:
+        return [item for item in loaded if item.views or item.labels is not None]
+    wanted = {old for old, _ in _named(loaded, views)}
+    return [
+        item
+        for item in loaded
+        if any(view.name in wanted for view in item.views)
+        or (item.labels is not None and labels is not None)
+    ] or [*loaded]
 
 
 def _listed(sources: object) -> list[str | Location | Source]:
@@ -147,9 +189,7 @@ def _choose(
     if views is None:
         return found, held_in
     by_name = {view.name: view for view in found}
-    return tuple(
-        cast("RowSource", replace(cast("Any", by_name[old]), name=new)) for old, new in named
-    ), held_in
+    return tuple(replaced_view(by_name[old], name=new) for old, new in named), held_in
 
 
 def _named(
@@ -170,6 +210,8 @@ def _labels(
     loaded: Sequence[SourceContents],
     labels: str | Path | Sequence[Any] | NDArray[Any] | None,
     ids: tuple[str, ...] | None,
+    *,
+    joined: bool,
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None, tuple[str, ...]]:
     """Return the labels of the samples with `ids`, the names of labels, and notes."""
     known = [item for item in loaded if item.labels is not None]
@@ -191,15 +233,21 @@ def _labels(
     if not known:
         return None, None, ()
     encoded = [encode_labels(item.labels) for item in known]
-    for item, (codes, names) in zip(known[1:], encoded[1:], strict=True):
-        if names != encoded[0][1] or not np.array_equal(codes, encoded[0][0]):
+    label_names = [
+        item.label_names if names is None else names
+        for item, (_, names) in zip(known, encoded, strict=True)
+    ]
+    codes = encoded[0][0]
+    for item, (own, _), names in zip(known[1:], encoded[1:], label_names[1:], strict=True):
+        unlabeled = (codes < 0) | (own < 0) if joined else np.zeros(len(own), dtype=np.bool_)
+        if names != label_names[0] or not np.array_equal(codes[~unlabeled], own[~unlabeled]):
             raise DataError(
                 f"{known[0].where} and {item.where} have different labels, so their rows are not "
                 "the same samples in the same order. Put them in one order, or give labels=... "
                 "if only the labels differ."
             )
-    codes, names = encoded[0]
-    return codes, names if names is not None else known[0].label_names, ()
+        codes = np.where(codes < 0, own, codes) if joined else codes
+    return codes, label_names[0], ()
 
 
 _SHOWN = 3
@@ -302,9 +350,12 @@ def _ordered(item: SourceContents, first: SourceContents) -> SourceContents:
 
 def _view(view: RowSource, order: NDArray[np.int64]) -> RowSource:
     """Return a view in order; one with another number of rows is returned as it is."""
-    return (
-        OrderedRows(view, order, view.name, view.view_type) if view.shape[0] == len(order) else view
-    )
+    if n_samples_of(view) != len(order):
+        return view
+    if isinstance(view, PresentRows):
+        absent = np.flatnonzero(~presence_table([view])[order, 0])
+        return restrict_to_present(_view(view.source, order), absent)
+    return OrderedRows(view, order, view.name, view.view_type)
 
 
 def labels_of_file(
@@ -374,7 +425,7 @@ def check_sample_counts(
         With the options to read the files with. Views in one file of which only some have to be transposed, and labels
         that are too many or too few, are left to `mscam_dask.data.views.multi_view.MultiViewData`.
     """
-    counts = {view.shape[0] for view in views}
+    counts = {n_samples_of(view) for view in views}
     if len(counts) == 1 and n_labels in (None, *counts):
         return
     message = None

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.views.align import LiftedRows
+from mscam_dask.data.views.labels import UNLABELED
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import PresentRows, n_samples_of, restrict_to_present
 from mscam_dask.data.views.sources import (
     RowSource,
     ViewType,
@@ -24,7 +27,6 @@ from mscam_dask.errors import DataError
 __all__ = ["JoinedRows", "joined_samples"]
 
 _SHOWN = 5
-_UNLABELED = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,7 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
     old
         Of the store; its order of views counts.
     new
-        The same views of other samples.
+        The same views of other samples, or some of them.
     where
         Name of the store, for messages.
 
@@ -94,17 +96,17 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
     ------
     DataError
         When views, columns, their names or metrics differ, a view is a distance or kernel matrix, samples with
-        and without ids or labels would be mixed, an id is there already, or a label is neither
-        the position of a name nor -1 (unlabeled).
+        and without ids would be mixed, labels are new in the store, an id is there already, or a label
+        is neither the position of a name nor -1 (unlabeled).
     """
     by_name = {view.name: view for view in new.views}
-    if set(by_name) != set(old.view_names):
+    if not set(by_name) <= set(old.view_names):
         raise DataError(
             f"{where} has the views {list(old.view_names)}, the new samples have "
-            f"{list(new.view_names)}; every view needs a row for every sample. Give the same views "
-            "(--view NAME)."
+            f"{list(new.view_names)}; allowed are views of the store, of which some may be missing. "
+            "Give these (--view NAME)."
         )
-    views = tuple(_joined(view, by_name[view.name], where) for view in old.views)
+    views = tuple(_joined(view, by_name.get(view.name), new.n_samples, where) for view in old.views)
     labels, label_names = _labels(old, new, where)
     return MultiViewData(
         views=views,
@@ -114,7 +116,31 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
     )
 
 
-def _joined(old: RowSource, new: RowSource, where: str) -> RowSource:
+def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> RowSource:
+    """Return the rows of the old and the new samples, absent samples left out."""
+    if new is None:
+        new = LiftedRows(old, np.full(n_new, -1, dtype=np.int64), old.name, old.view_type)
+    both = _joined_rows(_of_all(old), _of_all(new), where)
+    samples = [_samples_of(old), _samples_of(new) + n_samples_of(old)]
+    return restrict_to_present(
+        both, np.setdiff1d(np.arange(both.shape[0]), np.concatenate(samples))
+    )
+
+
+def _of_all(view: RowSource) -> RowSource:
+    """Return a view with a row for each sample, whatever stands in those of absent ones."""
+    return view.source if isinstance(view, PresentRows) else view
+
+
+def _samples_of(view: RowSource) -> NDArray[np.int64]:
+    if isinstance(view, PresentRows):
+        return view.samples
+    if isinstance(view, LiftedRows):
+        return np.flatnonzero(view.places >= 0)
+    return np.arange(view.shape[0])
+
+
+def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:
     if old.view_type != "features" or new.view_type != "features":
         raise DataError(
             f"View {old.name!r} of {where} holds {old.view_type}s, the new one {new.view_type}s: only "
@@ -180,12 +206,14 @@ def _labels(
     """Labels of all; names that are new get the numbers after the old ones, -1 stays unlabeled."""
     if old.labels is None and new.labels is None:
         return None, None
-    if old.labels is None or new.labels is None:
-        without = where if old.labels is None else "the new samples"
+    if old.labels is None:
         raise DataError(
-            f"there are no labels in {without}, and the other has some; label all samples or none (evaluation "
-            "compares every sample)."
+            f"there are no labels in {where}, and the new samples have some; label all samples or none, or "
+            "ingest the whole data again with labels."
         )
+    if new.labels is None:
+        unlabeled = np.full(new.n_samples, UNLABELED, dtype=np.int64)
+        return np.concatenate([old.labels, unlabeled]), old.label_names
     if (old.label_names is None) != (new.label_names is None):
         raise DataError(
             f"labels are text in one of {where} and the new samples and numbers in the other; "
@@ -198,17 +226,17 @@ def _labels(
     added = [name for name in new.label_names if name not in old.label_names]
     names = (*old.label_names, *added)
     codes = np.array([names.index(name) for name in new.label_names], dtype=np.int64)
-    renamed = np.append(codes, _UNLABELED)[new.labels]  # whose last entry is that of -1
+    renamed = np.append(codes, UNLABELED)[new.labels]  # whose last entry is that of -1
     return np.concatenate([old.labels, renamed]), names
 
 
 def _check_named(labels: NDArray[np.int64], names: tuple[str, ...], whose: str) -> None:
     """Refuse labels that are neither the position of a name nor unlabeled."""
-    rows = np.flatnonzero((labels < _UNLABELED) | (labels >= len(names)))
+    rows = np.flatnonzero((labels < UNLABELED) | (labels >= len(names)))
     if rows.size:
         raise DataError(
             f"{rows.size} label(s) of {whose} have no name, the first {labels[rows[0]]} in row "
             f"{rows[0]}; allowed are 0 to {len(names) - 1}, the positions in label_names "
-            f"{list(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}, and {_UNLABELED} for "
+            f"{list(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}, and {UNLABELED} for "
             "unlabeled samples. Correct the labels, or give them as text."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from mscam_dask.data.store.object_store import (
     zarr_place,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import (
     VIEW_TYPES,
     ViewType,
@@ -247,7 +248,7 @@ def open_store(path: str | Location) -> MultiViewData:
     Returns
     -------
     MultiViewData
-        Whose views are `ZarrRows`.
+        Whose views are `ZarrRows`, or a `PresentRows` of one for a view without some samples.
 
     Raises
     ------
@@ -281,7 +282,10 @@ def open_store(path: str | Location) -> MultiViewData:
             root / "zarr.json", f"attribute missing or unusable: {error!r}"
         ) from error
     keys = [schema.view_key(index) for index in range(n_views)]
-    views = tuple(_view(root, key, n_samples, attributes[CHECKSUMS].get(key, "")) for key in keys)
+    views = tuple(
+        _with_presence(root, index, _view(root, key, n_samples, attributes[CHECKSUMS].get(key, "")))
+        for index, key in enumerate(keys)
+    )
     return MultiViewData(
         views=views,
         sample_ids=read_sample_ids(root, n_samples) if has_ids else None,
@@ -300,15 +304,30 @@ def verify_store(path: str | Location) -> MultiViewData:
     """
     data = open_store(path)
     for view in data.views:
-        assert isinstance(view, ZarrRows)
+        stored = view.source if isinstance(view, PresentRows) else view
+        assert isinstance(stored, ZarrRows)
         found = view_digest(view)
-        if found != view.recorded_digest:
+        if found != stored.recorded_digest:
             raise corrupt_store(
-                as_location(view.path) / view.key,
+                as_location(stored.path) / stored.key,
                 f"view {view.name!r} has digest {found[:16]}..., recorded is "
-                f"{view.recorded_digest[:16]}...",
+                f"{stored.recorded_digest[:16]}...",
             )
     return data
+
+
+def _with_presence(root: Location, index: int, view: ZarrRows) -> ZarrRows | PresentRows:
+    """Return a view restricted to the samples that it has."""
+    n_present = open_array(root, view.key).attrs.get(schema.N_PRESENT)
+    if n_present is None:
+        return view
+    spec = replace(schema.PRESENCE, key=schema.presence_key(index))
+    samples = np.flatnonzero(read_vector(root, spec, view.shape[0]))
+    if len(samples) != n_present:
+        raise corrupt_store(
+            root / spec.key / "zarr.json", f"{len(samples)} samples, {n_present!r} expected"
+        )
+    return PresentRows(view, samples)
 
 
 def _view(root: Location, key: str, n_samples: int, metadata_sha256: str) -> ZarrRows:

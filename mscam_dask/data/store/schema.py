@@ -7,6 +7,7 @@ A store is one Zarr v3 group in a local or shared directory. Its layout, version
         views/0                         attributes: feature_names, optional
         views/0/values                  (sample, feature)   one array per view, by position
         views/1/values                  attributes: name, view_type, source_dtype, digest
+        views/1/presence                (sample,)           only of views without some samples
         labels                          (sample,)           optional
         sample_ids/bytes                (byte,)             optional
         sample_ids/offsets              (edge,)
@@ -31,10 +32,13 @@ __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
     "LABELS",
+    "N_PRESENT",
+    "PRESENCE",
     "SAMPLE_ID_BYTES",
     "SAMPLE_ID_OFFSETS",
     "VALUES",
     "ArraySpec",
+    "presence_key",
     "stored_dtype",
     "view_key",
 ]
@@ -44,6 +48,10 @@ FORMAT_VERSION = 2
 
 FEATURE_NAMES = "feature_names"
 """Attribute of a view's group, not of its array, whose metadata are read with every block."""
+
+
+N_PRESENT = "n_present"
+"""Attribute of the values of a view that does not have all samples: the number of those it has."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,17 @@ VALUES = ArraySpec(
         "shape and the rows as little-endian float64)."
     ),
 )
+PRESENCE = ArraySpec(
+    key="views/{index}/presence",
+    dims=("sample",),
+    kinds="b",
+    required=False,
+    description=(
+        "Whether the view has each sample, for views that do not have all. Rows of absent samples are NaN "
+        "in the values, as are columns in distance and kernel views; the digest is of the other "
+        "rows and columns. The attribute n_present of the values is the number of samples."
+    ),
+)
 LABELS = ArraySpec(
     key="labels",
     dims=("sample",),
@@ -112,6 +131,11 @@ SAMPLE_ID_OFFSETS = ArraySpec(
 def view_key(index: int) -> str:
     """Path of the values of the view at a position."""
     return VALUES.key.format(index=index)
+
+
+def presence_key(index: int) -> str:
+    """Path of the presence of the samples in the view at a position."""
+    return PRESENCE.key.format(index=index)
 
 
 def stored_dtype(source: np.dtype[Any]) -> np.dtype[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, overload
@@ -38,6 +39,7 @@ from mscam_dask.data.store.object_store import (
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.views.conversion import check_unique_ids
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource, ViewDigest, feature_names_of
 from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
@@ -211,6 +213,10 @@ def _write(data: MultiViewData, directory: Location, chunk_size: int | None) -> 
     )
     for index, view in enumerate(data.views):
         write_view(group, schema.view_key(index), view, chunk_size)
+        present = present_samples(view)
+        if present is not None:
+            spec = replace(schema.PRESENCE, key=schema.presence_key(index))
+            _write_vector(group, spec, present.positions >= 0)
     if data.labels is not None:
         _write_vector(group, schema.LABELS, data.labels.astype("<i8"))
     if data.sample_ids is not None:
@@ -251,25 +257,42 @@ def write_view(
     DataError
         When the view has NaN or infinite values.
     """
-    n_samples, n_columns = view.shape
+    present, whole = present_samples(view), view.shape
     dtype = schema.stored_dtype(view.dtype)
+    if present is not None:
+        whole = (present.n_samples, view.shape[1])
+        if view.view_type != "features":
+            whole = (present.n_samples, present.n_samples)
+        if dtype.kind != "f":  # which has no NaN
+            dtype = np.dtype("<f8")
+    n_samples, n_columns = whole
     rows = chunk_size or max(1, chunk_bytes // (n_columns * dtype.itemsize))
     rows = min(rows, n_samples)
-    array = create_array(group, key, view.shape, (rows, n_columns), dtype, schema.VALUES.dims)
+    array = create_array(group, key, whole, (rows, n_columns), dtype, schema.VALUES.dims)
     digest = ViewDigest(view.shape)
     step = rows * max(1, block_bytes // (8 * n_columns * rows))  # whole chunks: one write each
     for start in range(0, n_samples, step):
         stop = min(start + step, n_samples)
-        block = view.read(start, stop)
-        if not np.isfinite(block).all():
+        if present is None:
+            block = own = view.read(start, stop)
+        else:
+            first, last = np.searchsorted(present.samples, (start, stop))
+            own = view.read(int(first), int(last))
+            block = np.full((stop - start, n_columns), np.nan)
+            is_pairwise = view.view_type != "features"
+            columns = present.samples if is_pairwise else np.arange(n_columns)
+            block[np.ix_(present.samples[first:last] - start, columns)] = own
+        if not np.isfinite(own).all():
             check_finite(view)  # reads on to the end, and raises with counts and rows
-        digest.update(block)
+        digest.update(own)
         array[start:stop] = block.astype(dtype)
+    if present is not None:
+        array.update_attributes({schema.N_PRESENT: len(present)})
     array.update_attributes(
         {
             "name": view.name,
             "view_type": view.view_type,
-            "source_dtype": view.dtype.str,
+            "source_dtype": (view.dtype if present is None else dtype).str,
             "digest": digest.hexdigest(),
         }
     )

@@ -113,6 +113,8 @@ def _taken(table: Any, rows: NDArray[np.int64], columns: NDArray[np.int64] | Non
 class LiftedRows:
     """View of some of the samples as a view of all: rows of the others are NaN.
 
+    So are columns of a pairwise view whose columns are its samples.
+
     Parameters
     ----------
     source
@@ -132,8 +134,13 @@ class LiftedRows:
     block_bytes: int = BLOCK_BYTES
 
     @property
+    def _is_pairwise(self) -> bool:
+        return self.view_type != "features" and self.source.shape[0] == self.source.shape[1]
+
+    @property
     def shape(self) -> tuple[int, int]:
-        return len(self.places), self.source.shape[1]
+        n = len(self.places)
+        return n, n if self._is_pairwise else self.source.shape[1]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -142,20 +149,25 @@ class LiftedRows:
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns of the source, if it has any."""
-        return feature_names_of(self.source)
+        return None if self._is_pairwise else feature_names_of(self.source)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 as read-only float64."""
         check_row_range(self, start, stop)
         wanted = self.places[start:stop]
-        rows = np.full((stop - start, self.shape[1]), np.nan)
+        rows = np.full((stop - start, self.source.shape[1]), np.nan)
         for first, last in row_ranges(self.source, block_bytes=self.block_bytes):
             here = np.flatnonzero((wanted >= first) & (wanted < last))
             if here.size:
                 held = wanted[here]
                 low = int(held.min())
                 rows[here] = self.source.read(low, int(held.max()) + 1)[held - low]
-        return as_rows(rows)
+        if not self._is_pairwise:
+            return as_rows(rows)
+        has = self.places >= 0
+        wide = np.full((stop - start, len(has)), np.nan)
+        wide[:, has] = rows[:, self.places[has]]
+        return as_rows(wide)
 
 
 def lifted(view: RowSource, own: tuple[str, ...], wanted: tuple[str, ...]) -> RowSource:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from mscam_dask.data.views.conversion import (
 from mscam_dask.data.views.labels import encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.omics import views_of
+from mscam_dask.data.views.presence import replaced_view, restrict_to_present
 from mscam_dask.data.views.sources import (
     VIEW_TYPES,
     ArrayRows,
@@ -93,7 +94,8 @@ def as_multi_view(
     Returns
     -------
     MultiViewData
-        Sharing memory with the input where it can; nothing is read from stores or computed.
+        Sharing memory with the input where it can; nothing is read from stores or computed. A row
+        of an array that is all NaN is a sample that the view does not have.
 
     Raises
     ------
@@ -164,6 +166,8 @@ def _check_dimensions(tables: Any, data: MultiViewData) -> None:
 def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewData:
     """Return the same views with their view types set as `view_type` says (see `as_multi_view`).
 
+    Views are restricted to the samples that they have.
+
     Raises
     ------
     ConfigurationError
@@ -193,18 +197,14 @@ def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewDa
                 f"view_type={kind!r} for view {view.name!r}; allowed are {list(VIEW_TYPES)}."
             )
     views = tuple(
-        view if view.view_type == kind else _replaced(view, view_type=kind)
+        restrict_to_present(view if view.view_type == kind else replaced_view(view, view_type=kind))
         for view, kind in zip(data.views, chosen, strict=True)
     )
     return replace(data, views=views)
 
 
-def _replaced(view: RowSource, **changes: str) -> RowSource:
-    return cast("RowSource", replace(cast("Any", view), **changes))
-
-
 def _renamed_view(view: RowSource, name: str) -> RowSource:
-    return view if view.name == name else _replaced(view, name=name)
+    return view if view.name == name else replaced_view(view, name=name)
 
 
 def _renamed(data: MultiViewData, view_names: Sequence[str]) -> MultiViewData:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sampling import SampledRows
 from mscam_dask.data.views.sources import (
     RowSource,
@@ -92,6 +93,8 @@ def cache_chunks(view: RowSource) -> RowSource:
     """
     if isinstance(view, SampledRows):
         return view.in_memory()
+    if isinstance(view, PresentRows):
+        return PresentRows(cache_chunks(view.source), view.samples)
     chunk_size = rows_of_chunk(view)
     if chunk_size > 1 and 8 * chunk_size * view.shape[1] <= KEPT_CHUNK_BYTES:
         return CachedChunkRows(view)

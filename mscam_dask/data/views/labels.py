@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
 
-__all__ = ["as_text", "check_printable", "encode_labels", "is_missing"]
+__all__ = [
+    "UNLABELED",
+    "as_text",
+    "check_printable",
+    "encode_labels",
+    "is_missing",
+    "labeled_samples",
+]
+
+UNLABELED = -1
+"""Label of samples without one."""
+
+_TWO = 2
 
 # Control characters act on a terminal and break lines of a CSV file; surrogates are no UTF-8.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -38,6 +50,16 @@ def check_printable(texts: Iterable[str], what: str) -> None:
         f"The {what} {texts[at]!a} at position {at} has control characters; allowed are texts that "
         "can be printed in one line. Remove them."
     )
+
+
+def labeled_samples(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which samples have a label: all but those of −1, if there are two other labels or more.
+
+    Two classes may be called −1 and 1.
+    """
+    classes = np.unique(labels)
+    has_unlabeled = len(classes) > _TWO and classes[0] == UNLABELED
+    return labels != UNLABELED if has_unlabeled else np.ones(len(labels), dtype=np.bool_)
 
 
 def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:

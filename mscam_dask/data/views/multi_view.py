@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.labels import check_printable
+from mscam_dask.data.views.presence import (
+    PresentRows,
+    check_presence,
+    n_samples_of,
+    presence_table,
+    recorded_presence,
+)
 from mscam_dask.data.views.sources import RowSource, recorded_digest, view_digest
 from mscam_dask.errors import DataError
 
@@ -25,7 +32,8 @@ class MultiViewData:
     ----------
     views
         At least one row source, all with the same number of rows; row i is sample i in
-        every view.
+        every view. An incomplete view is a `PresentRows` with the samples that it has; every
+        sample is in at least one view.
     sample_ids
         n ids, or None when samples are known by position only.
     labels
@@ -36,8 +44,8 @@ class MultiViewData:
     Raises
     ------
     DataError
-        When there is no view, names repeat, the numbers of samples differ, or a name, id or label
-        has control characters, which would reach terminals and CSV files.
+        When there is no view, names repeat, the numbers of samples differ, a sample is in no view,
+        or a name, id or label has control characters, which would reach terminals and CSV files.
     """
 
     views: tuple[RowSource, ...]
@@ -63,7 +71,7 @@ class MultiViewData:
         check_printable(self.label_names or (), "label")
 
     def _check_counts(self) -> None:
-        counts = {view.name: view.shape[0] for view in self.views}
+        counts = {view.name: n_samples_of(view) for view in self.views}
         if len(set(counts.values())) > 1:
             listing = ", ".join(f"{name!r}: {count}" for name, count in counts.items())
             turned = self._turned(counts.values())
@@ -74,6 +82,11 @@ class MultiViewData:
                 f"The views have different numbers of samples ({listing}); every view must have "
                 f"one row per sample. {remedy}"
             )
+        self._check_lengths()
+        if self.is_incomplete:
+            check_presence(self.views, self.sample_ids)
+
+    def _check_lengths(self) -> None:
         for what, values in (("sample ids", self.sample_ids), ("labels", self.labels)):
             if values is not None and len(values) != self.n_samples:
                 raise DataError(
@@ -98,7 +111,22 @@ class MultiViewData:
     @property
     def n_samples(self) -> int:
         """Number of samples n."""
-        return self.views[0].shape[0]
+        return n_samples_of(self.views[0])
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a view does not have all samples."""
+        return any(isinstance(view, PresentRows) for view in self.views)
+
+    @property
+    def presence(self) -> NDArray[np.bool_]:
+        """Whether each view (columns) has each sample (rows)."""
+        return presence_table(self.views)
+
+    def covers_samples_without(self, excluded: Collection[int]) -> bool:
+        """Whether every sample is in a view that is not at one of these positions."""
+        kept = [view for index, view in enumerate(self.views) if index not in excluded]
+        return not self.is_incomplete or bool(presence_table(kept).any(axis=1).all())
 
     @property
     def view_names(self) -> tuple[str, ...]:
@@ -119,5 +147,6 @@ class MultiViewData:
         total = hashlib.sha256()
         for view in self.views:
             values = recorded_digest(view) or view_digest(view)
+            values += recorded_presence(view)
             total.update(f"{len(view.name)}:{view.name};{view.view_type};{values};".encode())
         return total.hexdigest()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import (
     ArrayRows,
     RowSource,
@@ -17,6 +18,7 @@ from mscam_dask.data.views.sources import (
     row_ranges,
 )
 from mscam_dask.errors import DataError
+from mscam_dask.linalg.present_samples import PresentSamples
 
 __all__ = ["SampledRows", "sample_per_class", "sampled_view"]
 
@@ -67,8 +69,11 @@ class SampledRows:
         return _taken(self.source, self.rows)
 
 
-def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | SampledRows:
+def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | SampledRows | PresentRows:
     """Return some rows of a view: now if it is in memory, else lazily."""
+    if isinstance(view, PresentRows):
+        has = PresentSamples(view.samples, view.n_samples).positions[rows] >= 0
+        return PresentRows(sampled_view(view.source, rows), np.flatnonzero(has))
     return _taken(view, rows) if isinstance(view, ArrayRows) else SampledRows(view, rows)
 
 

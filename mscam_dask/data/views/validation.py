@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.conversion import check_unique_ids
+from mscam_dask.data.views.missing_cells import naming_missing_cells
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
@@ -36,6 +38,9 @@ __all__ = [
 ]
 
 _SHOWN = 5
+
+# Samples of an incomplete view: fewer have no neighbors.
+_MIN_PRESENT = 3
 
 # Sums and differences of numbers below this are numbers.
 _MAX = 1e304
@@ -116,7 +121,7 @@ class ValidationReport:
 
 _Findings = tuple[DataIssue, ...]
 _Seen = tuple[_Findings, str, NDArray[np.int64] | None]
-_Over = Callable[[Callable[[RowSource], _Seen], Sequence[RowSource]], Iterable[_Seen]]
+_Over = Callable[[Callable[[RowSource], Any], Sequence[RowSource]], Iterable[Any]]
 
 
 def validate(
@@ -164,13 +169,21 @@ def validate(
     its transpose. Differences up to 1e-6 of the largest magnitude pass.
     """
     for view in data.views:
-        check_not_empty(view)
+        if present_samples(view) is None:
+            check_not_empty(view)
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
     look = functools.partial(_validated, n_clusters=n_clusters, digest=digest)
-    found, read, numbers = zip(*over(look, data.views), strict=True)
-    repeated = duplicate_samples(numbers, n_clusters)
+    with naming_missing_cells(data, over):
+        seen = list(over(look, data.views))
+    found, read, numbers = zip(*seen, strict=True)
+    presents = map(present_samples, data.views)
+    spread = [
+        rows if present is None or rows is None else present.spread(rows, n_clusters)
+        for present, rows in zip(presents, numbers, strict=True)
+    ]  # absent samples are alike in a view, and unlike the others
+    repeated = duplicate_samples(spread, n_clusters)
     issues = list(itertools.chain.from_iterable(found))
     if repeated is not None:
         first = tuple(repeated[:_SHOWN].tolist())
@@ -243,7 +256,7 @@ def check_finite(view: RowSource) -> None:
             n_nan += block_nan
             n_infinite += int(bad.sum()) - block_nan
             n_rows += hit.size
-            first.extend((hit[: _SHOWN - len(first)] + start).tolist())
+            first.extend(_sample_rows(view, hit[: _SHOWN - len(first)] + start))
         elif rows.size:
             largest = max(largest, float(rows.max()), -float(rows.min()))
     if n_rows:
@@ -268,6 +281,12 @@ def validate_view(
     Its rows go into `digest` and `distinct`, if there are some.
     """
     check_view(view.name, view.shape, view.dtype)
+    present = present_samples(view)
+    if present is not None and len(present) < _MIN_PRESENT:
+        raise DataError(
+            f"View {view.name!r} has {len(present)} of {present.n_samples} samples (rows that are all "
+            f"NaN are absent samples); allowed is at least {_MIN_PRESENT}. Drop the view."
+        )
     if view.view_type != "features":
         check_square(view)
     lowest, highest, zero_rows = _scan(view, digest, distinct)
@@ -309,12 +328,19 @@ def _scan(
         rows = view.read(start, stop)
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
-        zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
+        zero_rows.extend(_sample_rows(view, np.flatnonzero(~rows.any(axis=1)) + start))
         if digest is not None:
             digest.update(rows)
         if distinct is not None:
             distinct.update(rows)
     return lowest, highest, zero_rows
+
+
+def _sample_rows(view: RowSource, rows: NDArray[np.int64]) -> list[int]:
+    """Positions of rows of a view among all samples."""
+    present = present_samples(view)
+    own = rows if present is None else present.samples[rows]
+    return [int(row) for row in own]
 
 
 def _refuse_constant(view: RowSource) -> None:
@@ -516,7 +542,7 @@ def duplicate_samples(
     for view in numbers:
         if view is None:
             return None
-        _, kinds = np.unique(kinds * limit + view, return_inverse=True)
+        _, kinds = np.unique(kinds * (limit + 1) + view, return_inverse=True)
     _, first = np.unique(kinds, return_index=True)
     if len(first) >= limit:
         return None

@@ -7,14 +7,31 @@ fixed by the driver, so that every executor gives identical bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-__all__ = ["Executor", "Handle"]
+__all__ = ["Executor", "Handle", "HandleGroup", "single_handles"]
 
 Handle = Any
 """Future result of a task, opaque to everything except its executor."""
+
+
+class HandleGroup:
+    """Base of handles that belong together, such as those of the blocks of a graph."""
+
+    def handles(self) -> Sequence[Handle]:
+        """Return the handles, which may be groups."""
+        raise NotImplementedError
+
+
+def single_handles(handles: Sequence[Handle]) -> Iterator[Handle]:
+    """Return the single handles of handles and groups of handles."""
+    for handle in handles:
+        if isinstance(handle, HandleGroup):
+            yield from single_handles(handle.handles())
+        else:
+            yield handle
 
 
 class Executor(Protocol):
@@ -62,7 +79,7 @@ class Executor(Protocol):
         ...
 
     def release(self, handles: Sequence[Handle]) -> None:
-        """Release results that are not needed any more."""
+        """Release results that are not needed any more; handles may be groups."""
         ...
 
     def __enter__(self) -> Self: ...

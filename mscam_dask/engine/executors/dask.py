@@ -28,7 +28,7 @@ from mscam_dask.engine.executors._arrays import aligned, make_measurable
 from mscam_dask.engine.executors._malloc import keep_freed_memory, return_freed_memory
 from mscam_dask.engine.executors._spans import Spans, phase_of, span_cleaner
 from mscam_dask.engine.executors._threadpools import PinnedBlas, RefCountedContext
-from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.executors.base import Handle, single_handles
 from mscam_dask.errors import (
     ClusterError,
     ConfigurationError,
@@ -68,11 +68,11 @@ _RETRIES = 2
 
 # Nothing waits for these before the first partition is scored: they run where a worker would
 # stand idle, above all beside the eigensolver of the initial graph, which is one task.
-_LOW_PRIORITY = frozenset({"reference_graphs"})
+_LOW_PRIORITY = frozenset({"reference_graphs", "perturbed_cuts"})
 
 # Similar tasks with the same large arguments. The scheduler would leave them to the worker that
 # has these already, even while others stand idle: they are dealt out, and may still be moved.
-_DEALT_OUT = frozenset({"candidate_neighbors", "ivf_neighbors", "projected_distances", "admm_view"})
+_DEALT_OUT = frozenset({"candidate_neighbors", "projected_distances", "admm_view"})
 
 _FIT_CONFIG = RefCountedContext(
     lambda: dask.config.set(
@@ -530,7 +530,7 @@ class DaskExecutor:
 
     def release(self, handles: Sequence[Handle]) -> None:
         """See `Executor.release`."""
-        for handle in handles:
+        for handle in single_handles(handles):
             handle.release()
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 import psutil
 
 from mscam_dask.engine.executors._threadpools import PinnedBlas
-from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.executors.base import Handle, single_handles
 
 __all__ = ["SerialExecutor", "ThreadExecutor", "available_memory_bytes", "usable_cores"]
 
@@ -59,7 +59,7 @@ class SerialExecutor(PinnedBlas):
 
     def release(self, handles: Sequence[Handle]) -> None:
         """See `Executor.release`."""
-        for handle in handles:
+        for handle in single_handles(handles):
             handle.value = None
 
 
@@ -127,7 +127,7 @@ class ThreadExecutor(PinnedBlas):
 
     def release(self, handles: Sequence[Handle]) -> None:
         """See `Executor.release`."""
-        for handle in handles:
+        for handle in single_handles(handles):
             handle.future = None
 
 

@@ -6,27 +6,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.solvers import cluster_tree
-from mscam_dask.solvers.assessment import ClusterEvidence, cluster_evidence
+from mscam_dask.solvers.assessment import (
+    ClusterEvidence,
+    cluster_evidence,
+    cuts_of_perturbed_graphs,
+)
 from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
 
-__all__ = ["evidence", "weights_between"]
+__all__ = ["evidence", "perturbed_cuts", "weights_between"]
+
+
+def perturbed_cuts(
+    views: list[ReferenceGraphs], learned: Graph | None, n_clusters: int, n_pairs: int
+) -> list[NDArray[np.int64]]:
+    """Spectral cuts of perturbed graphs: of the learned graph, or of the mean of the views' graphs."""
+    affinity = None if learned is None else learned.affinity
+    return cuts_of_perturbed_graphs(views, affinity, n_clusters, n_pairs)
 
 
 def evidence(
     views: list[ReferenceGraphs],
-    learned: Graph | None,
+    cuts: list[NDArray[np.int64]],
     labels: NDArray[np.int64],
     n_clusters: int,
-    n_pairs: int,
     n_validation_samples: int = 0,
 ) -> ClusterEvidence:
     """Evidence for a partition; with `n_validation_samples` the views' graphs are of such a sample."""
     if n_validation_samples:
         labels = labels[sampled_rows(len(labels), n_validation_samples)]
-    affinity = None if learned is None else learned.affinity
-    return cluster_evidence(views, affinity, labels, n_clusters, n_pairs)
+    return cluster_evidence(views, cuts, labels, n_clusters)
 
 
 def weights_between(

@@ -22,6 +22,7 @@ __all__ = [
     "block_rows",
     "component_count",
     "components_of",
+    "eigengap",
     "given",
     "graph_arrays",
     "graph_spectrum",
@@ -33,9 +34,6 @@ __all__ = [
 
 # Residual of the eigenpairs relative to the largest eigenvalue: far below any relevant eigengap.
 _SPECTRUM_TOLERANCE = 1e-6
-
-# The spectral cut of a large graph needs less accuracy: see docs/decisions/0039.
-_LARGE_TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,27 +57,16 @@ class WarmStart:
 
 
 def graph_spectrum(
-    graph: Graph,
-    previous: GraphSpectrum | WarmStart | None,
-    n_pairs: int,
-    seed: int,
-    n_accurate: int | None = None,
+    graph: Graph, previous: GraphSpectrum | WarmStart | None, n_pairs: int, seed: int
 ) -> GraphSpectrum:
-    """Laplacian and bottom eigenpairs of a graph, from the previous eigenvectors as a start.
-
-    With `n_accurate` (large data) this many pairs are accurate to 1e-4, the others less so, and all
-    are in single precision.
-    """
-    precision = np.float64 if n_accurate is None else np.float32
-    matrix = laplacian(graph.affinity.astype(precision, copy=False))
-    start = None if previous is None else previous.vectors
+    """Laplacian and bottom eigenpairs of a graph, from the previous eigenvectors as a start."""
+    matrix = laplacian(graph.affinity)
     spectrum = bottom_eigenpairs(
         matrix,
         n_pairs,
-        warm_start=start,
+        warm_start=None if previous is None else previous.vectors,
         components=(graph.n_components, graph.components),
-        n_accurate=n_accurate,
-        relative_tolerance=_SPECTRUM_TOLERANCE if n_accurate is None else _LARGE_TOLERANCE,
+        relative_tolerance=_SPECTRUM_TOLERANCE,
         rng=np.random.default_rng(seed),
     )
     return GraphSpectrum(matrix, spectrum)
@@ -92,10 +79,14 @@ def warm_start(spectrum: GraphSpectrum) -> WarmStart:
 
 def spectrum_facts(spectrum: GraphSpectrum, n_clusters: int) -> tuple[float, bool]:
     """Gap λ_{c+1} − λ_c of the Laplacian (NaN if n = c), and whether the eigenpairs converged."""
-    values, converged = spectrum.spectrum.values, spectrum.spectrum.converged
+    return eigengap(spectrum.spectrum.values, n_clusters), spectrum.spectrum.converged
+
+
+def eigengap(values: NDArray[np.float64], n_clusters: int) -> float:
+    """Gap λ_{c+1} − λ_c of ascending eigenvalues; NaN if there are only c."""
     if len(values) <= n_clusters:
-        return float("nan"), converged
-    return float(values[n_clusters] - values[n_clusters - 1]), converged
+        return float("nan")
+    return float(values[n_clusters] - values[n_clusters - 1])
 
 
 def added(terms: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:

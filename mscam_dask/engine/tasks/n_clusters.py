@@ -7,15 +7,18 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.engine.tasks.graph import GraphSpectrum
-from mscam_dask.engine.tasks.spectral_cut import cut_spectrum
 from mscam_dask.linalg.edge_split import edge_split
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs, view_modularity
-from mscam_dask.solvers.spectral_cut import sampled_rows, spectral_cut
+from mscam_dask.solvers.spectral_cut import extend_cut, sampled_rows, spectral_cut, spread_rows
+from mscam_dask.solvers.spectral_embedding import walk_embedding
 from mscam_dask.types.rules import SIZES
 
 __all__ = ["cuts_of", "halves_of", "modularities", "split_half_ari", "values_of"]
+
+# Minimum number of samples per cluster for k-means.
+_PER_CLUSTER = 4
 
 
 def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
@@ -25,9 +28,14 @@ def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
 
 def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
     """Deterministic spectral cuts into c clusters."""
-    most = SIZES.n_cut_by_number
-    n_samples_cut = 0 if len(spectrum.vectors) <= most else most
-    return cut_spectrum(spectrum, n_clusters, n_samples_cut, lambda rows, _: spectral_cut(rows))
+    embedding = walk_embedding(spectrum.spectrum.values, spectrum.vectors, n_clusters)
+    n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, _PER_CLUSTER * n_clusters)
+    if n <= enough:
+        return spectral_cut(embedding)
+    samples = spread_rows(n, enough)
+    return [
+        extend_cut(embedding, samples, labels) for labels in spectral_cut(embedding.of(samples))
+    ]
 
 
 def halves_of(graph: Graph, seed: int) -> list[Graph]:

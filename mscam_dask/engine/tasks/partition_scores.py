@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.chunk_cache import cache_chunks
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.linalg.neighbor_information import entropy, joint_information
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs, reference_graphs, view_evidence
@@ -26,10 +27,16 @@ MAX_EVIDENCE_ENTRIES = 2**20
 """Maximum number of log-likelihoods of one partition, a row per sample and a column per cluster."""
 
 
-def reference_graphs_of_view(source: RowSource, n_neighbors: int) -> ReferenceGraphs:
-    """Read one view and build its reference graphs."""
+def reference_graphs_of_view(
+    source: RowSource, n_neighbors: int, weight: float = 1.0
+) -> ReferenceGraphs:
+    """Read one view and build its reference graphs; `weight` is that of the view in mean scores."""
     source = cache_chunks(source)
-    return reference_graphs(source.read, view_shape(source), n_neighbors, dtype=np.float32)
+    graphs = reference_graphs(source.read, view_shape(source), n_neighbors, dtype=np.float32)
+    present = present_samples(source)
+    if present is None and weight == 1.0:
+        return graphs
+    return dataclasses.replace(graphs, present=present, weight=weight)
 
 
 @dataclasses.dataclass(frozen=True)

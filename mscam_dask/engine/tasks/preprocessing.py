@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import RowSource
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import SampledRows
 from mscam_dask.errors import DataError
 from mscam_dask.solvers.preprocessing import (
@@ -28,10 +29,15 @@ __all__ = [
     "Rule",
     "SampledNeighbors",
     "choices_of_views",
+    "joined_settings",
     "sampled_neighbors",
     "summed_votes",
     "votes_of_views",
 ]
+
+
+# With fewer sampled rows, settings of an incomplete view are not compared.
+_MIN_PRESENT = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +60,14 @@ class SampledNeighbors:
         Neighbors by the position of the view settings.
     coarse : (m', k') int32
         Many neighbors of fewer rows with the default settings; of shape (0, 0) if not needed.
+    refusal : DataError or None
+        Error of the first settings that make all rows equal.
     """
 
     shape: ViewShape
     by_settings: dict[int, NDArray[np.int32]]
     coarse: NDArray[np.int32]
+    refusal: DataError | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,12 +110,62 @@ def sampled_neighbors(
     sample: NDArray[np.int64],
     n_neighbors: int,
     coarse: Coarse | None,
+    part: tuple[int, int] = (0, 1),
 ) -> SampledNeighbors:
     """Nearest neighbors within a sample of the rows, for each candidate setting of one view.
 
-    Settings that make all rows equal are skipped, unless all of them do. Distance and kernel views
-    ignore the scaling, so that only one is tried.
+    Settings that make all rows equal are skipped. Distance and kernel views ignore the scaling, so that
+    only one is tried. Rows of samples that the view does not have are −1. Of several parts
+    (number, count) each has some of the settings.
     """
+    present = present_samples(source)
+    if present is None:
+        return _sampled_neighbors(source, options, sample, n_neighbors, coarse, part)
+    positions = present.positions[sample]
+    has = np.flatnonzero(positions >= 0)
+    some = has if coarse is None else np.flatnonzero(positions[coarse.rows] >= 0)
+    if min(len(has), len(some)) < _MIN_PRESENT:
+        shape = ViewShape(len(sample), source.shape[1], source.view_type)
+        nothing = np.full((len(sample), 1), -1, dtype=np.int32)
+        none_coarse = nothing[: 0 if coarse is None else len(coarse.rows)]
+        return SampledNeighbors(shape, dict.fromkeys(range(len(options)), nothing), none_coarse)
+    own_coarse = None
+    if coarse is not None:
+        own_rows = np.searchsorted(has, coarse.rows[some])
+        own_coarse = Coarse(own_rows, min(coarse.n_neighbors, len(some) - 1))
+    found = _sampled_neighbors(
+        source, options, positions[has], min(n_neighbors, len(has) - 1), own_coarse, part
+    )
+    own = found.coarse
+    if coarse is not None and len(own):  # one part has them
+        own = _spread_lists(own, some, len(coarse.rows))
+    return dataclasses.replace(
+        found,
+        shape=dataclasses.replace(found.shape, n_samples=len(sample)),
+        by_settings={
+            key: _spread_lists(lists, has, len(sample)) for key, lists in found.by_settings.items()
+        },
+        coarse=own,
+    )
+
+
+def _spread_lists(
+    lists: NDArray[np.int32], rows: NDArray[np.int64], n_rows: int
+) -> NDArray[np.int32]:
+    """Neighbor lists (n_rows, k) from those (m, k) among `rows`; −1 for the others."""
+    spread = np.full((n_rows, lists.shape[1]), -1, dtype=np.int32)
+    spread[rows] = rows[lists]
+    return spread
+
+
+def _sampled_neighbors(
+    source: RowSource,
+    options: tuple[ViewSettings, ...],
+    sample: NDArray[np.int64],
+    n_neighbors: int,
+    coarse: Coarse | None,
+    part: tuple[int, int],
+) -> SampledNeighbors:
     rows = SampledRows(source, sample).in_memory().read(0, len(sample))
     shape = ViewShape(len(rows), rows.shape[1], source.view_type)
     positions: dict[Scale, dict[float, int]] = {}
@@ -117,8 +176,13 @@ def sampled_neighbors(
     neighbors: dict[int, NDArray[np.int32]] = {}
     many = None
     refusal: DataError | None = None
-    for scale in sorted(positions, key=lambda one: one != default):
+    ordered = sorted(positions, key=lambda one: one != default)
+    pairs = [(scale, alpha) for scale in ordered for alpha in positions[scale]]
+    mine = set(pairs[part[0] :: part[1]])
+    for scale in ordered:
         by_alpha = positions[scale]
+        if not any((scale, alpha) in mine for alpha in by_alpha):
+            continue
         try:
             view = view_svd(
                 lambda start, stop: rows[start:stop],
@@ -128,18 +192,34 @@ def sampled_neighbors(
                 dtype=np.float32,
             )
         except DataError as error:
-            refusal = error
+            refusal = refusal or error
             continue
         for alpha, position in by_alpha.items():
-            neighbors[position] = embedding_neighbors(view, alpha, n_neighbors)
+            if (scale, alpha) in mine:
+                neighbors[position] = embedding_neighbors(view, alpha, n_neighbors)
         if coarse is not None and many is None:
             many = coarse_neighbors(view, max(by_alpha), coarse.n_neighbors, coarse.rows)
         del view  # as large as the rows
-    if not neighbors and refusal is not None:
+    none = np.zeros((0, 0), dtype=np.int32)
+    return SampledNeighbors(shape, neighbors, none if many is None else many, refusal)
+
+
+def joined_settings(parts: list[SampledNeighbors]) -> SampledNeighbors:
+    """Neighbors of one view for all settings.
+
+    Raises
+    ------
+    DataError
+        All settings make all rows equal.
+    """
+    by_settings = {
+        position: found for part in parts for position, found in part.by_settings.items()
+    }
+    refusal = next((part.refusal for part in parts if part.refusal is not None), None)
+    if not by_settings and refusal is not None:
         raise refusal
-    return SampledNeighbors(
-        shape, neighbors, np.zeros((0, 0), dtype=np.int32) if many is None else many
-    )
+    coarse = next((part.coarse for part in parts if part.coarse.size), parts[0].coarse)
+    return SampledNeighbors(parts[0].shape, by_settings, coarse)
 
 
 def votes_of_views(

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.chunk_cache import cache_chunks
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.engine.tasks.graph import GraphSpectrum, added
 from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.linalg.laplacian import induced_laplacian
+from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.solvers.admm import reduced_problem, solve_view
 from mscam_dask.solvers.graph_update import CandidateEdges, projected_distances, projected_weight
 from mscam_dask.solvers.lda import LinearDiscriminants, linear_discriminants
@@ -46,18 +49,20 @@ _TOGETHER_BYTES = 16 * 2**20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TimedView:
-    """SVD of a view and the seconds it took."""
+    """SVD of a view, the samples that it has (None for all), and the seconds it took."""
 
     view: ViewSVD
     seconds: float
+    present: PresentSamples | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewResult:
-    """Embedding of one view and the record of its ADMM."""
+    """Embedding of one view, the record of its ADMM, and the samples that it has (None for all)."""
 
     embedding: NDArray[Any]
     record: ViewIteration
+    present: PresentSamples | None = None
 
 
 def view_shape(source: RowSource) -> ViewShape:
@@ -77,7 +82,7 @@ def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> Ti
         dtype=np.float32,
         max_rank=max_rank,
     )
-    return TimedView(view, time.perf_counter() - started)
+    return TimedView(view, time.perf_counter() - started, present_samples(source))
 
 
 def view_prepared(timed: TimedView, name: str, n_features: int) -> ViewPrepared:
@@ -95,7 +100,7 @@ def view_prepared(timed: TimedView, name: str, n_features: int) -> ViewPrepared:
 
 def ridge_view_of(timed: TimedView, alpha: float) -> RidgeView:
     """Ridge view: the directions of a view with their ridge shrinkage."""
-    return ridge_view(timed.view, alpha=alpha)
+    return ridge_view(timed.view, alpha=alpha, present=timed.present)
 
 
 def learn_metric(
@@ -125,13 +130,16 @@ def admm_view(
 ) -> ViewResult:
     """Solve the problem of one view given the graph: ADMM for MSCAM, linear solves for MSCAN."""
     started = time.perf_counter()
-    vectors = spectrum.vectors[:, : 2 * parameters.n_clusters]
+    vectors, laplacian = spectrum.vectors[:, : 2 * parameters.n_clusters], spectrum.laplacian
+    if view.present is not None:
+        vectors = vectors[view.present.samples]
+        laplacian = induced_laplacian(laplacian, view.present.samples)
     weight = graph_weight * projected_weight(len(vectors), parameters.n_clusters)
     if parameters.model == "mscan":
         smooth = smooth_self_representation(
             view.basis,
-            spectrum.laplacian,
-            vectors,
+            laplacian,
+            vectors if view.present is None else np.linalg.qr(vectors)[0],
             alpha=view.alpha,
             graph_weight=weight,
         )
@@ -144,11 +152,11 @@ def admm_view(
             objective=smooth.objective,
             seconds=time.perf_counter() - started,
         )
-        return ViewResult(smooth.embedding, record)
+        return ViewResult(smooth.embedding, record, view.present)
     problem = reduced_problem(
         view.basis,
         vectors,
-        spectrum.laplacian,
+        laplacian,
         alpha=view.alpha,
         metric_ridge=parameters.metric_ridge,
         graph_weight=weight,
@@ -164,12 +172,13 @@ def admm_view(
         objective=solution.objective,
         seconds=time.perf_counter() - started,
     )
-    return ViewResult(solution.embedding, record)
+    return ViewResult(solution.embedding, record, view.present)
 
 
 def embedding_of(result: ViewResult) -> NDArray[np.float64]:
-    """Embedding F_v (n, c), or C_v (n, r) for MSCAN, in double precision."""
-    return np.asarray(result.embedding, dtype=np.float64)
+    """Embedding F_v (n, c), or C_v (n, r) for MSCAN, in double precision; NaN for absent samples."""
+    embedding = np.asarray(result.embedding, dtype=np.float64)
+    return embedding if result.present is None else result.present.spread(embedding)
 
 
 def view_records(results: list[ViewResult]) -> list[ViewIteration]:
@@ -188,9 +197,13 @@ def projected(
 
     For MSCAN the distances of each view are divided by their mean over all pairs.
     """
-    embeddings = [result.embedding for result in results]
     if model == "mscan":
-        return added(_divided_by_mean(embedding, candidates) for embedding in embeddings)
+        return added(_divided_by_mean(result, candidates) for result in results)
+    if any(result.present is not None for result in results):
+        return added(
+            projected_distances(result.embedding, candidates, result.present) for result in results
+        )
+    embeddings = [result.embedding for result in results]
     parts = _side_by_side(embeddings, together_bytes)
     return added(projected_distances(part, candidates) for part in parts)
 
@@ -210,16 +223,23 @@ def _side_by_side(
         yield part[0] if len(part) == 1 else np.hstack(part)
 
 
-def _divided_by_mean(embedding: NDArray[Any], candidates: CandidateEdges) -> NDArray[np.float64]:
-    distances = projected_distances(embedding, candidates)
-    distances /= max(mean_squared_distance(embedding), np.finfo(float).tiny)
+def _divided_by_mean(result: ViewResult, candidates: CandidateEdges) -> NDArray[np.float64]:
+    distances = projected_distances(result.embedding, candidates, result.present)
+    mean = mean_squared_distance(result.embedding)
+    if result.present is not None:
+        mean *= len(result.present) / result.present.n_samples
+    distances /= max(mean, np.finfo(float).tiny)
     return distances
 
 
 def principal_coordinates(view: RidgeView, n_axes: int) -> NDArray[np.float32]:
-    """First principal coordinates (n, m) of the ridge embedding of a view, m ≤ `n_axes`."""
+    """First principal coordinates (n, m) of the ridge embedding of a view, m ≤ `n_axes`.
+
+    NaN for samples that the view does not have.
+    """
     vectors, weights = view.coordinates()
-    return np.asarray(vectors[:, :n_axes] * np.sqrt(weights[:n_axes]), dtype=np.float32)
+    found = np.asarray(vectors[:, :n_axes] * np.sqrt(weights[:n_axes]), dtype=np.float32)
+    return found if view.present is None else view.present.spread(found)
 
 
 def encoder_of(view: RidgeView) -> Encoder:

@@ -78,7 +78,12 @@ def embedding_confidence(
         rows = slice(start, start + step)
         squared = np.zeros((len(labels[rows]), n_clusters))
         for values, centers, weight in scaled:
-            squared += weight * _squared_distances(values[rows], centers)
+            distances = weight * _squared_distances(values[rows], centers)
+            has = ~np.isnan(distances)
+            # clusters that a view does not have are at the mean distance of the others
+            counted = np.maximum(has.sum(axis=1), 1)
+            mean = np.where(has, distances, 0.0).sum(axis=1) / counted
+            squared += np.where(has, distances, mean[:, None]) if not has.all() else distances
         within = np.arange(len(squared))
         own = np.sqrt(squared[within, labels[rows]])
         squared[within, labels[rows]] = np.inf
@@ -96,6 +101,11 @@ def _scaled(
     share: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Embedding of a view, centers of the clusters, and weight of the view."""
+    has = ~np.isnan(values).any(axis=1)
+    if not has.all():
+        own = np.bincount(labels[has], minlength=len(counts))
+        _, centers, weight = _scaled(values[has], labels[has], own, share)
+        return values, np.where(own[:, None] > 0, centers, np.nan), weight
     sums = np.stack(
         [np.bincount(labels, weights=column, minlength=len(counts)) for column in values.T], axis=1
     )

@@ -33,6 +33,7 @@ from mscam_dask.monitor.report.figures import (
     view_figures,
 )
 from mscam_dask.monitor.report.n_clusters import n_clusters_section
+from mscam_dask.monitor.report.presence import presence_section
 from mscam_dask.monitor.report.scatter import Scatter
 from mscam_dask.monitor.report.subsample import DRAW_SEED, Drawing, draw_samples
 from mscam_dask.monitor.report.support import support_section
@@ -163,6 +164,7 @@ def run_page(content: RunContent) -> str:
             "matrix": matrix,
             "graph": graph,
             "views": views,
+            "presence": presence_section(result.view_coordinates),
             "n_embedded": n_embedded,
             "shares": sorted(result.view_contributions.items(), key=lambda pair: -pair[1]),
             "drift": drift_section(content.record.get("drift"), content.moved, content.files),

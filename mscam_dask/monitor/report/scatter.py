@@ -65,13 +65,22 @@ def principal_planes(
     Parameters
     ----------
     values : (m, r)
+        NaN for samples that a view does not have.
 
     Returns
     -------
     planes : list of (m, 2)
+        NaN for these.
     names : tuple of str
         Axes of each plane.
     """
+    has = ~np.isnan(values).any(axis=1)
+    if not has.all():
+        planes, names = principal_planes(values[has]) if has.any() else ([np.zeros((0, 2))], ("",))
+        spread = [np.full((len(values), 2), np.nan) for _ in planes]
+        for all_rows, plane in zip(spread, planes, strict=True):
+            all_rows[has] = plane
+        return spread, names
     centered = values - values.mean(axis=0)
     left, lengths, right = np.linalg.svd(centered, full_matrices=False)
     signs = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])
@@ -110,6 +119,13 @@ def scatter(
 
 
 def _positions(plane: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Positions in the plot, outside of it for NaN."""
+    has = ~np.isnan(plane).any(axis=1)
+    if not has.all():
+        positions = np.full(plane.shape, -SIDE, dtype=np.int64)
+        if has.any():
+            positions[has] = _positions(plane[has])
+        return positions
     low, high = plane.min(axis=0), plane.max(axis=0)
     span = max(float((high - low).max()), 1e-300)
     unit = 0.5 + (plane - (low + high) / 2) / span
@@ -118,6 +134,8 @@ def _positions(plane: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _dots(cluster: int, positions: NDArray[np.int64], *, is_named: bool) -> Dots:
+    seen = positions[positions[:, 0] >= 0]
+    positions = seen if len(seen) else positions  # samples that the view has
     middle = np.median(positions, axis=0)
     x, y = positions[((positions - middle) ** 2).sum(axis=1).argmin()]
     path = "".join(f"M{x} {y}h0" for x, y in positions.tolist())

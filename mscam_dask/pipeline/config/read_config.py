@@ -73,6 +73,7 @@ _NOT_IN_CLUSTER = {
     "n_jobs": "threads belong in [execution]",
     "client": "[execution] names the cluster",
     "n_features_per_view": "[data] gives the views",
+    "impute": "[data] impute fills missing cells in the store",
     "callbacks": "they are for Python only",
     "checkpoint_store": "[output] checkpoints is their place",
     "init_labels": "[incremental] takes them from the previous run",

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from mscam_dask.linalg.impute import ImputeMethod
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.types.parameters import Scale
 
@@ -119,6 +120,22 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="Column of text files with sample ids; by default the first column, if it "
             "is not numeric, is called id or the like, or ends in id (`PatientID`) above distinct "
             "whole numbers.",
+        ),
+    ] = None
+    join: Annotated[
+        Literal["inner", "outer"] | None,
+        Meta(
+            description="Samples of files whose sample ids differ: `inner` takes those in every file, "
+            "`outer` those in any, which are absent from the views of the others; by default such "
+            "files are refused."
+        ),
+    ] = None
+    impute: Annotated[
+        ImputeMethod | dict[Text, ImputeMethod] | None,
+        Meta(
+            title='`"mean"`, `"median"`, `"knn"`, or a table by view',
+            description="Imputation of missing cells in the store that a run writes; by default they "
+            "are refused.",
         ),
     ] = None
     delimiter: Annotated[

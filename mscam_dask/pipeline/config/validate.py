@@ -87,6 +87,8 @@ def data_problems(document: Document, data: DataTable) -> Iterable[str]:
         "samples_in": ("files",),
         "header": ("files",),
         "id_column": ("files",),
+        "join": ("files",),
+        "impute": ("files",),
         "delimiter": ("files",),
         "max_bytes": ("files",),
     }

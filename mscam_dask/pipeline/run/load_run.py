@@ -20,7 +20,8 @@ from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import RowSource, ViewType
+from mscam_dask.data.views.presence import PresentRows, restrict_to_present
+from mscam_dask.data.views.sources import RowSource, ViewType, recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.estimators._stored import restore_fit, stored_feature_names
@@ -67,17 +68,22 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
     try:
         parameters = (record.settings or {})["cluster"]["parameters"]
         store = as_location(run.data.store)
+        n_samples = run.data.n_samples
+        presence = model.arrays.get("presence")
         views = tuple(
-            _RunView(
-                name=view.name,
-                view_type=cast("ViewType", view.view_type),
-                shape=view.shape,
-                dtype=np.dtype(view.dtype),
-                recorded_digest=view.digest,
-                feature_names=stored_feature_names(model, view.name),
-                store=directory.path / store if isinstance(store, Path) else store,
+            _of_present(
+                _RunView(
+                    name=view.name,
+                    view_type=cast("ViewType", view.view_type),
+                    shape=(n_samples, view.shape[1] if view.view_type == "features" else n_samples),
+                    dtype=np.dtype(view.dtype),
+                    recorded_digest=view.digest,
+                    feature_names=stored_feature_names(model, view.name),
+                    store=directory.path / store if isinstance(store, Path) else store,
+                ),
+                None if presence is None else presence[:, index],
             )
-            for view in run.data.views
+            for index, view in enumerate(run.data.views)
         )
         estimator = {"mscam": MSCAM, "mscan": MSCAN}[record.method](**parameters)
         others = {view.name: view.view_type for view in views if view.view_type != "features"}
@@ -152,12 +158,18 @@ class _RunView:
                 f"View {self.name!r}: the samples of the run cannot be read. {error}"
             ) from error
         for view in data.views:
-            if view.name == self.name and view.recorded_digest == self.recorded_digest:  # type: ignore[attr-defined]
-                return view
+            if view.name == self.name and recorded_digest(view) == self.recorded_digest:
+                return view.source if isinstance(view, PresentRows) else view
         raise DataError(
             f"View {self.name!r}: {self.store} has changed since the run, which needs its samples. "
             "Restore the store, or load a later run."
         )
+
+
+def _of_present(view: _RunView, has: NDArray[np.bool_] | None) -> RowSource:
+    """Return a view restricted to the samples that it has."""
+    absent = np.zeros(0, dtype=np.int64) if has is None else np.flatnonzero(~has)
+    return restrict_to_present(view, absent)
 
 
 def predict_files(run: str | os.PathLike[str], sources: Sequence[str]) -> SampleTable:
@@ -216,5 +228,5 @@ def _new_samples(
         views = [name for name in listed if name not in excluded]
     if table.labels is not None and not Path(table.labels).is_file():
         with contextlib.suppress(DataError):  # new samples need no labels
-            return gather(files, views, table.labels, stack)[0]
-    return gather(files, views, None, stack)[0]
+            return gather(files, views, table.labels, stack, table.join, may_lack_views=True)[0]
+    return gather(files, views, None, stack, table.join, may_lack_views=True)[0]

@@ -14,12 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.readers.base import MAX_BYTES
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.store.read import ZarrRows, is_store, open_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
+from mscam_dask.data.views.labels import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable
@@ -75,7 +79,7 @@ class OpenData:
             digest=self.data.digest(),
             n_samples=self.data.n_samples,
             views=view_entries(self.data),
-            n_classes=None if labels is None else len(set(labels.tolist())),
+            n_classes=None if labels is None else len(np.unique(labels[labeled_samples(labels)])),
             has_sample_ids=self.data.sample_ids is not None,
             notes=tuple(dict.fromkeys(self.notes + notes)),
         )
@@ -143,6 +147,8 @@ def open_data(table: DataTable, output: Path) -> OpenData:
         view_type=view_type,
         labels=table.labels,
         chunk_size=table.chunk_size,
+        join=table.join,
+        impute=table.impute,
     )
     return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
 
@@ -178,7 +184,7 @@ def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
 
 def _is_ready(table: DataTable) -> bool:
     """Return whether the source is a store that can be read in place."""
-    is_unchanged = table.views is None and table.labels is None and table.chunk_size is None
+    is_unchanged = (table.views, table.labels, table.chunk_size, table.join) == (None,) * 4
     return is_unchanged and len(table.sources) == 1 and is_store(table.sources[0])
 
 
@@ -297,4 +303,5 @@ def _is_other(table: DataTable, before: OpenData) -> bool:
 
 
 def _identity(data: MultiViewData) -> tuple[str, list[str]]:
-    return data.digest(), [view.path for view in data.views if isinstance(view, ZarrRows)]
+    held = [view.source if isinstance(view, PresentRows) else view for view in data.views]
+    return data.digest(), [view.path for view in held if isinstance(view, ZarrRows)]

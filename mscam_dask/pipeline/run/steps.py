@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import read_model, read_result, write_result
+from mscam_dask.data.views.labels import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
@@ -370,8 +371,9 @@ def _view_settings_entry(
 
 
 def evaluate(labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> dict[str, float]:
-    """Score the clusters against the ground truth."""
-    scores = score_partition(labels_true, labels_pred)
+    """Score the clusters of the labeled samples against the ground truth."""
+    has_label = labeled_samples(labels_true)
+    scores = score_partition(labels_true[has_label], labels_pred[has_label])
     return {name: float(getattr(scores, name)) for name in _SCORES}
 
 

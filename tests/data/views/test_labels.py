@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mscam_dask.data.views.labels import encode_labels
+from mscam_dask.data.views.labels import encode_labels, labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError
@@ -85,3 +85,10 @@ def test_control_characters_are_refused_and_quoted_escaped(text: str, place: str
 def test_formulas_and_other_scripts_are_ids_as_they_are() -> None:
     ids = ("=1+1", "-1", "@a", "+b", "é 日本", "a\u00a0b")
     assert MultiViewData((ArrayRows(np.ones((6, 1)), "a"),), sample_ids=ids).sample_ids == ids
+
+
+def test_minus_one_is_no_label_beside_two_classes() -> None:
+    assert labeled_samples(np.array([0, 1, -1, 0])).tolist() == [True, True, False, True]
+    assert labeled_samples(np.array([-1, 1, -1])).all()
+    assert labeled_samples(np.array([-2, -1, 0])).all()
+    assert labeled_samples(np.array([3, 4])).all()

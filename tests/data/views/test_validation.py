@@ -112,6 +112,7 @@ def test_values_that_are_not_finite_are_counted_and_placed(rng: np.random.Genera
     )
 )
 def test_finite_views_pass_and_others_name_their_first_row(values: NDArray[np.float64]) -> None:
+    assume(not np.isnan(values).all(axis=1).any())  # absent samples
     bad_rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if bad_rows.size:
         first = bad_rows[:5].tolist()

@@ -178,6 +178,7 @@ def test_defaults_are_the_estimators_own(tmp_path: Path) -> None:
         assert exclude_views == {
             "view_type",
             "n_features_per_view",
+            "impute",
             "n_jobs",
             "client",
             "callbacks",

@@ -1,0 +1,249 @@
+"""Missing cells of views: NaN in rows that are not all NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import PresentRows, present_samples
+from mscam_dask.data.views.sources import ArrayRows, RowSource, feature_names_of, row_ranges
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.linalg.impute import IMPUTE_METHODS, ImputeMethod, Imputer, fit_imputer
+
+__all__ = [
+    "ImputedData",
+    "MissingCells",
+    "fill_view",
+    "impute_methods",
+    "impute_views",
+    "missing_cells",
+    "missing_cells_message",
+    "naming_missing_cells",
+]
+
+_SHOWN = 5
+
+# A view with a larger share of missing cells would consist of imputed values mainly.
+_LARGEST_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class MissingCells:
+    """Missing cells of one view.
+
+    Attributes
+    ----------
+    view
+        Name of the view.
+    shape
+        Samples that the view has, and columns.
+    n_missing, n_infinite
+        Cells that are NaN and infinite.
+    rows
+        Positions, among all samples, of the rows with such cells.
+    columns
+        Positions or names of the columns with such cells.
+    """
+
+    view: str
+    shape: tuple[int, int]
+    n_missing: int
+    n_infinite: int
+    rows: tuple[int, ...]
+    columns: tuple[Any, ...]
+
+    @property
+    def share(self) -> float:
+        """Share of the cells that are missing."""
+        return self.n_missing / (self.shape[0] * self.shape[1])
+
+
+def missing_cells(view: RowSource) -> MissingCells | None:
+    """Read a view once and return its missing and infinite cells, None if all are finite."""
+    n_missing = n_infinite = 0
+    bad_rows: list[int] = []
+    bad_columns = np.zeros(view.shape[1], dtype=np.bool_)
+    for start, stop in row_ranges(view):
+        rows = view.read(start, stop)
+        bad = ~np.isfinite(rows)
+        if bad.any():
+            block_missing = int(np.isnan(rows).sum())
+            n_missing += block_missing
+            n_infinite += int(bad.sum()) - block_missing
+            bad_rows.extend((np.flatnonzero(bad.any(axis=1)) + start).tolist())
+            bad_columns |= bad.any(axis=0)
+    if not bad_rows:
+        return None
+    present, names = present_samples(view), feature_names_of(view)
+    positions = np.array(bad_rows) if present is None else present.samples[bad_rows]
+    columns = np.flatnonzero(bad_columns).tolist()
+    return MissingCells(
+        view.name,
+        view.shape,
+        n_missing,
+        n_infinite,
+        tuple(positions.tolist()),
+        tuple(columns if names is None else [names[column] for column in columns]),
+    )
+
+
+def missing_cells_message(
+    found: Sequence[MissingCells], sample_ids: Sequence[str] | None = None
+) -> str:
+    """Message of the refusal of missing cells, of all views at once."""
+    parts = []
+    for one in found:
+        shown = [row if sample_ids is None else sample_ids[row] for row in one.rows[:_SHOWN]]
+        kind = "rows" if sample_ids is None else "ids"
+        parts.append(
+            f"View {one.view!r} has {one.n_missing} NaN ({one.share:.2%} of its cells) and "
+            f"{one.n_infinite} infinite value(s), in {len(one.rows)} of {one.shape[0]} rows (first {kind}: "
+            f"{shown}) and {len(one.columns)} of {one.shape[1]} columns (first: "
+            f"{list(one.columns[:_SHOWN])})"
+        )
+    remedy = "Drop these samples or columns, or correct the values."
+    if any(one.n_missing for one in found):
+        remedy = "Set impute='mean', 'median' or 'knn' for feature views, or drop these samples or columns."
+    return (
+        f"{'; '.join(parts)}. Allowed are finite numbers, and rows that are all NaN for samples that a "
+        f"view does not have. {remedy}"
+    )
+
+
+@contextmanager
+def naming_missing_cells(
+    data: MultiViewData, over: Callable[..., Iterable[MissingCells | None]] = map
+) -> Iterator[None]:
+    """Replace a data error by one that names the missing cells of all views, if there are any.
+
+    Parameters
+    ----------
+    data
+        Views that are read once more after an error.
+    over
+        Applies a function to each view.
+    """
+    try:
+        yield
+    except DataError as error:
+        found = [one for one in over(missing_cells, data.views) if one is not None]
+        if not any(one.n_missing for one in found):
+            raise
+        raise DataError(missing_cells_message(found, data.sample_ids)) from error
+
+
+def impute_methods(impute: Any, names: Sequence[str]) -> dict[str, ImputeMethod]:
+    """Return the method of each view whose missing cells are imputed.
+
+    Parameters
+    ----------
+    impute
+        None, a method for all views, or a mapping from view names to methods or None.
+    names
+        Names of the views.
+
+    Raises
+    ------
+    ConfigurationError
+        A method or a name is unknown.
+    """
+    by_view = impute if isinstance(impute, Mapping) else dict.fromkeys(names, impute)
+    unknown = sorted(set(map(str, by_view)) - set(names))
+    if unknown:
+        raise ConfigurationError(
+            f"impute names view(s) {unknown} that do not exist; the views are {list(names)}."
+        )
+    for name, method in by_view.items():
+        if method is not None and method not in IMPUTE_METHODS:
+            where = f" for view {name!r}" if isinstance(impute, Mapping) else ""
+            raise ConfigurationError(
+                f"impute={method!r}{where} is not usable: allowed are None and {list(IMPUTE_METHODS)}, for "
+                "all views or as a mapping by view name."
+            )
+    return {name: by_view[name] for name in names if by_view.get(name) is not None}
+
+
+@dataclass(frozen=True)
+class ImputedData:
+    """Views without missing cells.
+
+    Attributes
+    ----------
+    data
+        Views with missing cells are in memory, with values in their place.
+    imputers
+        Imputer of each view for which one was asked, by name.
+    shares
+        Share of the cells of each sample that were imputed (n,), by the names of views with missing
+        cells; 0 for samples that the view does not have.
+    """
+
+    data: MultiViewData
+    imputers: dict[str, Imputer]
+    shares: dict[str, NDArray[np.float64]]
+
+
+def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> ImputedData:
+    """Impute the missing cells of some feature views, which are read into memory.
+
+    Raises
+    ------
+    DataError
+        A view is of distances or kernel values and has missing cells, more than half of its cells
+        are missing, or all cells of a column.
+    """
+    views, imputers, shares = [], {}, {}
+    for view in data.views:
+        method = methods.get(view.name)
+        if method is None or view.view_type != "features":
+            views.append(view)
+            continue
+        rows = view.read(0, view.shape[0])
+        missing = np.isnan(rows)
+        _check_enough(view, missing)
+        imputers[view.name] = fit_imputer(rows, method)
+        if not missing.any():
+            views.append(view)
+            continue
+        present, share = present_samples(view), missing.mean(axis=1)
+        shares[view.name] = share if present is None else present.spread(share, 0.0)
+        views.append(_with_rows(view, imputers[view.name](rows)))
+    replaced = MultiViewData(tuple(views), data.sample_ids, data.labels, data.label_names)
+    return ImputedData(replaced, imputers, shares)
+
+
+def fill_view(view: RowSource, imputer: Imputer) -> RowSource:
+    """Return a view of new samples with values in its missing cells."""
+    rows = view.read(0, view.shape[0])
+    return _with_rows(view, imputer(rows)) if np.isnan(rows).any() else view
+
+
+def _with_rows(view: RowSource, rows: NDArray[np.float64]) -> RowSource:
+    """Return a feature view with other values, in memory."""
+    present, names = present_samples(view), feature_names_of(view)
+    if present is None:
+        return ArrayRows(rows, view.name, view.view_type, names)
+    whole = ArrayRows(present.spread(rows), view.name, view.view_type, names)
+    return PresentRows(whole, present.samples)
+
+
+def _check_enough(view: RowSource, missing: NDArray[np.bool_]) -> None:
+    if missing.mean() > _LARGEST_SHARE:
+        raise DataError(
+            f"View {view.name!r}: {missing.mean():.0%} of the cells are missing; imputed are at most "
+            f"{_LARGEST_SHARE:.0%}. Drop the view, or the columns and samples that are mostly missing."
+        )
+    empty = np.flatnonzero(missing.all(axis=0))
+    if empty.size:
+        names = feature_names_of(view)
+        shown = [column if names is None else names[column] for column in empty[:_SHOWN].tolist()]
+        raise DataError(
+            f"View {view.name!r}: {empty.size} column(s) have no value at all (first: {shown}), and "
+            "nothing to impute from. Drop them."
+        )

@@ -1,0 +1,218 @@
+"""Views that do not have all samples: rows that are all NaN stand for absent samples."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mscam_dask.data.views.align import LiftedRows
+from mscam_dask.data.views.sources import (
+    ArrayRows,
+    RowSource,
+    ViewType,
+    as_rows,
+    check_row_range,
+    feature_names_of,
+    recorded_digest,
+)
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.present_samples import PresentSamples
+
+__all__ = [
+    "PresentRows",
+    "check_presence",
+    "is_in_memory",
+    "n_samples_of",
+    "presence_table",
+    "present_samples",
+    "recorded_presence",
+    "replaced_view",
+    "restrict_to_present",
+]
+
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PresentRows:
+    """Rows of the samples that an incomplete view has, and the same columns of a pairwise view.
+
+    Parameters
+    ----------
+    source
+        The view with a row for every sample; rows of absent samples are not used.
+    samples
+        (m,) positions of the samples that the view has, ascending.
+    columns
+        Columns of a pairwise view that are kept; by default those of `samples`.
+    """
+
+    source: RowSource
+    samples: NDArray[np.int64]
+    columns: NDArray[np.int64] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def view_type(self) -> ViewType:
+        return self.source.view_type
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return feature_names_of(self.source)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of all samples n."""
+        return self.source.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        if self.view_type == "features":
+            return len(self.samples), self.source.shape[1]
+        return len(self.samples), len(self._kept_columns)
+
+    @property
+    def _kept_columns(self) -> NDArray[np.int64]:
+        return self.samples if self.columns is None else self.columns
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def recorded_digest(self) -> str:
+        """Digest of these rows that a store has recorded; else an empty text."""
+        return recorded_digest(self.source) if self.columns is None else ""
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return the rows of the view's samples start..stop-1 as read-only float64."""
+        check_row_range(self, start, stop)
+        if start == stop:
+            return as_rows(np.empty((0, self.shape[1])))
+        rows = self.samples[start:stop]
+        first = int(rows[0])
+        block = self.source.read(first, int(rows[-1]) + 1)[rows - first]
+        return as_rows(block if self.view_type == "features" else block[:, self._kept_columns])
+
+
+def present_samples(source: RowSource) -> PresentSamples | None:
+    """Return the samples that a view has, None for all."""
+    if isinstance(source, PresentRows):
+        return PresentSamples(source.samples, source.n_samples)
+    return None
+
+
+def replaced_view(view: RowSource, **changes: Any) -> RowSource:
+    """Return a view with another name or view type."""
+    if isinstance(view, PresentRows):
+        return dataclasses.replace(view, source=replaced_view(view.source, **changes))
+    return cast("RowSource", dataclasses.replace(cast("Any", view), **changes))
+
+
+def n_samples_of(source: RowSource) -> int:
+    """Return the number of samples of the data that a view is part of."""
+    return source.n_samples if isinstance(source, PresentRows) else source.shape[0]
+
+
+def is_in_memory(source: RowSource) -> bool:
+    """Return whether the rows of a view are in the memory of this process."""
+    return isinstance(source.source if isinstance(source, PresentRows) else source, ArrayRows)
+
+
+def presence_table(views: Sequence[RowSource]) -> NDArray[np.bool_]:
+    """Return whether each view (columns) has each sample (rows)."""
+    table = np.ones((n_samples_of(views[0]), len(views)), dtype=np.bool_)
+    for column, view in enumerate(views):
+        if isinstance(view, PresentRows):
+            table[:, column] = False
+            table[view.samples, column] = True
+    return table
+
+
+def restrict_to_present(
+    view: RowSource,
+    absent: NDArray[np.int64] | None = None,
+    *,
+    columns: NDArray[np.int64] | None = None,
+) -> RowSource:
+    """Return a view without its absent samples; the view itself if it has all.
+
+    Parameters
+    ----------
+    view
+        With a row for every sample.
+    absent
+        Positions of absent samples. By default the rows of an array that are all NaN, and samples
+        whose ids the view does not have; other views that are not in memory have all samples then.
+    columns
+        Columns of a pairwise view that are kept, and in which rows may be all NaN.
+    """
+    if absent is None:
+        absent = np.zeros(0, dtype=np.int64)
+        if isinstance(view, ArrayRows):
+            absent = _rows_of_nan(view, columns)
+        elif isinstance(view, LiftedRows):
+            absent = np.flatnonzero(view.places < 0)
+            if isinstance(view.source, ArrayRows):  # in which rows may be all NaN
+                nowhere = np.isin(view.places, _rows_of_nan(view.source, None))
+                absent = np.union1d(absent, np.flatnonzero(nowhere))
+    if not absent.size and columns is None:
+        return view
+    return PresentRows(view, np.setdiff1d(np.arange(view.shape[0]), absent), columns)
+
+
+def _rows_of_nan(view: ArrayRows, columns: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Positions of the rows that are all NaN, but for the diagonal of a square pairwise view."""
+    array = view.array if columns is None else view.array[:, columns]
+    if array.dtype.kind != "f" or 0 in array.shape:
+        return np.zeros(0, dtype=np.int64)
+    if isinstance(array, sparse.csr_array):
+        n_nan = np.concatenate(([0], np.cumsum(np.isnan(array.data))))
+        return np.flatnonzero(np.diff(n_nan[array.indptr]) == array.shape[1])
+    has_diagonal = view.view_type != "features" and array.shape[0] == array.shape[1] > 1
+    # few rows, if any, have NaN in one column: the other columns are read only for these
+    some = np.flatnonzero(np.isnan(array[:, 0]) | np.isnan(array[:, -1]))
+    absent = [
+        row
+        for row in some.tolist()
+        if np.isnan(np.delete(array[row], row) if has_diagonal else array[row]).all()
+    ]
+    return np.array(absent, dtype=np.int64)
+
+
+def check_presence(views: Sequence[RowSource], sample_ids: Sequence[str] | None = None) -> None:
+    """Refuse samples that no view has.
+
+    Raises
+    ------
+    DataError
+        With the number of such samples and the first of them.
+    """
+    nowhere = np.flatnonzero(~presence_table(views).any(axis=1))
+    if nowhere.size:
+        first = nowhere[:_SHOWN].tolist()
+        shown = first if sample_ids is None else [sample_ids[row] for row in first]
+        raise DataError(
+            f"{nowhere.size} sample(s) are absent from every view: all their values are NaN (first "
+            f"{'rows' if sample_ids is None else 'ids'}: {shown}). Allowed are samples that at least one "
+            "view has: drop these."
+        )
+
+
+def recorded_presence(view: RowSource) -> str:
+    """Return text that identifies the samples of an incomplete view, for digests; else ""."""
+    if not isinstance(view, PresentRows):
+        return ""
+    runs = np.flatnonzero(np.diff(view.samples, prepend=-2) != 1)
+    starts, stops = view.samples[runs], view.samples[np.append(runs[1:] - 1, len(view.samples) - 1)]
+    return f"{view.n_samples}:" + ",".join(
+        f"{a}-{b}" for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
+    )

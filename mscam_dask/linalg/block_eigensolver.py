@@ -1,0 +1,273 @@
+"""Smallest eigenpairs of a Laplacian whose rows are in blocks, from coarse to fine.
+
+The samples are aggregated, the small Laplacian of the aggregates is solved, and its eigenvectors are
+prolonged to all samples. Rounds of a Chebyshev filter and Rayleigh-Ritz make them accurate. Each
+function is the work of one block, or of the small matrices (p, p) that are sums over blocks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.eigensolver import choose_filter
+from mscam_dask.linalg.halo import Halo
+
+__all__ = [
+    "Filter",
+    "LaplacianRows",
+    "RitzPairs",
+    "RitzSums",
+    "aggregate_rows",
+    "coarse_block",
+    "coarse_vectors",
+    "filter_first",
+    "filter_next",
+    "next_filter",
+    "ritz_pairs",
+    "ritz_sums",
+]
+
+MOST_AGGREGATES = 1024
+"""Number of aggregates of the coarse problem, which is dense."""
+
+# Residual relative to the largest eigenvalue; the spectral cut of a large graph needs no more: see
+# docs/decisions/0039.
+_TOLERANCE = 1e-4
+
+# Relative change of the largest Ritz value of the block below which its columns have settled.
+_SETTLED = 0.1
+
+_MAX_ROUNDS = 30
+
+# Eigenvalue of the Gram matrix of unit columns below which a direction is rounding.
+_DEPENDENT = 1e-5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LaplacianRows:
+    """Rows of a Laplacian L = D − (A + Aᵀ)/2.
+
+    Attributes
+    ----------
+    matrix : (m, h) CSR float32
+        Columns are the rows of the halo.
+    halo : Halo
+    own : (m,) int32
+        Positions of the rows themselves in the halo.
+    largest_degree : float
+    """
+
+    matrix: csr_array[Any]
+    halo: Halo
+    own: NDArray[np.int32]
+    largest_degree: float
+
+    def apply(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Rows of L V (m, p) from the blocks of V that the halo names."""
+        return np.asarray(self.matrix @ self.halo.gather(parts))
+
+
+def aggregate_rows(
+    points: NDArray[np.float32], components: NDArray[Any], n_samples: int
+) -> NDArray[np.int32]:
+    """Aggregate of each row of a block, numbered from 0: near rows of one component.
+
+    Parameters
+    ----------
+    points : (m, r)
+    components : (m,)
+        Connected components: an aggregate has samples of one, so null vectors are exact.
+    n_samples : int
+        Number of samples of all blocks, for a number of aggregates in proportion.
+    """
+    m = len(points)
+    wanted = -(-m * min(MOST_AGGREGATES, n_samples) // n_samples)
+    if wanted >= m:
+        return np.arange(m, dtype=np.int32)
+    seeds = points[np.linspace(0, m - 1, wanted).astype(np.int64)]
+    norms = np.einsum("ij,ij->i", seeds, seeds)
+    nearest = np.argmin(norms - 2.0 * (points @ seeds.T), axis=1)
+    _, aggregates = np.unique(np.stack([nearest, components], axis=1), axis=0, return_inverse=True)
+    return aggregates.ravel().astype(np.int32)
+
+
+def coarse_block(
+    rows: LaplacianRows, own: NDArray[np.int32], others: Sequence[NDArray[np.int32]]
+) -> csr_array[np.float64]:
+    """Sum of the entries of L by aggregates: of the block's rows (m,), and of those of its halo."""
+    columns = rows.halo.gather(others)
+    n_own, n_columns = int(own.max()) + 1, int(columns.max()) + 1
+    left = csr_array((np.ones(len(own)), (own, np.arange(len(own)))), shape=(n_own, len(own)))
+    right = csr_array(
+        (np.ones(len(columns)), (np.arange(len(columns)), columns)), shape=(len(columns), n_columns)
+    )
+    return csr_array(left @ (rows.matrix.astype(np.float64) @ right))
+
+
+def coarse_vectors(
+    blocks: Sequence[csr_array[np.float64]], sizes: NDArray[np.float64], n_vectors: int
+) -> NDArray[np.float32]:
+    """Bottom eigenvectors of the Laplacian of the aggregates, as values of their samples, (g, p).
+
+    Parameters
+    ----------
+    blocks : sequence of (g, g) sparse
+        Entries of L summed by aggregates; their sum is the Laplacian of the aggregates.
+    sizes : (g,)
+        Number of samples of each aggregate.
+    n_vectors : int
+    """
+    g = len(sizes)
+    total = np.zeros((g, g))
+    for block in blocks:
+        total[: block.shape[0], : block.shape[1]] += block.toarray()
+    roots = np.sqrt(sizes)
+    scaled = total / roots[:, None] / roots
+    last = min(n_vectors, g) - 1
+    _, vectors = scipy.linalg.eigh(0.5 * (scaled + scaled.T), subset_by_index=[0, last])
+    return np.asarray(vectors / roots[:, None], dtype=np.float32)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RitzSums:
+    """Sums over the rows of a block of columns V: VᵀV, VᵀLV, (LV)ᵀLV, and the largest degree."""
+
+    products: NDArray[np.float64]
+    largest_degree: float
+
+
+def ritz_sums(rows: LaplacianRows, own: NDArray[Any], image: NDArray[Any]) -> RitzSums:
+    """Sums of a block of rows of V (m, p) and LV (m, p)."""
+    v, lv = own.astype(np.float64), image.astype(np.float64)
+    return RitzSums(np.stack([v.T @ v, v.T @ lv, lv.T @ lv]), rows.largest_degree)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RitzPairs:
+    """Ritz pairs in the span of columns V.
+
+    Attributes
+    ----------
+    rotation : (p, q)
+        V times it are the Ritz vectors, orthonormal.
+    values, residuals : (q,)
+        Ascending, ≥ 0, and ‖L v − θ v‖.
+    bound : float
+        Upper bound of the eigenvalues of L.
+    """
+
+    rotation: NDArray[np.float64]
+    values: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    bound: float
+
+    def converged(self, n_accurate: int) -> bool:
+        """Whether the first pairs are accurate."""
+        return bool(np.all(self.residuals[:n_accurate] <= _TOLERANCE * self.bound))
+
+    def settled(self, before: RitzPairs | None) -> bool:
+        """Whether the last Ritz value changed little, so that the columns miss no eigenvector."""
+        return before is not None and bool(
+            before.values[-1] - self.values[-1] <= _SETTLED * self.values[-1]
+        )
+
+
+def ritz_pairs(sums: Sequence[RitzSums]) -> RitzPairs:
+    """Solve the Rayleigh-Ritz problem from the sums over all blocks; dependent columns are dropped."""
+    gram, energy, squares = sum((one.products for one in sums[1:]), sums[0].products)
+    lengths = np.sqrt(np.maximum(np.diag(gram), np.finfo(np.float64).tiny))
+    unit = gram / lengths[:, None] / lengths
+    if not np.isfinite(unit).all():
+        raise DataError(
+            "the eigenvectors of the graph are not finite: check the weights of the graph."
+        )
+    sizes, span = scipy.linalg.eigh(0.5 * (unit + unit.T))
+    kept = sizes > _DEPENDENT
+    basis = span[:, kept] / np.sqrt(sizes[kept]) / lengths[:, None]
+    projected = basis.T @ energy @ basis
+    values, rotation = scipy.linalg.eigh(0.5 * (projected + projected.T))
+    rotation = basis @ rotation
+    squared = np.einsum("ij,ik,kj->j", rotation, squares, rotation) - values**2
+    bound = 2.0 * max(one.largest_degree for one in sums)
+    return RitzPairs(rotation, np.maximum(values, 0.0), np.sqrt(np.maximum(squared, 0.0)), bound)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filter:
+    """Chebyshev filter of some degree that damps eigenvalues from `cut` to `bound`."""
+
+    degree: int
+    cut: float
+    bound: float
+
+    @property
+    def center(self) -> float:
+        """Middle of the damped interval."""
+        return 0.5 * (self.bound + self.cut)
+
+    @property
+    def factor(self) -> float:
+        """Two over half the length of the damped interval."""
+        return 4.0 / (self.bound - self.cut)
+
+
+def next_filter(
+    found: RitzPairs,
+    before: RitzPairs | None,
+    n_accurate: int,
+    n_rounds: int,
+    *,
+    n_null: int,
+    warm: bool,
+) -> Filter | None:
+    """Filter of the next round; None if the pairs are accurate, or after the last round.
+
+    A `warm` start that is accurate needs no round. After a coarse start the columns must have settled,
+    unless all accurate pairs are null vectors, which a coarse start has exactly: then one round does.
+    """
+    known = n_null >= n_accurate and n_rounds > 0
+    done = found.converged(n_accurate) and (warm or known or found.settled(before))
+    if done or n_rounds >= _MAX_ROUNDS or found.bound == 0:
+        return None
+    degree, cut = choose_filter(
+        found.values,
+        found.residuals,
+        n_accurate,
+        np.ones(len(found.values), dtype=np.bool_),
+        bound=found.bound,
+        target=_TOLERANCE * found.bound,
+        dtype=np.dtype(np.float32),
+    )
+    return Filter(degree, cut, found.bound)
+
+
+def filter_first(
+    own: NDArray[np.float32], image: NDArray[np.float32], found: RitzPairs, polynomial: Filter
+) -> NDArray[np.float32]:
+    """First step of the filter on the Ritz vectors of a block, from V and LV: no product with L."""
+    rotation = found.rotation.astype(np.float32)
+    scale = np.float32(0.5 * polynomial.factor)
+    return np.asarray((np.float32(polynomial.center) * own - image) @ (rotation * scale))
+
+
+def filter_next(
+    rows: LaplacianRows,
+    previous: NDArray[np.float32],
+    current: Sequence[NDArray[np.float32]],
+    polynomial: Filter,
+) -> NDArray[np.float32]:
+    """Next step of the filter on a block: its rows of the last but one step, and the halo of the last."""
+    gathered = rows.halo.gather(current)
+    following = np.asarray(rows.matrix @ gathered)
+    following *= np.float32(-polynomial.factor)
+    following += np.float32(polynomial.factor * polynomial.center) * gathered[rows.own]
+    following -= previous
+    return following

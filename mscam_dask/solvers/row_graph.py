@@ -1,0 +1,263 @@
+"""Consensus graph whose rows are in blocks: A-step, Laplacian, connected components."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csgraph, csr_array
+
+from mscam_dask.linalg.block_eigensolver import LaplacianRows
+from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.halo import Ranges, blocks_of, halo_of
+from mscam_dask.linalg.laplacian import connected_components
+from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
+
+__all__ = [
+    "Components",
+    "GraphRows",
+    "components_of_forests",
+    "graph_block",
+    "laplacian_rows",
+    "linked_blocks",
+    "mean_rows",
+    "projected_rows",
+    "row_weights_between",
+    "spanning_forest",
+    "whole_graph",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GraphRows:
+    """A block of rows of a consensus graph.
+
+    Attributes
+    ----------
+    start : int
+        First row.
+    affinity : (m, n) CSR
+        Rows on the simplex, column indices sorted.
+    """
+
+    start: int
+    affinity: csr_array[np.float64]
+
+    @property
+    def stop(self) -> int:
+        """Row after the last."""
+        return self.start + self.affinity.shape[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Components:
+    """Connected components of a graph: their number, and that of each sample (n,) int32."""
+
+    count: int
+    labels: NDArray[np.int32]
+
+
+def graph_block(
+    candidates: CandidateEdges,
+    projected: NDArray[np.float64] | None,
+    n_neighbors: int,
+    data_weight: float,
+    projected_weight: float,
+    n_samples: int,
+) -> GraphRows:
+    """Solve the A-step for a block of rows of a graph of `n_samples`."""
+    indices, weights = graph_rows(
+        candidates,
+        projected,
+        n_neighbors=n_neighbors,
+        data_weight=data_weight,
+        projected_weight=projected_weight,
+    )
+    return rows_from_neighbors(candidates.row_start, indices, weights, n_samples)
+
+
+def rows_from_neighbors(
+    start: int, indices: NDArray[np.int64], weights: NDArray[np.float64], n_samples: int
+) -> GraphRows:
+    """Block of rows from neighbors (m, k) and weights (m, k); weights 0 are not stored."""
+    order = np.argsort(indices, axis=1)
+    values = np.take_along_axis(weights, order, axis=1)
+    stored = values > 0
+    pointers = np.concatenate(([0], np.cumsum(np.count_nonzero(stored, axis=1)))).astype(np.int32)
+    columns = np.take_along_axis(indices, order, axis=1)[stored].astype(np.int32)
+    rows: csr_array[np.float64] = csr_array(
+        (values[stored], columns, pointers), shape=(len(indices), n_samples)
+    )
+    rows.has_sorted_indices = True
+    return GraphRows(start, rows)
+
+
+def mean_rows(blocks: Sequence[GraphRows], weights: Sequence[float]) -> GraphRows:
+    """Weighted mean of the same rows of several graphs."""
+    total = blocks[0].affinity * weights[0]
+    for block, weight in zip(blocks[1:], weights[1:], strict=True):
+        total = csr_array(total + block.affinity * weight)
+    total = csr_array(total * (1.0 / sum(weights)))
+    total.sort_indices()
+    return GraphRows(blocks[0].start, total)
+
+
+def linked_blocks(rows: GraphRows | CandidateEdges, ranges: Ranges) -> tuple[int, ...]:
+    """Blocks in which the neighbors of some rows are."""
+    columns = rows.affinity.indices if isinstance(rows, GraphRows) else rows.indices
+    return blocks_of(columns, ranges)
+
+
+def spanning_forest(rows: GraphRows) -> NDArray[np.int32]:
+    """Edges (2, t) that connect the same samples as the edges of a block of rows."""
+    affinity = rows.affinity
+    m = affinity.shape[0]
+    ends, columns = np.unique(affinity.indices, return_inverse=True)
+    own = np.searchsorted(ends, np.arange(rows.start, rows.stop))
+    found = own < len(ends)
+    found[found] = ends[own[found]] == np.arange(rows.start, rows.stop)[found]
+    # vertices: the rows, then the ends outside of them
+    outside = np.ones(len(ends), dtype=np.bool_)
+    outside[own[found]] = False
+    vertex = np.empty(len(ends), dtype=np.int64)
+    vertex[own[found]] = np.flatnonzero(found)
+    vertex[outside] = m + np.arange(np.count_nonzero(outside))
+    names = np.concatenate([np.arange(rows.start, rows.stop), ends[outside]]).astype(np.int32)
+    square = csr_array(
+        (
+            np.ones(affinity.nnz, dtype=np.int8),
+            vertex[columns.ravel()],
+            np.concatenate([affinity.indptr, np.full(len(names) - m, affinity.nnz)]),
+        ),
+        shape=(len(names), len(names)),
+    )
+    count, labels = csgraph.connected_components(square, directed=True, connection="weak")
+    first = np.full(count, len(names), dtype=np.int64)
+    np.minimum.at(first, labels, np.arange(len(names)))
+    others = first[labels] != np.arange(len(names))
+    return np.stack([names[others], names[first[labels[others]]]])
+
+
+def components_of_forests(forests: Sequence[NDArray[np.int32]], n_samples: int) -> Components:
+    """Connected components of a graph from the forests of its blocks of rows."""
+    ends = np.concatenate(forests, axis=1)
+    edges = csr_array(
+        (np.ones(ends.shape[1], dtype=np.int8), (ends[0], ends[1])), shape=(n_samples, n_samples)
+    )
+    count, labels = connected_components(edges)
+    return Components(count, labels.astype(np.int32))
+
+
+def laplacian_rows(own: GraphRows, others: Sequence[GraphRows], ranges: Ranges) -> LaplacianRows:
+    """Rows of the Laplacian from the same rows of A, and from all blocks with edges into them.
+
+    Parameters
+    ----------
+    own : GraphRows
+    others : sequence of GraphRows
+        Every block of A with entries in the columns of `own`, which may be among them.
+    ranges : Ranges
+        Rows of all blocks.
+    """
+    start, stop, n = own.start, own.stop, own.affinity.shape[1]
+    m = stop - start
+    rows: list[NDArray[Any]] = [np.repeat(np.arange(m), np.diff(own.affinity.indptr))]
+    columns: list[NDArray[Any]] = [own.affinity.indices]
+    values = [own.affinity.data]
+    for other in others:
+        into = np.flatnonzero((other.affinity.indices >= start) & (other.affinity.indices < stop))
+        rows.append(other.affinity.indices[into] - start)
+        columns.append(other.start + np.searchsorted(other.affinity.indptr, into, side="right") - 1)
+        values.append(other.affinity.data[into])
+    both: csr_array[Any] = csr_array(
+        (
+            0.5 * np.concatenate(values),
+            (np.concatenate(rows), np.concatenate(columns).astype(np.int32)),
+        ),
+        shape=(m, n),
+    )
+    degrees = np.asarray(both.sum(axis=1))
+    diagonal = csr_array((degrees, (np.arange(m), np.arange(start, stop))), shape=(m, n))
+    total = csr_array(diagonal - both)
+    # an isolated sample has no entry: the halo still has its row
+    halo, place = halo_of(np.concatenate([total.indices, np.arange(start, stop)]), ranges)
+    n_halo = sum(len(part) for part in halo.rows)
+    matrix: csr_array[Any] = csr_array(
+        (total.data.astype(np.float32), place[: total.nnz], total.indptr.astype(np.int32)),
+        shape=(m, n_halo),
+    )
+    return LaplacianRows(matrix, halo, place[total.nnz :], float(degrees.max()))
+
+
+def projected_rows(
+    views: Sequence[Sequence[NDArray[Any]]], candidates: CandidateEdges, ranges: Ranges
+) -> list[NDArray[np.float64]]:
+    """Projected squared distances of each view on the candidate edges of a block of rows; 0 where absent.
+
+    Parameters
+    ----------
+    views : sequence of sequence of (m_j, c)
+        For each view its embedding in each block that `linked_blocks` names, and in the block itself.
+    candidates : CandidateEdges
+    ranges : Ranges
+    """
+    m = len(candidates.indices)
+    own = np.arange(candidates.row_start, candidates.row_start + m)
+    halo, place = halo_of(np.concatenate([own, candidates.indices.ravel()]), ranges)
+    indices: NDArray[Any] = place[m:].reshape(candidates.indices.shape)
+    absent = indices < 0
+    sums = []
+    for parts in views:
+        embedding = halo.gather(parts)
+        # the rows of the block are consecutive in the halo
+        distances = squared_distances_on_edges(embedding, indices, row_start=int(place[0]))
+        distances[absent] = 0.0
+        sums.append(distances)
+    return sums
+
+
+def row_weights_between(
+    rows: GraphRows, labels: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.float64]:
+    """Edge weight (c, c) of a block of rows of (A + Aᵀ)/2 within and between clusters."""
+    affinity = rows.affinity
+    own = np.repeat(labels[rows.start : rows.stop], np.diff(affinity.indptr))
+    pairs = own * n_clusters + labels[affinity.indices]
+    flat = np.bincount(pairs, weights=affinity.data, minlength=n_clusters**2)
+    weights = flat.reshape(n_clusters, n_clusters)
+    return np.asarray(0.5 * (weights + weights.T))
+
+
+def whole_graph(blocks: Sequence[GraphRows], order: NDArray[np.int32]) -> csr_array[np.float64]:
+    """Graph (n, n) of all samples in their own order, from blocks of rows in another order.
+
+    Parameters
+    ----------
+    blocks : sequence of GraphRows
+        All rows.
+    order : (n,)
+        Sample at each position.
+    """
+    n = len(order)
+    counts = np.empty(n, dtype=np.int64)
+    for block in blocks:
+        counts[order[block.start : block.stop]] = np.diff(block.affinity.indptr)
+    pointers = np.concatenate(([0], np.cumsum(counts)))
+    index_type = np.int32 if pointers[-1] < np.iinfo(np.int32).max else np.int64
+    columns = np.empty(pointers[-1], dtype=index_type)
+    data = np.empty(pointers[-1])
+    for block in blocks:
+        own = block.affinity
+        sizes = np.diff(own.indptr)
+        shift = np.repeat(pointers[order[block.start : block.stop]] - own.indptr[:-1], sizes)
+        there = np.arange(own.nnz) + shift
+        columns[there] = order[own.indices]
+        data[there] = own.data
+    graph: csr_array[np.float64] = csr_array(
+        (data, columns, pointers.astype(index_type)), shape=(n, n)
+    )
+    graph.sort_indices()
+    return graph

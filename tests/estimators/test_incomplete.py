@@ -1,0 +1,297 @@
+"""Fits and predictions of samples that are absent from views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask import MSCAM, MSCAN
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.memory import plan_memory
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.solvers.ridge_view import Encoder
+from mscam_dask.types.parameters import Parameters
+from tests.clusters import local_client
+from tests.estimators.small import pair_views, quick
+from tests.messages import quotes
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+
+Array = NDArray[np.float64]
+
+
+def with_gaps(
+    seed: int = 0, *, share: float = 0.3, n_samples: int = 150, spread: float = 1.5
+) -> tuple[list[Array], NDArray[np.int64], NDArray[np.bool_]]:
+    """Views with absent samples, labels, and whether each view has each sample."""
+    views, labels = gaussian_views(seed, n_samples=n_samples, spread=spread)
+    rng = np.random.default_rng(seed)
+    has = rng.random((n_samples, len(views))) >= share
+    has[~has.any(axis=1), 0] = True
+    return absent_where(views, ~has), labels, has
+
+
+def absent_where(views: list[Array], absent: NDArray[np.bool_]) -> list[Array]:
+    return [np.where(absent[:, [v]], np.nan, view) for v, view in enumerate(views)]
+
+
+@pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
+@pytest.mark.parametrize("auto_settings", [True, False])
+def test_every_sample_is_clustered(estimator: Any, auto_settings: bool) -> None:
+    views, labels, has = with_gaps()
+    model = estimator(3, auto_settings=auto_settings, n_jobs=1).fit(views)
+    assert adjusted_rand_score(labels, model.labels_) > 0.9
+    assert_partition_and_graph_agree(model.solution_, n_clusters=3)
+    assert_array_equal(model.view_presence_, has)
+    for name, own in zip(model.view_names_, has.T, strict=True):
+        embedding = model.view_embeddings_[name]
+        assert_array_equal(np.isnan(embedding).any(axis=1), ~own)
+        assert_array_equal(np.isnan(embedding).all(axis=1), ~own)
+    assert sum(model.view_contributions_.values()) == pytest.approx(1.0)
+
+
+def test_edges_join_samples_with_a_common_view() -> None:
+    views, _, has = with_gaps(share=0.5)
+    graph = quick().fit(views).consensus_graph_.tocoo()
+    assert (has[graph.row] & has[graph.col]).any(axis=1).all()
+
+
+def test_values_of_absent_rows_do_not_matter_and_other_rows_do() -> None:
+    views, _, has = with_gaps()
+    first = quick().fit(views)
+    frames = {f"view_{index}": view for index, view in enumerate(views)}
+    assert_array_equal(quick().fit(frames).labels_, first.labels_)
+    table = np.hstack(views)
+    sizes = [view.shape[1] for view in views]
+    as_one = quick(n_features_per_view=sizes).fit(table)
+    assert_array_equal(as_one.labels_, first.labels_)
+    digest = as_multi_view(views).digest()
+    moved = [view.copy() for view in views]
+    row = np.flatnonzero(has[:, 0] & has[:, 1])[0]
+    other = np.flatnonzero(~has[:, 0])[0]
+    moved[0][[row, other]] = moved[0][[other, row]]
+    assert as_multi_view(moved).digest() != digest
+
+
+def test_the_order_of_the_samples_does_not_matter() -> None:
+    views, _, _ = with_gaps()
+    order = np.random.default_rng(1).permutation(len(views[0]))
+    labels = quick().fit(views).labels_
+    permuted = quick().fit([view[order] for view in views]).labels_
+    assert adjusted_rand_score(labels[order], permuted) > 0.97
+
+
+def test_a_view_may_lack_a_whole_cluster() -> None:
+    views, labels = gaussian_views(2, spread=1.5)
+    absent = np.zeros((len(labels), 3), dtype=np.bool_)
+    absent[labels == 1, 0] = True
+    model = MSCAM(3, n_jobs=1).fit(absent_where(views, absent))
+    assert adjusted_rand_score(labels, model.labels_) > 0.95
+    assert_allclose(model.membership_.sum(axis=1), 1.0)
+    assert (model.view_votes_["view_0"][labels == 1] == -1).all()
+    distances = model.transform(absent_where(views, absent))
+    assert adjusted_rand_score(labels, distances.argmin(axis=1)) > 0.9
+
+
+def test_samples_may_be_in_one_view_only() -> None:
+    views, labels = gaussian_views(2, spread=2.0)
+    only = np.arange(len(labels)) % 3
+    only[:90] = -1  # in all views: these connect the others
+    absent = (only[:, None] >= 0) & (only[:, None] != np.arange(3))
+    model = MSCAM(3, n_jobs=1).fit(absent_where(views, absent))
+    assert adjusted_rand_score(labels, model.labels_) > 0.9
+
+
+def test_samples_without_a_connection_are_clusters_of_their_own() -> None:
+    views, labels = gaussian_views(2, n_clusters=2, spread=3.0, dims=(4, 5))
+    first = np.arange(len(labels)) < 80
+    absent = np.stack([~first, first], axis=1)
+    model = quick(2).fit(absent_where(views, absent))
+    # no view has samples of both halves, so nothing says which clusters belong together
+    assert model.labels_.max() == 1
+    assert_partition_and_graph_agree(model.solution_, n_clusters=2)
+
+
+def test_distance_and_kernel_views_may_lack_samples() -> None:
+    features, distances, kernel, labels = pair_views()
+    distances, kernel = distances.copy(), kernel.copy()
+    distances[::4], distances[:, ::4] = np.nan, np.nan
+    np.fill_diagonal(distances, 0.0)  # the diagonal may stay
+    kernel[1::4], kernel[:, 1::4] = np.nan, np.nan
+    kinds = {"b": "distance", "c": "kernel"}
+    views = {"a": features, "b": distances, "c": kernel}
+    model = MSCAM(3, view_type=kinds, n_jobs=1).fit(views)
+    assert adjusted_rand_score(labels, model.labels_) > 0.9
+    has = model.view_presence_
+    assert_array_equal(np.flatnonzero(~has[:, 1]), np.arange(len(labels))[::4])
+    assert np.mean(model.predict(views) == model.labels_) > 0.95
+    held_out = {"a": features[:5], "b": distances[1:6], "c": kernel[:5]}
+    assert len(model.predict(held_out)) == 5
+
+
+def test_prediction_takes_any_views_that_a_sample_has() -> None:
+    views, labels = gaussian_views(3, n_samples=240, spread=1.5)
+    model = MSCAM(3, n_jobs=1).fit([view[:160] for view in views])
+    new = [view[160:] for view in views]
+    by_name = {"view_1": new[1]}
+    expected = model.predict(by_name)
+    assert_array_equal(model.predict([None, new[1], None]), expected)
+    without = [np.full_like(new[0], np.nan), new[1], np.full_like(new[2], np.nan)]
+    assert_array_equal(model.predict(without), expected)
+    assert_array_equal(model.predict_proba(by_name), model.predict_proba(without))
+    assert adjusted_rand_score(labels[160:], expected) > 0.5
+    # each sample by its own views
+    mixed = [view.copy() for view in new]
+    mixed[0][::2] = mixed[2][::2] = np.nan
+    assert_array_equal(model.predict(mixed)[::2], expected[::2])
+    assert_array_equal(model.predict(mixed)[1::2], model.predict(new)[1::2])
+
+
+def test_prediction_by_one_view_is_that_of_its_nearest_samples() -> None:
+    views, _ = gaussian_views(3, n_samples=120, spread=1.5)
+    model = quick(n_neighbors=1).fit(views)
+    encoder = model.solution_.encoders["view_2"]
+    assert isinstance(encoder, Encoder)
+    rows = encoder(views[2])
+    new = rows[::7] + 1e-3
+    nearest = np.argmin(np.sum((new[:, None] - rows) ** 2, axis=2), axis=1)
+    step: Array = np.linalg.lstsq(encoder.loadings.T, np.full(rows.shape[1], 1e-3))[0]
+    shifted = views[2][::7] + step
+    assert_array_equal(model.predict({"view_2": shifted}), model.labels_[nearest])
+
+
+def test_predictions_of_an_incomplete_fit_agree_with_it() -> None:
+    views, labels, _ = with_gaps()
+    model = MSCAM(3, n_jobs=1).fit(views)
+    assert np.mean(model.predict(views) == model.labels_) > 0.95
+    assert adjusted_rand_score(labels, model.membership_.argmax(axis=1)) > 0.9
+    assert ((model.confidence_ >= 0) & (model.confidence_ <= 1)).all()
+    for index, name in enumerate(model.view_names_):
+        absent = ~model.view_presence_[:, index]
+        assert_array_equal(model.view_votes_[name] < 0, absent)
+
+
+def test_an_interrupted_fit_resumes_with_the_same_bits(tmp_path: Any) -> None:
+    from mscam_dask.data.checkpoints import FileCheckpointStore
+
+    class Stopped(Exception):
+        pass
+
+    def stop(event: Any) -> None:
+        if type(event).__name__ == "IterationFinished" and event.iteration == 1:
+            raise Stopped
+
+    views, _, _ = with_gaps()
+    whole = quick(max_iter=4).fit(views)
+    store = FileCheckpointStore(tmp_path / "checkpoints")
+    with pytest.raises(Stopped):
+        quick(max_iter=4, callbacks=[stop], checkpoint_store=store).fit(views)
+    again = quick(max_iter=4, checkpoint_store=store).fit(views)
+    assert_array_equal(again.labels_, whole.labels_)
+    assert_array_equal(again.consensus_graph_.toarray(), whole.consensus_graph_.toarray())
+    others = [view.copy() for view in views]
+    others[0][np.flatnonzero(~np.isnan(views[0][:, 0]))[3]] = np.nan
+    with pytest.raises(ConfigurationError, match="data"):
+        quick(max_iter=4, checkpoint_store=store).fit(others)
+
+
+def test_growth_with_a_batch_that_lacks_a_view() -> None:
+    views, labels, _ = with_gaps(n_samples=180)
+    earlier = MSCAM(3, n_jobs=1).fit([view[:150] for view in views])
+    grown = [view.copy() for view in views]
+    grown[2][150:] = np.nan
+    for view in range(2):  # every new sample has the first two views
+        grown[view][150:] = gaussian_views(0, n_samples=180, spread=1.5)[0][view][150:]
+    known = np.full(180, -1)
+    known[:150] = earlier.labels_
+    settings = earlier.view_settings_
+    model = MSCAM(
+        3,
+        scale={name: one.scale for name, one in settings.items()},
+        alpha={name: one.alpha for name, one in settings.items()},
+        n_neighbors=earlier.n_neighbors_,
+        init_labels=known,
+        exclude_views=list(earlier.excluded_views_),
+        n_jobs=1,
+    ).fit(grown)
+    assert np.mean(model.labels_[:150] == earlier.labels_) > 0.95
+    assert adjusted_rand_score(labels[150:], model.labels_[150:]) > 0.8
+
+
+def test_views_that_only_samples_have_are_not_excluded() -> None:
+    views, _, has = with_gaps()
+    alone = np.flatnonzero(has[:, 0])[:3]
+    for view in views[1:]:
+        view[alone] = np.nan
+    with pytest.raises(ConfigurationError, match=quotes("exclude_views", "view_0")):
+        quick(exclude_views=["view_0"]).fit(views)
+
+
+def test_bad_presence_is_refused() -> None:
+    views, _, _ = with_gaps()
+    nowhere = [view.copy() for view in views]
+    for view in nowhere:
+        view[[4, 9]] = np.nan
+    with pytest.raises(DataError, match=quotes(2, "absent from every view", [4, 9])):
+        quick().fit(nowhere)
+    rare = [np.nan_to_num(view) + index for index, view in enumerate(views)]
+    rare[1][2:] = np.nan
+    with pytest.raises(DataError, match=quotes("'view_1'", 150)):
+        quick().fit(rare)
+    few = [np.nan_to_num(view) for view in views]
+    few[1][6:] = np.nan
+    with pytest.raises(DataError, match=quotes("view_1", "n_clusters", 8)):
+        quick(7).fit(few)
+    with pytest.raises(DataError, match=quotes("solver='reference'", "view_0")):
+        MSCAM(3, auto_settings=False, solver="reference").fit(views)
+
+
+def test_cells_that_are_missing_are_no_absent_samples() -> None:
+    views, _, has = with_gaps()
+    row = np.flatnonzero(has[:, 0])[5]
+    views[0][row, 1] = np.nan
+    with pytest.raises(DataError, match=quotes("'view_0'", "NaN", [int(row)])):
+        quick().fit(views)
+    model = quick().fit(gaussian_views(0)[0])
+    with pytest.raises(DataError, match=quotes("absent from every view", [0, 1])):
+        model.predict([np.full((2, d), np.nan) for d in (5, 12, 30)])
+    with pytest.raises(DataError, match="None"):
+        model.predict([None, None, None])
+
+
+def test_incomplete_data_above_the_exact_limit_are_refused() -> None:
+    views, _, _ = with_gaps()
+    parameters = Parameters(n_clusters=3, exact_samples=100)
+    with pytest.raises(DataError, match=quotes(150, 100, "incomplete")):
+        run_fit(as_multi_view(views), parameters, SerialExecutor())
+
+
+def test_workers_give_the_same_bits() -> None:
+    views, _, _ = with_gaps(n_samples=90)
+    here = MSCAM(3, n_jobs=1).fit(views)
+    with local_client(2) as client:
+        there = MSCAM(3, client=client).fit(views)
+        assert_array_equal(there.predict(views), here.predict(views))
+    assert_array_equal(there.labels_, here.labels_)
+    assert_array_equal(there.consensus_graph_.toarray(), here.consensus_graph_.toarray())
+    for name, embedding in here.view_embeddings_.items():
+        assert_array_equal(there.view_embeddings_[name], embedding)
+
+
+def test_the_memory_plan_counts_the_search_of_incomplete_views() -> None:
+    views, _, _ = with_gaps(n_samples=90)
+    complete = as_multi_view([np.nan_to_num(view) for view in views])
+    parameters = Parameters(n_clusters=3)
+    plan, whole = plan_memory(as_multi_view(views), parameters), plan_memory(complete, parameters)
+    by_task = {task.task: task.peak_bytes for task in whole.tasks}
+    assert all(
+        task.peak_bytes > by_task[task.task]
+        for task in plan.tasks
+        if task.task in ("candidates", "partition graph")
+    )

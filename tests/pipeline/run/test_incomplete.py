@@ -1,0 +1,83 @@
+"""Pipelines of files with different samples: run, report, prediction, resume."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.metrics import adjusted_rand_score
+
+import mscam_dask
+from mscam_dask.data.results import read_result
+from mscam_dask.data.store.read import open_store
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.run.load_run import predict_files
+from mscam_dask.pipeline.run.run import run_pipeline
+from tests.synthetic import gaussian_views
+
+IDS = np.array([f"s{row}" for row in range(120)])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
+    """Directory of a run of three files with other samples each, their presence and the labels."""
+    folder = tmp_path_factory.mktemp("incomplete")
+    views, labels = gaussian_views(0, n_samples=120, spread=2.0)
+    has = np.random.default_rng(0).random((120, 3)) >= 0.3
+    has[~has.any(axis=1), 0] = True
+    for column, (name, view) in enumerate(zip("abc", views, strict=True)):
+        own = has[:, column]
+        frame = pd.DataFrame(view[own], index=pd.Index(IDS[own], name="id")).add_prefix("f")
+        if name == "b":
+            frame.iloc[2, 1] = np.nan
+        frame.to_csv(folder / f"{name}.csv")
+    (folder / "p.toml").write_text(
+        '[data]\nsource = ["a.csv", "b.csv", "c.csv"]\njoin = "outer"\nimpute = "median"\n'
+        "[cluster]\nn_clusters = 3\n[execution]\nin_process = true\n"
+    )
+    run_pipeline(read_config(folder / "p.toml"), folder / "run")
+    return folder / "run", has, labels
+
+
+def test_a_run_clusters_every_sample(run: tuple[Path, Any, Any]) -> None:
+    directory, has, labels = run
+    data = open_store(directory / "data.zarr")
+    assert data.sample_ids is not None
+    order = [IDS.tolist().index(name) for name in data.sample_ids]
+    assert_array_equal(data.presence, has[order])
+    result = read_result(directory / "result.zarr")
+    assert adjusted_rand_score(labels[order], result.labels) > 0.9
+    for column, name in enumerate("abc"):
+        absent = ~has[order][:, column]
+        assert_array_equal(np.isnan(result.view_embeddings[name]).all(axis=1), absent)
+
+
+def test_the_report_has_a_table_of_presence(run: tuple[Path, Any, Any]) -> None:
+    directory, has, _ = run
+    page = (directory / "report.html").read_text()
+    (table,) = re.findall(r'<table class="data" id="presence">.*?</table>', page, re.DOTALL)
+    counts = [int(text) for text in re.findall(r'row" class="n">(\d+)<', table)]
+    assert sum(counts) == 120
+    in_view = re.findall(r'<td class="n">(\d+)</td>', table)
+    assert [int(text) for text in in_view] == has.sum(axis=0).tolist()
+    assert "imputed by" in page
+    assert not re.search(r"\bnan\b", page)
+
+
+def test_a_loaded_run_predicts_samples_of_some_views(run: tuple[Path, Any, Any]) -> None:
+    directory, has, _ = run
+    model = mscam_dask.load_run(directory)
+    data = open_store(directory / "data.zarr")
+    assert_array_equal(model.view_presence_, data.presence)
+    assert np.mean(model.predict(data) == model.labels_) > 0.95
+    assert_array_equal(model.view_votes_["a"] < 0, ~data.presence[:, 0])
+    table = predict_files(directory, [str(directory.parent / "a.csv")])
+    assert len(table["label"]) == has[:, 0].sum()
+    by_id = dict(zip(data.sample_ids or (), model.labels_.tolist(), strict=True))
+    agree = [by_id[name] == label for name, label in zip(table["id"], table["label"], strict=True)]
+    assert np.mean(agree) > 0.6

@@ -1,0 +1,321 @@
+"""Large data by blocks of rows: the result of each step is that of the whole rows, whatever the blocks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, random_array
+
+from mscam_dask.engine.row_blocks import block_ranges
+from mscam_dask.engine.tasks import row_blocks as tasks
+from mscam_dask.linalg import block_eigensolver as eigen
+from mscam_dask.linalg.eigensolver import bottom_eigenpairs
+from mscam_dask.linalg.halo import Ranges, blocks_of, halo_of, join_rows, split_rows
+from mscam_dask.linalg.laplacian import connected_components, laplacian
+from mscam_dask.linalg.ridge import Basis
+from mscam_dask.solvers import admm, row_admm, row_graph, row_view
+from mscam_dask.solvers.graph_update import candidate_neighbors, graph_rows, projected_distances
+from mscam_dask.solvers.lda import linear_discriminants
+from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
+from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.spectral_cut import merge_components
+from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
+from tests.synthetic import gaussian_views
+
+N = 600
+RANGES: Ranges = ((0, 170), (170, 330), (330, 600))
+PARAMETERS = Parameters(n_clusters=3, n_neighbors=6)
+
+
+@pytest.fixture(scope="module")
+def view() -> NDArray[np.float64]:
+    (rows,), _ = gaussian_views(3, n_samples=N, n_clusters=3, dims=(12,))
+    return np.asarray(rows)
+
+
+def ridge_rows(view: NDArray[np.float64], scale: Scale = "standard") -> list[RidgeView]:
+    """Ridge view by blocks."""
+    read = lambda start, stop: view[start:stop]  # noqa: E731
+    moments = [row_view.moments_of_rows(read, *one, view.shape[1]) for one in RANGES]
+    transform = row_view.row_scaling(moments, scale)
+    sums = [row_view.gram_of_rows(read, *one, transform, block_bytes=4096) for one in RANGES]
+    factor = tasks.factor(sums, transform, ViewSettings(scale, 1.0), "v", 64)
+    return [factor.ridge.of_rows(row_view.project_rows(read, *one, factor)) for one in RANGES]
+
+
+def graph_of(view: NDArray[np.float64], n_neighbors: int = 6) -> list[row_graph.GraphRows]:
+    """Graph by blocks."""
+    return [
+        row_graph.graph_block(
+            candidate_neighbors(view, 2 * n_neighbors, *one), None, n_neighbors, 1.0, 0.0, N
+        )
+        for one in RANGES
+    ]
+
+
+def rows_of_laplacian(graph: list[row_graph.GraphRows]) -> list[eigen.LaplacianRows]:
+    return [row_graph.laplacian_rows(block, graph, RANGES) for block in graph]
+
+
+def whole(graph: list[row_graph.GraphRows]) -> csr_array[np.float64]:
+    return row_graph.whole_graph(graph, np.arange(N, dtype=np.int32))
+
+
+def cut(array: NDArray[Any], rows: eigen.LaplacianRows) -> list[NDArray[Any]]:
+    """Blocks of an array that a halo names."""
+    return [array[slice(*RANGES[block])] for block in rows.halo.blocks]
+
+
+@pytest.mark.parametrize("n", [1, 6143, 12_289, 100_000, 10**6, 10**7])
+def test_blocks_cover_the_rows(n: int) -> None:
+    ranges = block_ranges(n)
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == n
+    assert all(left[1] == right[0] for left, right in pairwise(ranges))
+    assert max(stop - start for start, stop in ranges) <= 65_536
+
+
+def test_a_halo_gathers_the_rows_that_columns_name() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((N, 3))
+    columns = rng.integers(-1, N, (20, 4))
+    halo, place = halo_of(columns, RANGES)
+    gathered = halo.gather([values[slice(*RANGES[block])] for block in halo.blocks])
+    assert halo.blocks == blocks_of(columns, RANGES)
+    assert_array_equal(place < 0, columns < 0)
+    assert_array_equal(gathered[place[columns >= 0]], values[columns[columns >= 0]])
+
+
+def test_rows_that_are_split_and_joined_are_in_the_new_order() -> None:
+    rng = np.random.default_rng(0)
+    values, destinations = rng.standard_normal((N, 2)), rng.permutation(N).astype(np.int32)
+    edges = (0, 330, N)
+    pieces = [split_rows([values[a:b]], destinations[a:b], edges) for a, b in RANGES]
+    expected = np.empty_like(values)
+    expected[destinations] = values
+    for start, stop in RANGES:
+        group = 0 if stop <= 330 else 1
+        (joined,) = join_rows([piece[group] for piece in pieces], start, stop)
+        assert_array_equal(joined, expected[start:stop])
+
+
+@pytest.mark.parametrize("scale", ["standard", "unit", "minmax", "none"])
+def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Scale) -> None:
+    blocks = ridge_rows(view, scale)
+    shape = ViewShape(N, view.shape[1], "features")
+    svd = view_svd(lambda a, b: view[a:b], shape, scale=scale, name="v", dtype=np.float32)
+    expected = ridge_view(svd, alpha=1.0)
+    assert_allclose(blocks[0].weight, expected.weight, rtol=1e-5)
+    assert_allclose(blocks[0].effective_rank, expected.effective_rank, rtol=1e-6)
+    joined = np.concatenate([block.anchors() for block in blocks])
+    # signs of directions differ
+    assert_allclose(np.abs(joined), np.abs(expected.anchors()), atol=2e-5)
+    encoder = blocks[0].encoder
+    assert encoder is not None
+    assert_allclose(encoder(view), joined, atol=1e-5)
+
+
+def test_rows_of_the_graph_are_those_of_the_whole(view: NDArray[np.float64]) -> None:
+    graph = whole(graph_of(view))
+    indices, weights = graph_rows(
+        candidate_neighbors(view, 12, 0, N),
+        None,
+        n_neighbors=6,
+        data_weight=1.0,
+        projected_weight=0.0,
+    )
+    expected = np.zeros((N, N))
+    np.put_along_axis(expected, indices, weights, axis=1)
+    assert_array_equal(graph.toarray(), expected)
+
+
+def test_a_graph_in_another_order_is_put_back() -> None:
+    rng = np.random.default_rng(0)
+    order = rng.permutation(N).astype(np.int32)
+    graph = csr_array(random_array((N, N), density=0.01, rng=rng))
+    ordered = csr_array(graph[order][:, order])
+    blocks = [row_graph.GraphRows(a, csr_array(ordered[a:b])) for a, b in RANGES]
+    assert_array_equal(row_graph.whole_graph(blocks, order).toarray(), graph.toarray())
+
+
+@pytest.mark.parametrize("density", [0.0, 0.0005, 0.002, 0.02])
+def test_components_of_forests_are_those_of_the_graph(density: float) -> None:
+    rng = np.random.default_rng(1)
+    graph = csr_array(random_array((N, N), density=density, rng=rng))
+    blocks = [row_graph.GraphRows(a, csr_array(graph[a:b])) for a, b in RANGES]
+    forests = [row_graph.spanning_forest(block) for block in blocks]
+    found = row_graph.components_of_forests(forests, N)
+    count, labels = connected_components(graph)
+    assert found.count == count
+    assert_array_equal(found.labels, labels)
+    assert all(
+        forest.shape[1] < N + (b - a) for forest, (a, b) in zip(forests, RANGES, strict=True)
+    )
+
+
+def test_rows_of_the_laplacian_are_those_of_the_whole(view: NDArray[np.float64]) -> None:
+    graph = graph_of(view)
+    columns = np.random.default_rng(0).standard_normal((N, 4)).astype(np.float32)
+    expected = laplacian(whole(graph)) @ columns
+    blocks = rows_of_laplacian(graph)
+    found = np.concatenate([rows.apply(cut(columns, rows)) for rows in blocks])
+    assert_allclose(found, expected, atol=1e-5)
+    largest = laplacian(whole(graph)).diagonal().max()
+    assert_allclose(max(rows.largest_degree for rows in blocks), largest)
+
+
+def spectrum_by_blocks(
+    graph: list[row_graph.GraphRows], view: NDArray[np.float64], n_accurate: int, n_vectors: int
+) -> tuple[eigen.RitzPairs, NDArray[np.float32], int]:
+    """Coarse to fine, as `mscam_dask.engine.row_blocks.spectrum_of` submits it."""
+    components = row_graph.components_of_forests(
+        [row_graph.spanning_forest(block) for block in graph], N
+    )
+    rows = rows_of_laplacian(graph)
+    parts = [
+        eigen.aggregate_rows(view[a:b].astype(np.float32), components.labels[a:b], N)
+        for a, b in RANGES
+    ]
+    joined = tasks.join_aggregates(parts)
+    coarse = [tasks.coarse_rows(block, joined, i, RANGES) for i, block in enumerate(rows)]
+    vectors = eigen.coarse_vectors(coarse, joined.sizes, n_vectors)[joined.labels]
+    before, n_rounds = None, 0
+    while True:
+        image = np.concatenate([block.apply(cut(vectors, block)) for block in rows])
+        sums = [
+            eigen.ritz_sums(block, vectors[a:b], image[a:b])
+            for block, (a, b) in zip(rows, RANGES, strict=True)
+        ]
+        found = eigen.ritz_pairs(sums)
+        polynomial = eigen.next_filter(
+            found, before, n_accurate, n_rounds, n_null=components.count, warm=False
+        )
+        previous = tasks.rotated(vectors, found)
+        if polynomial is None:
+            return found, previous, n_rounds
+        current = eigen.filter_first(vectors, image, found, polynomial)
+        for _ in range(polynomial.degree - 1):
+            following = np.concatenate(
+                [
+                    eigen.filter_next(block, previous[a:b], cut(current, block), polynomial)
+                    for block, (a, b) in zip(rows, RANGES, strict=True)
+                ]
+            )
+            previous, current = current, following
+        vectors, before, n_rounds = current, found, n_rounds + 1
+
+
+@pytest.mark.parametrize("aggregates", [40, 10_000])
+def test_eigenpairs_are_those_of_the_whole(
+    view: NDArray[np.float64], aggregates: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eigen, "MOST_AGGREGATES", aggregates)
+    graph = graph_of(view)
+    found, vectors, n_rounds = spectrum_by_blocks(graph, view, n_accurate=4, n_vectors=13)
+    expected = bottom_eigenpairs(laplacian(whole(graph)), 4, rng=np.random.default_rng(0))
+    assert_allclose(found.values[:4], expected.values, atol=1e-4 * found.bound)
+    assert n_rounds > 0
+    assert_allclose(vectors.T @ vectors, np.eye(vectors.shape[1]), atol=1e-4)
+    angles = np.linalg.svd(vectors[:, :4].T @ expected.vectors, compute_uv=False)
+    assert angles.min() > 1 - 1e-3
+    residuals = laplacian(whole(graph)) @ vectors - vectors * found.values
+    assert_allclose(np.linalg.norm(residuals, axis=0), found.residuals, atol=1e-4)
+
+
+def test_a_coarse_start_has_the_null_vectors_of_a_graph_with_components() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((N, 3)) + 100.0 * (np.arange(N) % 3)[:, None]
+    found, vectors, n_rounds = spectrum_by_blocks(graph_of(points), points, 3, 9)
+    assert n_rounds == 1
+    assert_allclose(found.values[:3], 0.0, atol=1e-6)
+    means = np.stack([vectors[k::3, :3].mean(axis=0) for k in range(3)])
+    assert_allclose(vectors[:, :3], means[np.arange(N) % 3], atol=1e-4)
+
+
+def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
+    graph, views = graph_of(view), ridge_rows(view)
+    matrix = laplacian(whole(graph))
+    found = bottom_eigenpairs(matrix, 6, rng=np.random.default_rng(0))
+    vectors: NDArray[Any] = found.vectors.astype(np.float32)
+    rows = rows_of_laplacian(graph)
+    sums = [
+        row_admm.reduced_sums(
+            [views[block] for block in one.halo.blocks], cut(vectors, one), one, PARAMETERS
+        )
+        for one in rows
+    ]
+    coefficients, solution = row_admm.solve_reduced(sums, views[0], PARAMETERS, 2.0)
+    embedding = np.concatenate(
+        [
+            row_admm.embed_rows(one, vectors[a:b], coefficients, PARAMETERS)
+            for one, (a, b) in zip(views, RANGES, strict=True)
+        ]
+    )
+    basis = Basis(
+        np.concatenate([one.basis.vectors for one in views]),
+        views[0].basis.singular_values_squared,
+    )
+    problem = admm.reduced_problem(
+        basis,
+        vectors,
+        matrix,
+        alpha=1.0,
+        metric_ridge=PARAMETERS.metric_ridge,
+        graph_weight=2.0,
+        min_shrinkage=PARAMETERS.min_shrinkage,
+    )
+    expected = admm.solve_view(problem, vectors[:, :3], PARAMETERS.admm)
+    assert_allclose(solution.objective, expected.objective, rtol=1e-4)
+    assert_allclose(embedding, expected.embedding, atol=2e-4)
+
+
+def test_projected_distances_are_those_of_the_whole(view: NDArray[np.float64]) -> None:
+    rng = np.random.default_rng(0)
+    embeddings: list[NDArray[Any]] = [
+        rng.standard_normal((N, 3)).astype(np.float32) for _ in range(2)
+    ]
+    for start, stop in RANGES:
+        candidates = candidate_neighbors(view, 9, start, stop)
+        candidates.indices[::7, -1] = -1
+        needed = sorted({*blocks_of(candidates.indices, RANGES), RANGES.index((start, stop))})
+        parts = [[one[slice(*RANGES[block])] for block in needed] for one in embeddings]
+        found = row_graph.projected_rows(parts, candidates, RANGES)
+        for distances, embedding in zip(found, embeddings, strict=True):
+            assert_array_equal(distances, projected_distances(embedding, candidates))
+
+
+def test_discriminants_are_those_of_the_whole(view: NDArray[np.float64]) -> None:
+    views = ridge_rows(view)
+    labels = np.random.default_rng(0).integers(0, 4, N)
+    sums = [
+        tasks.class_sums_of(one, labels, a, b) for one, (a, b) in zip(views, RANGES, strict=True)
+    ]
+    metric = tasks.metric_of(sums, views[0], "v")
+    found = [tasks.discriminants(one, metric) for one in views]
+    joined = views[0].of_rows(np.concatenate([one.basis.vectors for one in views]))
+    expected = linear_discriminants(joined, labels)
+    points = np.concatenate([one.points for one in found])
+    assert_allclose(np.abs(points), np.abs(expected.points), atol=1e-5)
+    assert_allclose(found[0].mean_distance, expected.mean_distance, rtol=1e-5)
+    assert_allclose(found[0].separation, expected.separation, rtol=1e-9)
+
+
+def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) -> None:
+    views = ridge_rows(view)
+    labels = connected_components(
+        csr_array(random_array((N, N), density=0.0015, rng=np.random.default_rng(3)))
+    )
+    components = row_graph.Components(labels[0], labels[1].astype(np.int32))
+    sums = [
+        tasks.component_sums([one], components, a)
+        for one, (a, _) in zip(views, RANGES, strict=True)
+    ]
+    merged = tasks.merged_components(sums, components, np.arange(N, dtype=np.int32), 3)
+    joined = np.concatenate([one.anchors() for one in views])
+    assert_array_equal(merged, merge_components(joined, labels[1], 3))
