@@ -27,6 +27,7 @@ __all__ = [
     "UnstableClustersWarning",
     "WorkerLostError",
     "WorkersPausedError",
+    "holds_a_secret",
     "redacted",
     "system_limit",
     "without_credentials",
@@ -74,6 +75,16 @@ def redacted(text: str) -> str:
     for pattern, replacement in _CREDENTIALS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def holds_a_secret(name: str, value: object, environment: Mapping[str, str]) -> bool:
+    """Tell whether a setting has the name of a secret, or a text with credentials in it.
+
+    Pass `os.environ`, whose secrets are credentials.
+    """
+    if _SECRET_NAME.search(name.upper().replace("-", "_")):
+        return True
+    return isinstance(value, str) and without_credentials(value, environment) != value
 
 
 def without_credentials(text: str, environment: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ from mscam_dask.benchmark.sweep import sweep_parameters, sweep_trials
 from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError, MscamError
-from mscam_dask.pipeline.config.validate import check_execution
+from mscam_dask.pipeline.config.validate import check_execution, parse_memory
 from mscam_dask.pipeline.run.cluster import OpenCluster, smallest_memory_bytes
 from mscam_dask.pipeline.run.dry_run import limit_of, workers_of
 
@@ -213,18 +213,8 @@ def trial_limits(table: RunsTable, cluster: OpenCluster | None) -> Limits:
 
 def _memory(table: RunsTable, cluster: OpenCluster | None) -> int | None:
     limit = table.memory_limit
-    if isinstance(limit, int):
-        return limit
-    if isinstance(limit, str):
-        from dask.utils import parse_bytes
-
-        try:
-            return int(parse_bytes(limit))
-        except ValueError as error:
-            raise ConfigurationError(
-                f"memory_limit = {limit!r} is not an amount of memory; allowed is a number of "
-                "bytes, or text such as '4 GiB'."
-            ) from error
+    if limit is not None:
+        return parse_memory(limit, "memory_limit")
     if cluster is None or cluster.client is None:
         return smallest_memory_bytes()
     from mscam_dask.engine.executors.dask import DaskExecutor

@@ -14,7 +14,7 @@ import click
 from mscam_dask import __version__
 from mscam_dask.cli.errors import handle_errors
 from mscam_dask.cli.extensions import installed_extensions
-from mscam_dask.cli.options import execution_options, no_url, with_options
+from mscam_dask.cli.options import execution_options, max_bytes_option, no_url, with_options
 
 __all__ = ["main"]
 
@@ -107,6 +107,7 @@ def main() -> None:
     help="Imputation of missing cells; they are refused by default.",
 )
 @click.option("--chunk-size", type=click.IntRange(min=1), help="Samples per chunk.")
+@max_bytes_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing store.")
 @click.option(
     "--append", "append_samples", is_flag=True, help="Append the samples to an existing store."
@@ -141,6 +142,7 @@ def ingest(**options: Any) -> int:
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing run.")
 @click.option("--dry-run", is_flag=True, help="Estimate memory and run time without running.")
+@max_bytes_option
 @_execution_options
 @handle_errors
 def run(**options: Any) -> int:

@@ -7,7 +7,9 @@ from typing import Literal
 
 from mscam_dask.cli.console import key_values, relative, results_console, show, table
 from mscam_dask.data.ingest import IngestReport, Source, append, ingest
+from mscam_dask.data.readers.base import MAX_BYTES
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.config.validate import parse_memory
 
 __all__ = ["ingest_files"]
 
@@ -24,6 +26,7 @@ def ingest_files(
     id_column: str | None,
     delimiter: str | None,
     chunk_size: int | None,
+    max_bytes: str | None,
     overwrite: bool,
     append_samples: bool,
     join: Literal["inner", "outer"] | None,
@@ -34,6 +37,7 @@ def ingest_files(
         raise ConfigurationError(
             "--append adds to a store and --overwrite replaces it. Keep one of them."
         )
+    limit = MAX_BYTES if max_bytes is None else parse_memory(max_bytes, "--max-bytes")
     read = append if append_samples else partial(ingest, overwrite=overwrite)
     report = read(
         [
@@ -43,6 +47,7 @@ def ingest_files(
                 header=header,
                 id_column=_position(id_column),
                 delimiter=_delimiter(delimiter),
+                max_bytes=limit,
             )
             for path in sources
         ],

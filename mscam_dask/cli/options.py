@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-__all__ = ["Option", "execution_options", "no_url", "with_options"]
+__all__ = ["Option", "execution_options", "max_bytes_option", "no_url", "with_options"]
 
 _SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
 
@@ -21,6 +21,15 @@ def no_url(_context: click.Context, _option: click.Parameter, path: Path | None)
     if path is not None and path.parts and path.parts[0] in _SCHEMES:
         raise click.BadParameter("a run directory is on a file system. Give a directory.")
     return path
+
+
+max_bytes_option: Option = click.option(
+    "--max-bytes",
+    metavar="BYTES",
+    help="Most memory that a file may declare for what is held at once, for example '32 GiB'; "
+    "default: 8 GiB.",
+)
+"""Limit of what readers allocate."""
 
 
 def execution_options(*, in_process: str) -> tuple[Option, ...]:

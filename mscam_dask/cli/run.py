@@ -71,6 +71,7 @@ def run_file(
     dry_run: bool,
     insecure: bool,
     plain: bool,
+    max_bytes: str | None = None,
     **execution: object,
 ) -> int:
     """Run a pipeline file, or print the plan of a dry run, and return the exit code.
@@ -80,6 +81,11 @@ def run_file(
     tables = read_document(pipeline).tables.keys()
     extension = None if tables & _PIPELINE_TABLES else extension_of_file(tables)
     if extension is not None:
+        if max_bytes is not None:
+            raise ConfigurationError(
+                f"--max-bytes is for a pipeline with [data], not for the experiment {pipeline}. Set "
+                "max_bytes in the table of each data set."
+            )
         return extension.run(
             pipeline,
             assignments=assignments,
@@ -89,7 +95,10 @@ def run_file(
             insecure=insecure,
             **execution,
         )
-    settings = read_config(pipeline, option_overrides(assignments, execution), dask_defaults=True)
+    overrides = option_overrides(assignments, execution)
+    if max_bytes is not None:
+        overrides.append(Override(("data", "max_bytes"), max_bytes, f"--max-bytes {max_bytes}"))
+    settings = read_config(pipeline, overrides, dask_defaults=True)
     if dry_run:
         _show_plan(plan_run(settings, output, insecure=insecure))
         return 0

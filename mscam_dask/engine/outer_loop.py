@@ -65,7 +65,7 @@ def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopS
 
 
 def outer_iteration(state: LoopState, context: FitContext, executor: Executor) -> LoopState:
-    """Run one outer iteration: the boxes of the diagram in the README, in their order."""
+    """Run one outer iteration: the boxes of the diagram in docs/method.md, in their order."""
     started, key, prepared = time.perf_counter(), str(state.iteration), context.prepared
     spectrum = spectrum_of(
         state.graph, state.spectrum, prepared, context.parameters, executor, key=key

@@ -7,8 +7,10 @@ import operator
 from typing import Any
 
 import numpy as np
+import scipy.cluster.hierarchy
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 
 from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks
 from mscam_dask.linalg.k_means import k_means, lloyd
@@ -74,7 +76,9 @@ def spectral_cut(
     neither on the basis of span(V) nor, up to exact ties, on the order of the samples; the same
     holds for the random starts. The pivots use the rows of V without scaling to unit length, which
     would tie all of them for the first pivot. If clusters overlap, this start may end in a poor
-    minimum, hence the random starts.
+    minimum, hence the random starts. Where clusters have fewer than two samples on average, their place
+    is taken by one start from Ward's merges: a random start costs c distances from all samples, and
+    leaves out samples at random rather than those nearest to others.
 
     References
     ----------
@@ -86,8 +90,11 @@ def spectral_cut(
     least = _lloyd(rows, _qr_assignment(vectors), c)
     if rng is not None:
         order, seed = _own_order(vectors), int(rng.integers(2**31))
-        drawn = _drawn_in(order, rows[order], c, n_init=SIZES.n_random_starts, seed=seed)
-        least = min(least, drawn, key=_SQUARES)
+        if len(rows) < 2 * c:
+            other = _merged_in(order, rows[order], c)
+        else:
+            other = _drawn_in(order, rows[order], c, n_init=SIZES.n_random_starts, seed=seed)
+        least = min(least, other, key=_SQUARES)
     cuts = [] if known is None else [_lloyd(rows, known, c)]
     return [labels for labels, _ in (*cuts, least)]
 
@@ -107,7 +114,8 @@ def good_minima(
     Returns
     -------
     list of (n,) int64
-        At most ten distinct local minima, with a sum of squares at most a tenth above the least.
+        At most ten distinct local minima, with a sum of squares at most a tenth above the least; one
+        where clusters have fewer than two samples on average.
     """
     return as_good_minima(random_minima(embedding, int(rng.integers(2**31))))
 
@@ -119,11 +127,16 @@ Minimum = tuple[NDArray[np.int64], float]
 def random_minima(
     embedding: SpectralEmbedding, seed: int, starts: range = range(SIZES.n_random_starts)
 ) -> list[Minimum]:
-    """Local minima of k-means from some of the thirty random starts that belong to a seed."""
+    """Local minima of k-means from some of the thirty random starts that belong to a seed.
+
+    Where clusters have fewer than two samples on average, the one from Ward's merges.
+    """
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
     order = _own_order(vectors)
     ordered = rows[order]
+    if len(rows) < 2 * c:
+        return [_merged_in(order, ordered, c)]
     seeds = np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts)
     return [_drawn_in(order, ordered, c, n_init=1, seed=seeds[start]) for start in starts]
 
@@ -220,6 +233,25 @@ def _drawn_in(
     drawn, squares = k_means(ordered, n_clusters, n_init=n_init, seed=seed)
     labels = np.empty(len(ordered), dtype=np.int64)
     labels[order] = canonical_labels(_fill_empty(ordered, drawn, n_clusters))
+    return canonical_labels(labels), squares
+
+
+def _merged_in(
+    order: NDArray[np.intp], ordered: NDArray[np.float64], n_clusters: int
+) -> tuple[NDArray[np.int64], float]:
+    """Partition that Lloyd's iterations reach from Ward's merges of ordered rows, and its sum of squares."""
+    n = len(ordered)
+    clusters = {i: [i] for i in range(n)}
+    if n > n_clusters:
+        tree = scipy.cluster.hierarchy.linkage(pdist(ordered), method="ward")
+        merges = tree[: n - n_clusters, :2].astype(np.int64).tolist()
+        for node, (first, second) in enumerate(merges, start=n):
+            clusters[node] = clusters.pop(first) + clusters.pop(second)
+    start = np.empty(n, dtype=np.int64)
+    for cluster, members in enumerate(clusters.values()):
+        start[members] = cluster
+    labels = np.empty(n, dtype=np.int64)
+    labels[order], squares = _lloyd(ordered, start, n_clusters)
     return canonical_labels(labels), squares
 
 

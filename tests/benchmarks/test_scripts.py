@@ -15,6 +15,7 @@ from tests.benchmarks import (
     many_views,
     roofline,
     scale_out,
+    soak,
     text_tables,
     two_workers,
     unequal,
@@ -92,6 +93,16 @@ def test_two_workers(capsys: pytest.CaptureFixture[str]) -> None:
     (ratio,) = two_workers.main(arguments)
     assert ratio > 0.0
     assert "of the machine" in capsys.readouterr().out
+
+
+@pytest.mark.timeout(200)
+def test_soak(capsys: pytest.CaptureFixture[str]) -> None:
+    shares = soak.main(["--quick"])
+    assert set(shares) == set(soak.NAMES)
+    for name in ("spans", "topics", "timers"):
+        assert shares[name] < 0.05
+    assert shares["client_mib"] < 0.5
+    assert "growth after the first tenth" in capsys.readouterr().out
 
 
 def test_roofline(capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,6 +76,17 @@ def test_by_default_each_run_has_a_directory_of_its_own(here: Path, call: Call) 
     assert directory.name.startswith("tiny-")
 
 
+def test_memory_that_a_file_may_declare_is_limited_by_an_option_and_by_the_file(
+    here: Path, call: Call
+) -> None:
+    for arguments in (["--max-bytes", "1 kB"], ["--set", "data.max_bytes=1000"]):
+        result = call("run", "tiny.toml", "--in-process", "-o", "out", *arguments)
+        assert result.exit_code == 3
+        assert "allowed are 1000" in re.sub(r"\s+", " ", result.stderr)
+    result = call("run", "tiny.toml", "--in-process", "-o", "other", "--max-bytes", "1 MB")
+    assert result.exit_code == 0
+
+
 def test_settings_from_the_command_line_win(here: Path, call: Call) -> None:
     result = call(
         *("run", "tiny.toml", "--in-process", "-o", "out"),

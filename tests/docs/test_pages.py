@@ -42,6 +42,29 @@ def test_examples_of_anndata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert run_page(DOCS / "anndata.md") == 4
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/choosing-c.md"])
+def test_the_output_shown_is_the_output(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
+    monkeypatch.chdir(tmp_path)
+    run_page(DOCS.parent / page)
+    shown = re.findall(r"```text\n(.*?)```", (DOCS.parent / page).read_text("utf-8"), re.DOTALL)
+    words, expected = capsys.readouterr().out.split(), "".join(shown).split()
+    assert [word for word in words if not _is_number(word)] == [
+        word for word in expected if not _is_number(word)
+    ]
+    assert _numbers(words) == pytest.approx(_numbers(expected), abs=0.02)
+
+
+def _is_number(word: str) -> bool:
+    return re.fullmatch(r"\[?-?\d+(\.\d*)?\]?", word) is not None
+
+
+def _numbers(words: list[str]) -> list[float]:
+    return [float(word.strip("[]")) for word in words if _is_number(word)]
+
+
 def test_the_front_page_lists_the_executed_pages_first() -> None:
     front = (DOCS / "index.md").read_text(encoding="utf-8")
     pages = re.findall(r"^\| .*\]\(([\w-]+)\.md\) \|$", front, re.MULTILINE)

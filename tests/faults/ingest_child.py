@@ -1,8 +1,8 @@
 """Ingest each file that standard input names in a process of its own, with little memory and time.
 
 One line of JSON is the answer: {"outcome": "typed" | "done" | "error", "message": ..., "signal": ...,
-"peak_mib": ..., "values": whether a value of the canary is in the store}. Importing happens once, before
-the processes are forked.
+"memory_bytes": growth of resident memory at its peak, "cpu_seconds": ..., "stolen": whether a value of
+the canary is in the store}. Importing happens once, before the processes are forked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import MscamError
 
-MEMORY_BYTES = 768 * 2**20
+ADDRESS_BYTES = 768 * 2**20  # threads reserve more than they use
+CPU_SECONDS = 10
 SECONDS = 25
 
 
@@ -45,18 +46,27 @@ def outcome(path: Path, output: Path, canary: float) -> dict[str, Any]:
     return {"outcome": "done", "message": "", "stolen": stolen}
 
 
+def _pages() -> tuple[int, int]:
+    """Bytes of the address space and of resident memory of this process."""
+    total, resident = Path("/proc/self/statm").read_text().split()[:2]
+    return int(total) * resource.getpagesize(), int(resident) * resource.getpagesize()
+
+
 def run(path: Path, output: Path, canary: float) -> dict[str, Any]:
     """The outcome in a process of its own."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES,) * 2)
+        address_space, resident = _pages()
+        resource.setrlimit(resource.RLIMIT_AS, (address_space + ADDRESS_BYTES,) * 2)
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.alarm(SECONDS)
         found = outcome(path, output, canary)
-        found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        found["memory_bytes"] = 1024 * usage.ru_maxrss - resident
+        found["cpu_seconds"] = usage.ru_utime + usage.ru_stime
         with os.fdopen(writing, "w") as answer:
             answer.write(json.dumps(found))
         os._exit(0)

@@ -6,15 +6,21 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import numpy as np
+import psutil
 import pytest
+from distributed import LocalCluster, Security
 
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, redacted
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run import steps
+from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.run import cluster, steps
 from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
 from tests.messages import quotes
 
@@ -82,7 +88,7 @@ def everything_in(directory: Path) -> bytes:
     return b"".join(file.read_bytes() for file in directory.rglob("*") if file.is_file())
 
 
-def run_small(directory: Path) -> RunOutcome:
+def run_small(directory: Path, execution: str = "in_process = true") -> RunOutcome:
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], 15)
     np.savez(
@@ -90,7 +96,7 @@ def run_small(directory: Path) -> RunOutcome:
     )
     (directory / "p.toml").write_text(
         "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 2\nauto_settings = false\n"
-        "max_iter = 2\n[execution]\nin_process = true\n"
+        f"max_iter = 2\n[execution]\n{execution}\n"
     )
     return run_pipeline(read_config(directory / "p.toml"), directory / "out")
 
@@ -149,3 +155,98 @@ def test_the_command_line_does_not_show_it(
     assert done.returncode != 0
     assert "denied: https://***@host" in done.stderr
     assert CANARY not in done.stderr + done.stdout
+
+
+class CommandLines(threading.Thread):
+    """Command lines of all processes below this one, from its start to `ended`."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.seen: set[bytes] = set()
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        here = psutil.Process()
+        while not self.ended.wait(0.05):
+            for process in here.children(recursive=True):
+                try:
+                    self.seen.add(Path(f"/proc/{process.pid}/cmdline").read_bytes())
+                except OSError:  # it has ended
+                    continue
+
+
+@pytest.fixture
+def command_lines() -> Iterator[CommandLines]:
+    watching = CommandLines()
+    watching.start()
+    yield watching
+    watching.ended.set()
+    watching.join()
+
+
+@pytest.fixture
+def made_keys(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Secret lines of the private keys that are made for clusters."""
+    lines: list[bytes] = []
+    temporary = Security.temporary
+
+    def recorded(**options: Any) -> Security:
+        security = temporary(**options)
+        key = security.get_tls_config_for_role("scheduler")["key"]
+        lines.extend(line.encode() for line in key.splitlines() if len(line) > 40)
+        return security
+
+    monkeypatch.setattr(Security, "temporary", recorded)
+    return lines
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc")
+@pytest.mark.usefixtures("secret_environment")
+def test_processes_of_a_run_carry_no_secret_in_command_lines_logs_or_files(
+    tmp_path: Path,
+    command_lines: CommandLines,
+    made_keys: list[bytes],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with dask.config.set({"gateway.auth.kwargs": {"password": CANARY}}):
+        outcome = run_small(tmp_path, "workers = 2")
+    assert outcome.record.state == "finished"
+    printed = "".join(capfd.readouterr())
+    kept = everything_in(tmp_path) + printed.encode() + b"".join(command_lines.seen)
+    assert sum(b"spawn" in line for line in command_lines.seen) >= 2  # workers
+    assert made_keys
+    for secret in (CANARY.encode(), *made_keys):
+        assert secret not in kept
+
+
+class AsSSH(LocalCluster):
+    """Cluster that hands Dask's configuration over as SSHCluster does, on a command line."""
+
+    handed_over = ""
+
+    def __init__(self, **options: Any) -> None:
+        type(self).handed_over = dask.config.serialize(dask.config.global_config)
+        options = {key: options[key] for key in options.keys() & {"n_workers"}}
+        super().__init__(processes=False, dashboard_address=None, **options)
+
+
+@pytest.mark.usefixtures("secret_environment")
+def test_command_lines_of_an_ssh_cluster_carry_no_secret_of_dasks_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster, "load_class", lambda name: AsSSH)
+    secrets = {
+        "gateway.auth.kwargs": {"password": CANARY},
+        "mscam.api-key": CANARY,
+        "mscam.storage": f"s3://user:{CANARY}@host/bucket",
+        "mscam.arguments": ["--verbose", f"--header={CANARY}"],
+        "mscam.carried": f"as {CANARY}",
+        "mscam.public": "kept-as-it-is",
+    }
+    options = {"hosts": ["127.0.0.1"] * 2}
+    with dask.config.set(secrets):
+        with cluster.open_cluster(ExecutionTable(cluster="ssh", cluster_options=options)):
+            assert dask.config.get("mscam.api-key") == CANARY
+        handed_over = repr(dask.config.deserialize(AsSSH.handed_over))
+    assert "kept-as-it-is" in handed_over
+    assert CANARY not in handed_over

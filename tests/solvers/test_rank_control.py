@@ -176,3 +176,25 @@ def test_states_are_values() -> None:
     first, second = control.observe(9), control.observe(9)
     assert first == second
     assert control == RankControl(4, GROWTH, 0.1)
+
+
+def test_a_jump_from_the_first_iteration_on_stalls_in_the_third() -> None:
+    result = walk(staircase([(0.0, 1), (0.5, 9)]), 4, start=0.51)
+    assert result.decisions == [Decision.ACCEPT, Decision.ACCEPT, Decision.STALLED]
+
+
+def test_a_jump_is_halved_until_six_weights_have_followed_the_first() -> None:
+    result = walk(staircase([(0.0, 1), (0.5, 9)]), 4, start=0.51)
+    tried = result.weights[0]
+    halvings = [weight for weight in tried[2:7] if weight not in tried[:2]]
+    assert tried[1] == pytest.approx(0.51 / GROWTH)
+    assert len(halvings) == 5
+    below = max(weight for weight in tried if weight < 0.5)
+    above = min(weight for weight in tried if weight >= 0.5)
+    assert above / below == pytest.approx(GROWTH ** (1 / 2**5))
+    assert len(tried) <= 8  # where the last halving gave too many, one with too few is repeated
+
+
+def test_the_weight_is_divided_twenty_times_before_it_is_given_up() -> None:
+    (tried,) = walk(lambda _, __: 7, 4).weights
+    assert tried == pytest.approx([0.1 / GROWTH**i for i in range(21)])

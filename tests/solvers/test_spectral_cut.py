@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -148,6 +150,40 @@ def minima(vectors: Array) -> list[Labels]:
 def squares(rows: Array, labels: Labels) -> float:
     means = np.stack([rows[labels == cluster].mean(axis=0) for cluster in range(labels.max() + 1)])
     return float(np.sum((rows - means[labels]) ** 2))
+
+
+@given(st.integers(0, 2**16), st.sampled_from([1, 2, 3]))
+@settings(max_examples=10)
+def test_with_nearly_as_many_clusters_as_samples_the_nearest_are_merged(
+    seed: int, n_merged: int
+) -> None:
+    """The best partition into n - 1 clusters joins the two nearest samples; so for n - 2 pairs."""
+    rng = np.random.default_rng(seed)
+    rows = 9.0 * np.eye(12)
+    for pair in range(n_merged):
+        rows[2 * pair + 1] = rows[2 * pair]
+    rows += 0.1 * rng.standard_normal(rows.shape)
+    c = 12 - n_merged
+    V, _ = np.linalg.qr(rng.standard_normal((12, c)))
+    expected = np.arange(12)
+    expected[1 : 2 * n_merged : 2] -= 1
+    embedding = SpectralEmbedding(V, rows)
+    for cut in (
+        spectral_cut(embedding, rng=np.random.default_rng(0))[-1],
+        *good_minima(embedding, rng=np.random.default_rng(0)),
+    ):
+        assert_same_partition(cut, expected)
+
+
+@pytest.mark.timeout(100)
+def test_time_of_a_cut_into_nearly_as_many_clusters_as_samples_is_that_of_its_algebra() -> None:
+    """Each of 30 random starts took c distances from all samples, half a minute for all of them."""
+    rng = np.random.default_rng(0)
+    embedding = embedded(np.linalg.qr(rng.standard_normal((900, 899)))[0])
+    started = time.process_time()
+    (cut,) = spectral_cut(embedding, rng=np.random.default_rng(0))
+    assert len(np.unique(cut)) == 899
+    assert time.process_time() - started < 8.0
 
 
 @given(labelings, st.integers(0, 2**16))

@@ -226,7 +226,8 @@ def check_size(source: Source, what: str, nbytes: int) -> None:
     if nbytes > source.max_bytes:
         raise DataError(
             f"{source.path}: {what} would take {nbytes} bytes of memory; allowed are {source.max_bytes}. "
-            "Restore the file if this is not its size, or allow it: Source(path, max_bytes=...)."
+            "Restore the file if this is not its size, or allow it: max_bytes "
+            "of Source, [data] max_bytes, or --max-bytes."
         )
 
 

@@ -41,6 +41,10 @@ _SHOWN = 5
 # Of smaller files the import of pandas would take longer than the careful path.
 _LARGE_BYTES = 2**18
 
+# pandas takes a quarter of a millisecond for each column, which only long ones repay.
+_MANY_COLUMNS = 1000
+_LONG_COLUMN_BYTES = 2000
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -148,7 +152,11 @@ def layout_of(source: Source, selection: Selection) -> Layout:
                 )
                 if position is not None
             ),
-            *(_notes_of_ids(source, columns, (id_position, label_position)) if on_rows else ()),
+            *(
+                _notes_of_ids(source, columns, (id_position, label_position))
+                if on_rows and has_header
+                else ()
+            ),
         ),
     )
 
@@ -478,12 +486,15 @@ def _plain(source: Source, layout: Layout) -> PlainTable | None:
     mark = layout.delimiter
     if mark is None or not layout.feature_positions or any(mark in name for name in layout.columns):
         return None
-    if source.file.stat().st_size < _LARGE_BYTES:
+    n_bytes, n_columns = source.file.stat().st_size, len(layout.columns)
+    if n_bytes < _LARGE_BYTES:
+        return None
+    if n_columns > _MANY_COLUMNS and n_bytes < _LONG_COLUMN_BYTES * n_columns:
         return None
     return read_plain_table(
         source,
         delimiter=mark,
-        n_columns=len(layout.columns),
+        n_columns=n_columns,
         has_header=layout.has_header,
         text_positions=[
             position

@@ -145,6 +145,13 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "`.tsv`, otherwise white space."
         ),
     ] = None
+    max_bytes: Annotated[
+        Memory | None,
+        Meta(
+            description="Most memory that a file may declare for what is held at once: its arrays, or one "
+            "chunk of formats that are read by chunks; 8 GiB by default."
+        ),
+    ] = None
     chunk_size: Annotated[
         Count | None,
         Meta(description="Samples per chunk of the store; by default as many as fit in 8 MiB."),

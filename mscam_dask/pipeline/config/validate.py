@@ -32,6 +32,7 @@ __all__ = [
     "has_certificates",
     "is_encrypted_or_here",
     "output_problems",
+    "parse_memory",
     "read_scheduler_file",
     "text_problems",
 ]
@@ -89,6 +90,7 @@ def data_problems(document: Document, data: DataTable) -> Iterable[str]:
         "join": ("files",),
         "impute": ("files",),
         "delimiter": ("files",),
+        "max_bytes": ("files",),
     }
     for key, allowed in owners.items():
         if getattr(data, key) is not None and source not in allowed:
@@ -97,6 +99,11 @@ def data_problems(document: Document, data: DataTable) -> Iterable[str]:
                 f"{document.where('data', key)}: [data] {key} requires {meant}, not "
                 f"{data.source!r}. Remove it."
             )
+    if data.max_bytes is not None:
+        try:
+            parse_memory(data.max_bytes, "max_bytes")
+        except ConfigurationError as error:
+            yield f"{document.where('data', 'max_bytes')}: [data] {error}"
     if data.path is not None and data.cache is not None:
         yield (
             f"{document.where('data', 'cache')}: [data] has path (existing files) and "
@@ -170,16 +177,8 @@ def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
         When the memory limit or the scheduler's address is malformed, the address is neither
         encrypted nor on this computer and `insecure` is off, or a certificate file is missing.
     """
-    if isinstance(execution.memory_limit, str):
-        from dask.utils import parse_bytes
-
-        try:
-            parse_bytes(execution.memory_limit)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"memory_limit = {execution.memory_limit!r} is not an amount of memory. Give a number "
-                "of bytes, or a text such as '4 GiB'."
-            ) from error
+    if execution.memory_limit is not None:
+        parse_memory(execution.memory_limit, "memory_limit")
     if execution.scheduler_file is not None:
         address = read_scheduler_file(execution.scheduler_file)
         execution = msgspec.structs.replace(execution, scheduler=address)
@@ -187,6 +186,34 @@ def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
         _check_address(execution, insecure=insecure)
     elif execution.cluster is not None and not insecure:
         _check_encryption(execution)
+
+
+def parse_memory(amount: int | str, name: str) -> int:
+    """Return an amount of memory in bytes.
+
+    Parameters
+    ----------
+    amount
+        A number of bytes, or a text such as "4 GiB".
+    name
+        The setting, for the message.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is no amount of memory.
+    """
+    if isinstance(amount, int):
+        return amount
+    from dask.utils import parse_bytes
+
+    try:
+        return int(parse_bytes(amount))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{name} = {amount!r} is not an amount of memory. Give a number of bytes, or a text such "
+            "as '4 GiB'."
+        ) from error
 
 
 def read_scheduler_file(file: str) -> str:

@@ -28,6 +28,7 @@ from mscam_dask.errors import (
     MscamError,
     NoWorkersError,
     SchedulerLostError,
+    holds_a_secret,
 )
 from mscam_dask.pipeline.config.cluster_types import (
     CLUSTER_TYPES,
@@ -283,7 +284,7 @@ def _started_by_class(
     start_s = execution.start_timeout or queue_s
     with ExitStack() as stack:
         stack.enter_context(_certificates(execution, name))
-        with _start_errors(name):
+        with _start_errors(name), _public_configuration(name):
             with defer_signals():
                 cluster = _new_cluster(execution, name)
                 stack.push(partial(_close, cluster))
@@ -371,6 +372,32 @@ def _certificates(execution: ExecutionTable, name: str) -> Iterator[None]:
         tls[f"{setting}.{role}.key"] = execution.tls_key or execution.tls_cert
     with dask.config.set({**tls, "distributed.comm.require-encryption": True}):
         yield
+
+
+@contextmanager
+def _public_configuration(name: str) -> Iterator[None]:
+    """Hide the secrets of Dask's configuration, which SSHCluster puts on command lines of its hosts.
+
+    Every user of a host can list the command lines of its processes.
+    """
+    import dask.config
+
+    if name != "ssh":
+        yield
+        return
+    with dask.config.set(dict.fromkeys(_secret_keys(dask.config.config))):
+        yield
+
+
+def _secret_keys(settings: Mapping[str, Any], parent: str = "") -> Iterator[str]:
+    """Yield the dotted keys of the settings that hold secrets."""
+    for key, value in settings.items():
+        if holds_a_secret(str(key), value, os.environ):
+            yield f"{parent}{key}"
+        elif isinstance(value, Mapping):
+            yield from _secret_keys(value, f"{parent}{key}.")
+        elif isinstance(value, list | tuple) and holds_a_secret("", repr(value), os.environ):
+            yield f"{parent}{key}"
 
 
 def _new_cluster(execution: ExecutionTable, name: str) -> Any:

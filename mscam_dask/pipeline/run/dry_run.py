@@ -18,7 +18,7 @@ from mscam_dask.engine.memory import plan_memory
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.pipeline.config.cluster_types import type_of
 from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
-from mscam_dask.pipeline.config.validate import check_execution
+from mscam_dask.pipeline.config.validate import check_execution, parse_memory
 from mscam_dask.pipeline.run.cluster import smallest_memory_bytes
 from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint, data_fingerprint
 from mscam_dask.pipeline.run.open_data import open_again, open_data
@@ -201,9 +201,7 @@ def limit_of(execution: ExecutionTable, n_workers: int) -> int | None:
         return None
     if execution.memory_limit is None:
         return smallest_memory_bytes() // n_workers
-    from dask.utils import parse_bytes
-
-    return int(parse_bytes(execution.memory_limit))
+    return parse_memory(execution.memory_limit, "memory_limit")
 
 
 def work_of(data: MultiViewData, parameters: Parameters) -> Work:

@@ -40,8 +40,8 @@ def data_fingerprint(table: DataTable) -> str:
         When a source is missing or cannot be read.
     """
     options = msgspec.to_builtins(table)
-    for place in ("source", "path", "cache", "labels"):
-        options.pop(place)  # the path of the data is not part of them
+    for key in ("source", "path", "cache", "labels", "max_bytes"):
+        options.pop(key)  # the data do not depend on their path, nor on the limit
     if table.source in BUILT_IN_SOURCES:
         names = [str(table.source)]
         content = [] if table.path is None else [_content(Path(table.path))]

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.ingest import Source
 from mscam_dask.data.readers.combine import gather
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.object_store import Location, as_location
@@ -27,6 +26,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.estimators._stored import restore_fit, stored_feature_names
 from mscam_dask.pipeline.config.settings import DataTable
+from mscam_dask.pipeline.run.open_data import files_of
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 from mscam_dask.pipeline.run.run_record import RunRecord
@@ -218,16 +218,7 @@ def _new_samples(
 ) -> MultiViewData:
     if len(sources) == 1 and is_store(sources[0]):
         return open_store(sources[0])
-    files = [
-        Source(
-            path,
-            samples_in=table.samples_in or "rows",
-            header=table.header,
-            id_column=table.id_column,
-            delimiter=table.delimiter,
-        )
-        for path in sources
-    ]
+    files = files_of(table, sources)
     excluded = estimator.excluded_views_
     views: list[str] | dict[str, str]
     if isinstance(table.views, dict):

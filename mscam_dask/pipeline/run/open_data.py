@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from mscam_dask.data.ingest import Source, ingest
+from mscam_dask.data.readers.base import MAX_BYTES
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.store.read import ZarrRows, is_store, open_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
@@ -26,6 +27,7 @@ from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable
+from mscam_dask.pipeline.config.validate import parse_memory
 from mscam_dask.pipeline.run.run_record import DataRecord, SourceRecord, ViewEntry
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "changed_data",
     "changes_are_temporary",
     "check_sources_outside",
+    "files_of",
     "open_again",
     "open_data",
     "retry_if_replaced",
@@ -138,7 +141,7 @@ def open_data(table: DataTable, output: Path) -> OpenData:
             data if view_type is None else with_view_types(data, view_type), store, is_new=False
         )
     report = ingest(
-        _built_in(table) if table.source in BUILT_IN_SOURCES else _files(table),
+        _built_in(table) if table.source in BUILT_IN_SOURCES else files_of(table, table.sources),
         output,
         views=table.views,
         view_type=view_type,
@@ -185,7 +188,9 @@ def _is_ready(table: DataTable) -> bool:
     return is_unchanged and len(table.sources) == 1 and is_store(table.sources[0])
 
 
-def _files(table: DataTable) -> list[Source]:
+def files_of(table: DataTable, paths: Sequence[str]) -> list[Source]:
+    """Return files, to be read as [data] says."""
+    limit = MAX_BYTES if table.max_bytes is None else parse_memory(table.max_bytes, "max_bytes")
     return [
         Source(
             path,
@@ -193,8 +198,9 @@ def _files(table: DataTable) -> list[Source]:
             header=table.header,
             id_column=table.id_column,
             delimiter=table.delimiter,
+            max_bytes=limit,
         )
-        for path in table.sources
+        for path in paths
     ]
 
 

@@ -56,6 +56,9 @@ def test_where_and_by_what_a_run_is_computed_is_no_part_of_it(
         run_fingerprint(read_config(pipeline("[execution]\nworkers = 2\n[output]\nroot = 'x'\n")))
         == here
     )
+    limited = pipeline(HERE)
+    limited.write_text(limited.read_text().replace("[cluster]", "max_bytes = '1 GB'\n[cluster]"))
+    assert run_fingerprint(read_config(limited)) == here
     (tmp_path / "elsewhere").mkdir()
     moved = tmp_path / "elsewhere" / tiny.name
     moved.write_bytes(tiny.read_bytes())
