@@ -305,8 +305,9 @@ def common_sample_ids(ids_by_view: Mapping[str, tuple[str, ...] | None]) -> tupl
         raise DataError(
             f"Views {first_name!r} and {name!r} hold different samples: {len(missing)} id(s) of "
             f"{first_name!r} are missing from {name!r} (first: {missing[:3]}) and {len(added)} are "
-            f"only in {name!r} (first: {added[:3]}). Keep the samples all views share (join='inner'), or all "
-            "samples (join='outer'); commands: --join, [data] join."
+            f"only in {name!r} (first: {added[:3]}). Files: set join='inner' or join='outer' "
+            "(--join, [data] join). Frames: give each view all samples, with rows of NaN for those that it "
+            "does not have (frame.reindex(ids))."
         )
     return first_ids
 
