@@ -332,8 +332,10 @@ def test_an_override_is_refused_at_once(value: str) -> None:
 def test_lint_refuses_code_from_text(line: str, rule: str) -> None:
     pytest.importorskip("ruff")
     done = subprocess.run(
-        [sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format", "concise"]
-        + ["--stdin-filename", "mscam_dask/example.py", "-"],
+        [
+            *(sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise"),
+            *("--stdin-filename=mscam_dask/example.py", "-"),
+        ],
         input=f"name = 'a'\n{line}\n",
         capture_output=True,
         text=True,
