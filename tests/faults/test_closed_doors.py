@@ -6,6 +6,8 @@ import ast
 import json
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -314,3 +316,30 @@ def test_a_hundred_megabytes_of_configuration(tmp_path: Path) -> None:
 def test_an_override_is_refused_at_once(value: str) -> None:
     with pytest.raises(ConfigurationError, match=quotes("--set cluster.n_clusters=")):
         parse_override(f"cluster.n_clusters={value}")
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("eval(name)", "S307"),
+        ("exec(name)", "S102"),
+        ("import pickle", "TID251"),
+        ("import subprocess; subprocess.run(name, shell=True)", "S602"),
+        ("import os; os.system(name)", "S605"),
+        ("import yaml; yaml.load(name, Loader=yaml.Loader)", "S506"),
+    ],
+)
+def test_lint_refuses_code_from_text(line: str, rule: str) -> None:
+    pytest.importorskip("ruff")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise"),
+            *("--stdin-filename=mscam_dask/example.py", "-"),
+        ],
+        input=f"name = 'a'\n{line}\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=PACKAGE.parent,
+    )
+    assert f" {rule} " in done.stdout

@@ -188,10 +188,10 @@ def command_lines() -> Iterator[CommandLines]:
 def made_keys(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Secret lines of the private keys that are made for clusters."""
     lines: list[bytes] = []
-    temporary = Security.temporary
+    temporary: Any = Security.temporary
 
     def recorded(**options: Any) -> Security:
-        security = temporary(**options)
+        security: Security = temporary(**options)
         key = security.get_tls_config_for_role("scheduler")["key"]
         lines.extend(line.encode() for line in key.splitlines() if len(line) > 40)
         return security
@@ -227,7 +227,13 @@ class AsSSH(LocalCluster):
     def __init__(self, **options: Any) -> None:
         type(self).handed_over = dask.config.serialize(dask.config.global_config)
         options = {key: options[key] for key in options.keys() & {"n_workers"}}
-        super().__init__(processes=False, dashboard_address=None, **options)
+        super().__init__(  # type: ignore[no-untyped-call]
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            **options,
+        )
 
 
 @pytest.mark.usefixtures("secret_environment")

@@ -62,6 +62,8 @@ _OWN = (
     "checkpoints",
 )
 
+_PRIVATE = 0o700
+
 
 @dataclass(frozen=True)
 class RunDirectory:
@@ -408,6 +410,8 @@ def resolved(path: str | Path) -> Path:
 def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
     """Make a directory, or take one that has a record, and keep other drivers out of it.
 
+    A directory that is made is closed to other users (mode 0700, whatever the umask).
+
     Parameters
     ----------
     root
@@ -434,7 +438,7 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
             "touched. Choose another output directory (-o)."
         )
     with full_disk_is_temporary(root):
-        _make_directory(root)
+        _make_directory(root, mode=_PRIVATE)
     with RunLock(root) as held:
         yield held
 
@@ -464,10 +468,15 @@ def write_whole(file: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _make_directory(path: Path) -> None:
-    """Make a directory and its parents, and sync their names."""
+def _make_directory(path: Path, *, mode: int = 0o777) -> None:
+    """Make a directory and its parents, and sync their names.
+
+    The umask applies to every mode but 0700.
+    """
     missing = [part for part in (path, *path.parents) if not part.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True, mode=mode)
+    if missing and mode == _PRIVATE:
+        path.chmod(mode)
     for part in reversed(missing):
         LOCAL.sync(part.parent)
 

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import platform
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,22 @@ def test_a_missing_or_empty_directory_is_taken(tmp_path: Path, exists: bool) -> 
     if exists:
         path.mkdir(parents=True)
     assert claim(path).read_record().state == "running"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+def test_a_directory_that_is_made_is_closed_to_other_users(tmp_path: Path, umask: int) -> None:
+    previous = os.umask(umask)
+    try:
+        with RunDirectory.lock(tmp_path / "run"):
+            assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+    finally:
+        os.umask(previous)
+
+
+def test_a_directory_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with RunDirectory.lock(tmp_path):
+        assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
