@@ -127,11 +127,11 @@ def _solution(
     ]
     embeddings = _embeddings(final, context, executor, history)
     coordinates = _principal_coordinates(prepared, executor)
-    graph, n_components = _gathered(final.graph, prepared, executor)
+    graph, n_components = _gathered(final.graph, prepared, executor, key="final")
     learned_graph, _ = (
         (graph, n_components)
         if final.learned is final.graph
-        else _gathered(final.learned, prepared, executor)
+        else _gathered(final.learned, prepared, executor, key="learned")
     )
     labels, *maps = executor.gather([final.labels, *encoders])
     is_trivial = final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS)
@@ -163,14 +163,14 @@ def _solution(
 
 
 def _gathered(
-    graph: Handle, prepared: PreparedHandles, executor: Executor
+    graph: Handle, prepared: PreparedHandles, executor: Executor, *, key: str
 ) -> tuple[csr_array[np.float64], int]:
     """Gather a graph and its number of connected components."""
     if isinstance(prepared.blocks, BlockedCandidates):
         whole = row_blocks.gather_graph(graph, prepared.blocks.order, executor)
         return whole, graph.n_components
-    affinity = executor.submit(graph_tasks.affinity_of, graph, key="affinity")
-    count = executor.submit(graph_tasks.component_count, graph, key="component_count/final")
+    affinity = executor.submit(graph_tasks.affinity_of, graph, key=f"affinity/{key}")
+    count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
     whole, n_components = executor.gather([affinity, count])
     return whole, n_components
 

@@ -67,8 +67,7 @@ def test_what_predict_refuses(run: Path, call: Call, monkeypatch: pytest.MonkeyP
     with np.load("new.npz") as archive:
         np.savez("short.npz", allow_pickle=False, view_0=archive["view_0"])
         np.savez("wide.npz", allow_pickle=False, view_0=archive["view_1"], view_1=archive["view_1"])
-    missing = call("predict", run, "short.npz", "-o", "out.csv")
-    assert (missing.exit_code, "view_1" in missing.stderr) == (3, True)
+    assert call("predict", run, "short.npz").exit_code == 0  # a sample may be absent from a view
     wide = call("predict", run, "wide.npz", "-o", "out.csv")
     assert wide.exit_code == 3
     assert re.search(quotes("'view_0': 5", "'view_0': 8"), wide.stderr)
