@@ -63,9 +63,12 @@ def test_samples_that_a_modality_lacks_are_rows_of_nan() -> None:
     held = np.array([5, 3, 40, 8])
     some = anndata_of(sparse.csr_matrix(PROTEIN[held]), np.array(IDS)[held])
     data = as_multi_view(mudata_of(rna=anndata_of(RNA), protein=some))
-    expected = np.full(PROTEIN.shape, np.nan)
-    expected[held] = PROTEIN[held]
-    np.testing.assert_array_equal(values_of(data)["protein"], expected)
+    rna, protein = data.views
+    assert isinstance(protein, PresentRows)
+    present = np.sort(held)
+    np.testing.assert_array_equal(protein.samples, present)
+    np.testing.assert_array_equal(protein.read(0, len(held)), PROTEIN[present])
+    np.testing.assert_array_equal(rna.read(0, len(RNA)), RNA)
     np.testing.assert_array_equal(values_of(data)["rna"], RNA)
     assert feature_names_of(data.views[1]) == tuple(some.var_names)
 
