@@ -355,7 +355,7 @@ def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here
     [
         (
             "[compare]\ndatasets = ['tiny.npz', 'plain.npz']\nmethods = ['knn-sc']",
-            DataError,
+            ConfigurationError,
             ["'plain'", "[dataset.plain]"],
         ),
         (
