@@ -96,7 +96,7 @@ def test_an_asynchronous_client_is_refused() -> None:
     async def fit() -> None:
         async with (
             LocalCluster(
-                n_workers=1, processes=False, dashboard_address=None, asynchronous=True
+                n_workers=1, processes=False, dashboard_address=":0", asynchronous=True
             ) as cluster,
             Client(cluster, asynchronous=True, set_as_default=False) as client,
         ):
