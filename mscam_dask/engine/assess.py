@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles, compared_views
 from mscam_dask.engine.preprocessing_selection import overlap_precision
-from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph
+from mscam_dask.engine.row_blocks import embedding as block_embedding
+from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph
 from mscam_dask.engine.session import FitContext
 from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.solvers.cluster_tree import cluster_tree
@@ -41,7 +41,7 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
     )
     if isinstance(learned, BlockedGraph):
         assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
-        weights = row_blocks.weights_between(
+        weights = block_embedding.weights_between(
             learned, labels, prepared.blocks.order, parameters.n_clusters, executor
         )
     else:

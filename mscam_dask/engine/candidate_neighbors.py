@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.row_blocks import BlockedCandidates, RowOrder, candidates_in_order
+from mscam_dask.engine.row_blocks.candidates import candidates_in_order
+from mscam_dask.engine.row_blocks.handles import BlockedCandidates, RowOrder
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.types.parameters import Parameters
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.row_blocks import BlockedGraph
+from mscam_dask.engine.row_blocks import graph as block_graph
+from mscam_dask.engine.row_blocks.handles import BlockedGraph
 from mscam_dask.engine.scoring import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Refinement
 from mscam_dask.engine.tasks import graph as graph_tasks
@@ -231,14 +231,14 @@ class CheckpointManager:
             parts = {"data": data, "indices": indices, "indptr": indptr}
             sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
             if large:
-                graph = row_blocks.restore_graph(data, indices, indptr, executor, key="saved")
+                graph = block_graph.restore_graph(data, indices, indptr, executor, key="saved")
             else:
                 graph = executor.submit(
                     graph_tasks.restore_graph, data, indices, indptr, key="restore_graph/saved"
                 )
             spectrum = None
             if saved_vectors is not None and large:
-                spectrum = row_blocks.restore_vectors(saved_vectors, executor, key="vectors")
+                spectrum = block_graph.restore_vectors(saved_vectors, executor, key="vectors")
             elif saved_vectors is not None:
                 spectrum = executor.submit(
                     graph_tasks.WarmStart, saved_vectors, key="warm_start/saved"
@@ -314,7 +314,7 @@ def _arrays(
     Rows of large data are in the order of their cells, which is computed again with identical bits.
     """
     if isinstance(state.graph, BlockedGraph):
-        graph = row_blocks.gather_arrays(state.graph, executor)
+        graph = block_graph.gather_arrays(state.graph, executor)
         if state.spectrum is None:
             return graph, None
         return graph, np.concatenate(executor.gather(state.spectrum.vectors))

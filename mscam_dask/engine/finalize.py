@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.assess import assess
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.outer_loop import embed_views
-from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedView
+from mscam_dask.engine.row_blocks import embedding as block_embedding
+from mscam_dask.engine.row_blocks import graph as block_graph
+from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
 from mscam_dask.engine.scoring import components_of, score_cuts, spectrum_of
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.tasks import graph as graph_tasks
@@ -91,7 +92,7 @@ def _from_partition(
     partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
     (partition_score,) = score_cuts(prepared, partitions, executor, key="closed")
     if isinstance(prepared.blocks, BlockedCandidates):
-        graph = row_blocks.partition_graph(
+        graph = block_graph.partition_graph(
             prepared.views, prepared.blocks, labels, context.n_neighbors, executor, key="closed"
         )
     else:
@@ -167,7 +168,7 @@ def _gathered(
 ) -> tuple[csr_array[np.float64], int]:
     """Gather a graph and its number of connected components."""
     if isinstance(prepared.blocks, BlockedCandidates):
-        whole = row_blocks.gather_graph(graph, prepared.blocks.order, executor)
+        whole = block_graph.gather_graph(graph, prepared.blocks.order, executor)
         return whole, graph.n_components
     affinity = executor.submit(graph_tasks.affinity_of, graph, key=f"affinity/{key}")
     count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
@@ -180,7 +181,7 @@ def _principal_coordinates(
 ) -> list[NDArray[np.float32]]:
     """Gather the first principal coordinates of each view."""
     if isinstance(prepared.blocks, BlockedCandidates):
-        return row_blocks.gather_coordinates(
+        return block_embedding.gather_coordinates(
             prepared.views, prepared.names, prepared.blocks.order, _N_AXES, executor
         )
     return executor.gather(
@@ -211,7 +212,7 @@ def _embeddings(
     if isinstance(prepared.blocks, BlockedCandidates):
         (of_samples,) = executor.gather([prepared.blocks.order.order])
         return {
-            name: row_blocks.gather_embedding(result, of_samples, executor)
+            name: block_embedding.gather_embedding(result, of_samples, executor)
             for result, name in zip(results, prepared.names, strict=True)
         }
     handles = [

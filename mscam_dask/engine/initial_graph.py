@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.precompute import LazyReferenceGraphs, PrecomputedViews
-from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedView
+from mscam_dask.engine.row_blocks import candidates as block_candidates
+from mscam_dask.engine.row_blocks import graph as block_graph
+from mscam_dask.engine.row_blocks import handles as block_handles
+from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
 from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
@@ -151,9 +153,9 @@ def _prepare_large(
         )
     for of_sample in precomputed.factored.values():
         executor.release(of_sample)  # the settings are selected
-    ranges = row_blocks.block_ranges(data.n_samples)
+    ranges = block_handles.block_ranges(data.n_samples)
     views = [
-        row_blocks.ridge_view_blocks(
+        block_candidates.ridge_view_blocks(
             data.views[index],
             parameters.settings_of_view(index),
             ranges,
@@ -164,7 +166,7 @@ def _prepare_large(
         for index in parameters.counted(len(data.views))
     ]
     n_candidates = parameters.candidates(data.n_samples)
-    ordered, candidates = row_blocks.ordered_by_cells(
+    ordered, candidates = block_candidates.ordered_by_cells(
         views, ranges, n_candidates, parameters.seed, executor, key=key
     )
     for view in views:
@@ -216,7 +218,7 @@ def build_graph(
 ) -> tuple[Handle, int]:
     """Graph from the A-step over all blocks of rows, and its number of connected components."""
     if isinstance(blocks, BlockedCandidates):
-        blocked = row_blocks.build_graph(
+        blocked = block_graph.build_graph(
             executor,
             blocks,
             summed,

@@ -12,10 +12,14 @@ import operator
 import time
 from collections.abc import Iterator
 
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles, build_graph
-from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedEmbedding, BlockedSpectrum
+from mscam_dask.engine.row_blocks import embedding as block_embedding
+from mscam_dask.engine.row_blocks.handles import (
+    BlockedCandidates,
+    BlockedEmbedding,
+    BlockedSpectrum,
+)
 from mscam_dask.engine.scoring import (
     BestPartition,
     next_cuts,
@@ -128,7 +132,7 @@ def embed_views(
     if isinstance(spectrum, BlockedSpectrum):
         assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
         return list(
-            row_blocks.embed_views(
+            block_embedding.embed_views(
                 spectrum,
                 graph_weight,
                 prepared.views,
@@ -160,7 +164,7 @@ def _solve_views(
     prepared, parameters = context.prepared, context.parameters
     results = embed_views(spectrum, control.graph_weight, prepared, parameters, executor, key=key)
     if isinstance(prepared.blocks, BlockedCandidates):
-        sums = row_blocks.projected_sums(results, prepared.blocks, executor, key=key)
+        sums = block_embedding.projected_sums(results, prepared.blocks, executor, key=key)
         return _SolvedViews(results, sums)
     distances = [
         _summed_over_views(results, block, parameters.model, executor, key=f"{key}/{index}")

@@ -18,12 +18,12 @@ import dataclasses
 import operator
 import time
 
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
 from mscam_dask.engine.initialize import Initialization, evaluate_graph
-from mscam_dask.engine.row_blocks import BlockedCandidates
+from mscam_dask.engine.row_blocks import embedding as block_embedding
+from mscam_dask.engine.row_blocks.handles import BlockedCandidates
 from mscam_dask.engine.scoring import spectrum_facts, start_vectors
 from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
 from mscam_dask.engine.tasks import views as view_tasks
@@ -129,7 +129,7 @@ def _learn_metrics(
 ) -> tuple[list[Handle], list[ViewIteration]]:
     """Submit the metric of each view learned from a partition, and gather their records."""
     if isinstance(prepared.blocks, BlockedCandidates):
-        of_blocks, records = row_blocks.learn_metrics(
+        of_blocks, records = block_embedding.learn_metrics(
             prepared.views, prepared.names, labels, prepared.blocks.order, executor, key=key
         )
         return list(of_blocks), records

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
-from mscam_dask.engine.row_blocks import (
+from mscam_dask.engine.row_blocks import graph as block_graph
+from mscam_dask.engine.row_blocks import spectrum as block_spectrum
+from mscam_dask.engine.row_blocks.handles import (
     BlockedCandidates,
     BlockedGraph,
     BlockedSpectrum,
@@ -110,7 +111,9 @@ def first_cuts(
     """Submit the spectral cuts of a graph without a known partition."""
     if isinstance(spectrum, BlockedSpectrum):
         order = _order(prepared)
-        return row_blocks.submit_cuts(spectrum, order, parameters, executor, key=key, random=True)
+        return block_spectrum.submit_cuts(
+            spectrum, order, parameters, executor, key=key, random=True
+        )
     return executor.submit(
         cut_tasks.first_cuts,
         spectrum,
@@ -131,7 +134,7 @@ def all_minima(
 ) -> Handle:
     """Submit the spectral cuts at all good minima of k-means, and from a known partition if given."""
     if isinstance(spectrum, BlockedSpectrum):
-        return row_blocks.submit_cuts(
+        return block_spectrum.submit_cuts(
             spectrum,
             _order(prepared),
             parameters,
@@ -160,7 +163,9 @@ def next_cuts(
     """Submit the spectral cuts of a graph, also with k-means started from the best partition so far."""
     if isinstance(spectrum, BlockedSpectrum):
         order = _order(prepared)
-        return row_blocks.submit_cuts(spectrum, order, parameters, executor, key=key, known=best)
+        return block_spectrum.submit_cuts(
+            spectrum, order, parameters, executor, key=key, known=best
+        )
     return executor.submit(
         cut_tasks.next_cuts, spectrum, parameters.n_clusters, best, key=f"spectral_cut/{key}"
     )
@@ -171,7 +176,7 @@ def components_of(
 ) -> Handle:
     """Submit the connected component of each sample."""
     if isinstance(graph, BlockedGraph):
-        return row_blocks.components_of(graph, _order(prepared), executor, key=key)
+        return block_graph.components_of(graph, _order(prepared), executor, key=key)
     return executor.submit(graph_tasks.components_of, graph, key=f"components/{key}")
 
 
@@ -185,7 +190,7 @@ def merged_components(
 ) -> Handle:
     """Submit the connected components of a graph, merged to c clusters."""
     if isinstance(graph, BlockedGraph):
-        return row_blocks.merged_components(
+        return block_graph.merged_components(
             prepared.views, graph, _order(prepared), n_clusters, executor, key=key
         )
     components = components_of(graph, prepared, executor, key=key)
@@ -215,7 +220,7 @@ def spectrum_facts(
 def start_vectors(spectrum: Handle, executor: Executor, *, key: str) -> Handle:
     """Return the eigenvectors from which the next eigensolver starts; the spectrum is released."""
     if isinstance(spectrum, BlockedSpectrum):
-        return row_blocks.start_vectors(spectrum, executor)
+        return block_spectrum.start_vectors(spectrum, executor)
     vectors = executor.submit(graph_tasks.warm_start, spectrum, key=f"warm_start/{key}")
     executor.release([spectrum])
     return vectors
@@ -240,8 +245,8 @@ def spectrum_of(
     """Submit the bottom eigenpairs of a graph; with `graph_from_partition` only its c null vectors."""
     if isinstance(graph, BlockedGraph):
         if graph_from_partition:
-            return row_blocks.null_spectrum(graph, executor, key=key)
-        return row_blocks.spectrum_of(
+            return block_spectrum.null_spectrum(graph, executor, key=key)
+        return block_spectrum.spectrum_of(
             graph, previous, prepared.views, parameters, executor, key=key
         )
     n_pairs = (

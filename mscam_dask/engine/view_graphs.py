@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
 from mscam_dask.engine.initialize import Initialization
-from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph, RowOrder
+from mscam_dask.engine.row_blocks import graph as block_graph
+from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph, RowOrder
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.solvers.graph_update import mean_graph
@@ -68,7 +68,7 @@ def with_view_graphs(
     It has no more components than `first`. Neither of these two graphs is released.
     """
     if isinstance(first.graph, BlockedGraph):
-        mixed = row_blocks.mean_graph(
+        mixed = block_graph.mean_graph(
             [first.graph, own], CONSTANTS.graph_weights, executor, key=key
         )
         return dataclasses.replace(
@@ -114,6 +114,6 @@ def _from_cells(
         release_candidates(blocks, executor)
         graphs.append(graph)
     equal = (1.0,) * len(graphs)
-    mean = row_blocks.mean_graph(graphs, equal, executor, key=f"{key}/views")
+    mean = block_graph.mean_graph(graphs, equal, executor, key=f"{key}/views")
     executor.release(graphs)
     return mean

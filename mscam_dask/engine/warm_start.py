@@ -12,7 +12,6 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.initial_graph import (
     InitialGraph,
@@ -22,7 +21,8 @@ from mscam_dask.engine.initial_graph import (
 )
 from mscam_dask.engine.initialize import Initialization, evaluate_graph
 from mscam_dask.engine.precompute import PrecomputedViews
-from mscam_dask.engine.row_blocks import BlockedCandidates, BlockedGraph
+from mscam_dask.engine.row_blocks import graph as block_graph
+from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph
 from mscam_dask.engine.scoring import BestPartition, next_cuts, score_cuts, spectrum_of
 from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better
@@ -90,7 +90,7 @@ def _initialize_from_labels(
     blocked = first.graph if isinstance(first.graph, BlockedGraph) else None
     if blocked is not None:
         assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
-        extended = row_blocks.extend_labels(
+        extended = block_graph.extend_labels(
             blocked, prepared.blocks.order, known, parameters.n_clusters, executor
         )
     else:

@@ -35,6 +35,7 @@ __all__ = [
     "discriminant_loadings",
     "discriminant_points",
     "linear_discriminants",
+    "mean_distance",
 ]
 
 # Smallest spread, as a share of the mean variance: clusters of equal samples stay invertible.
@@ -179,6 +180,15 @@ def discriminant_loadings(sums: ClassSums, view: RidgeView) -> tuple[NDArray[np.
     shares = np.maximum(shares, 0.0)
     loadings = scale[:, None] * directions * np.sqrt(shares / (1.0 + shares))
     return loadings, float(np.sum(shares / (1.0 + shares)))
+
+
+def mean_distance(sums: ClassSums, loadings: NDArray[np.float64]) -> float:
+    """Mean squared distance over pairs of the rows with these sums, in their discriminants."""
+    n = sums.sizes.sum()
+    mean = sums.sums.sum(axis=0) / n
+    scatter = sums.squares - n * np.outer(mean, mean)
+    total = float(np.einsum("ij,ik,kj->", loadings, scatter, loadings))
+    return 2.0 * total / (float(n) - 1.0)
 
 
 def discriminant_points(

@@ -14,10 +14,11 @@ from mscam_dask.data.views import multi_view as multiview
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.row_blocks import candidates as block_candidates
+from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
 from mscam_dask.estimators import MSCAM
 from mscam_dask.types.events import (
@@ -95,8 +96,8 @@ def test_every_state_leads_to_the_same_end(model: str, monkeypatch: pytest.Monke
 def test_every_state_of_large_data_leads_to_the_same_end(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_blocks, "_BLOCK_ROWS", 200)
-    monkeypatch.setattr(row_blocks, "CELL_POINTS", 50)
+    monkeypatch.setattr(block_handles, "_BLOCK_ROWS", 200)
+    monkeypatch.setattr(block_candidates, "CELL_POINTS", 50)
     views = data(800, spread=0.5)
     asked = candidates(model, max_iter=2, exact_samples=400)[:1]
     memory = Memory()

@@ -18,11 +18,12 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sampling import SampledRows
 from mscam_dask.engine import precompute as precomputed
-from mscam_dask.engine import row_blocks
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.row_blocks import candidates as block_candidates
+from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.engine.tasks.views import svd_view
 from mscam_dask.linalg.weighted_blocks import WeightedBlocks
@@ -46,8 +47,8 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 @pytest.fixture(autouse=True)
 def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
-    monkeypatch.setattr(row_blocks, "_BLOCK_ROWS", 150)
-    monkeypatch.setattr(row_blocks, "CELL_POINTS", 50)
+    monkeypatch.setattr(block_handles, "_BLOCK_ROWS", 150)
+    monkeypatch.setattr(block_candidates, "CELL_POINTS", 50)
 
 
 @pytest.fixture

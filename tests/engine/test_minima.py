@@ -85,7 +85,9 @@ def test_settings_are_compared_without_them(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_large_data_are_cut_on_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.row_blocks.SIZES", dataclasses.replace(SIZES, n_cut=200))
+    monkeypatch.setattr(
+        "mscam_dask.engine.row_blocks.spectrum.SIZES", dataclasses.replace(SIZES, n_cut=200)
+    )
     watch = Watch(monkeypatch)
     solution = solve(overlapping(), exact_samples=100)
     assert len(watch.labels[0]) == len(solution.labels) == 300

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.chunk_cache import cache_chunks
 from mscam_dask.engine.tasks.graph import GraphSpectrum, added
-from mscam_dask.engine.tasks.views import ViewResult
+from mscam_dask.engine.tasks.views import ViewResult, admm_record, metric_record
 from mscam_dask.linalg.block_eigensolver import (
     LaplacianRows,
     RitzPairs,
@@ -47,6 +47,7 @@ from mscam_dask.solvers.lda import (
     class_sums,
     discriminant_loadings,
     discriminant_points,
+    mean_distance,
 )
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView
@@ -375,16 +376,7 @@ def solved(
     """Coefficients of the embedding of a view, and the record of its ADMM."""
     started = time.perf_counter()
     coefficients, solution = solve_reduced(sums, view, parameters, graph_weight)
-    record = ViewIteration(
-        view=name,
-        primal_residual=solution.state.primal_residual,
-        dual_residual=solution.state.dual_residual,
-        inner_iterations=solution.state.iteration,
-        converged=solution.converged,
-        objective=solution.objective,
-        seconds=time.perf_counter() - started,
-    )
-    return coefficients, record
+    return coefficients, admm_record(name, solution, started)
 
 
 def embedded(
@@ -423,21 +415,9 @@ def metric_of(
     for other in sums[1:]:
         total = total.merge(other)
     loadings, separation = discriminant_loadings(total, view)
-    n = total.sizes.sum()
-    mean = total.sums.sum(axis=0) / n
-    scatter = total.squares - n * np.outer(mean, mean)
-    mean_distance = 2.0 * float(np.einsum("ij,ik,kj->", loadings, scatter, loadings)) / (n - 1)
     empty = np.empty((0, loadings.shape[1]), dtype=np.float32)
-    record = ViewIteration(
-        view=name,
-        primal_residual=0.0,
-        dual_residual=0.0,
-        inner_iterations=0,
-        converged=True,
-        objective=-separation,
-        seconds=time.perf_counter() - started,
-    )
-    return loadings, LinearDiscriminants(empty, mean_distance, separation), record
+    metric = LinearDiscriminants(empty, mean_distance(total, loadings), separation)
+    return loadings, metric, metric_record(name, separation, started)
 
 
 def discriminants(

@@ -17,7 +17,7 @@ from mscam_dask.engine.tasks.graph import GraphSpectrum, added
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.linalg.laplacian import induced_laplacian
 from mscam_dask.linalg.present_samples import PresentSamples
-from mscam_dask.solvers.admm import reduced_problem, solve_view
+from mscam_dask.solvers.admm import ViewSolution, reduced_problem, solve_view
 from mscam_dask.solvers.graph_update import CandidateEdges, projected_distances, projected_weight
 from mscam_dask.solvers.lda import LinearDiscriminants, linear_discriminants
 from mscam_dask.solvers.mscan import smooth_self_representation
@@ -30,10 +30,12 @@ from mscam_dask.types.parameters import Parameters, Scale
 __all__ = [
     "TimedView",
     "ViewResult",
+    "admm_record",
     "admm_view",
     "embedding_of",
     "encoder_of",
     "learn_metric",
+    "metric_record",
     "principal_coordinates",
     "projected",
     "ridge_view_of",
@@ -109,16 +111,20 @@ def learn_metric(
     """Learn the metric of one view from a partition: its linear discriminants, a closed form."""
     started = time.perf_counter()
     metric = linear_discriminants(view, labels)
-    record = ViewIteration(
+    return metric, metric_record(name, metric.separation, started)
+
+
+def metric_record(name: str, separation: float, started: float) -> ViewIteration:
+    """Record of a metric in closed form, learned since a `time.perf_counter`."""
+    return ViewIteration(
         view=name,
         primal_residual=0.0,
         dual_residual=0.0,
         inner_iterations=0,
         converged=True,
-        objective=-metric.separation,
+        objective=-separation,
         seconds=time.perf_counter() - started,
     )
-    return metric, record
 
 
 def admm_view(
@@ -163,7 +169,13 @@ def admm_view(
         min_shrinkage=parameters.min_shrinkage,
     )
     solution = solve_view(problem, vectors[:, : parameters.n_clusters], parameters.admm)
-    record = ViewIteration(
+    record = admm_record(name, solution, started)
+    return ViewResult(solution.embedding, record, view.present)
+
+
+def admm_record(name: str, solution: ViewSolution, started: float) -> ViewIteration:
+    """Record of the ADMM of a view that started at a `time.perf_counter`."""
+    return ViewIteration(
         view=name,
         primal_residual=solution.state.primal_residual,
         dual_residual=solution.state.dual_residual,
@@ -172,7 +184,6 @@ def admm_view(
         objective=solution.objective,
         seconds=time.perf_counter() - started,
     )
-    return ViewResult(solution.embedding, record, view.present)
 
 
 def embedding_of(result: ViewResult) -> NDArray[np.float64]:

@@ -1,0 +1,271 @@
+"""Graphs of large data by blocks of rows: A-step, components, partition graph, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.row_blocks.handles import (
+    BlockedCandidates,
+    BlockedGraph,
+    BlockedSpectrum,
+    BlockedView,
+    RowOrder,
+    block_ranges,
+)
+from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import row_blocks as tasks
+from mscam_dask.linalg.halo import Ranges
+from mscam_dask.solvers.row_graph import (
+    components_of_forests,
+    graph_block,
+    linked_blocks,
+    mean_rows,
+    spanning_forest,
+    whole_graph,
+)
+from mscam_dask.solvers.row_partition_graph import bridge_ends, bridges, join_pools, with_bridges
+
+__all__ = [
+    "build_graph",
+    "components_of",
+    "extend_labels",
+    "gather_arrays",
+    "gather_graph",
+    "mean_graph",
+    "merged_components",
+    "partition_graph",
+    "restore_graph",
+    "restore_vectors",
+]
+
+
+def build_graph(
+    executor: Executor,
+    blocks: BlockedCandidates,
+    summed: list[Handle] | None,
+    *,
+    n_neighbors: int,
+    data_weight: float,
+    projected_weight: float,
+    key: str,
+) -> BlockedGraph:
+    """Submit the A-step over all blocks of rows, and gather its number of connected components."""
+    ranges = blocks.order.ranges
+    rows = [
+        executor.submit(
+            graph_block,
+            block,
+            None if summed is None else summed[number],
+            n_neighbors,
+            data_weight,
+            projected_weight,
+            ranges[-1][1],
+            key=f"graph_rows/{key}/{number}",
+        )
+        for number, block in enumerate(blocks.rows)
+    ]
+    return _connected(rows, ranges, executor, key=key)
+
+
+def _connected(
+    rows: Sequence[Handle], ranges: Ranges, executor: Executor, *, key: str
+) -> BlockedGraph:
+    """Return the graph of blocks of rows, with its connected components."""
+    forests = [
+        executor.submit(spanning_forest, block, key=f"spanning_forest/{key}/{number}")
+        for number, block in enumerate(rows)
+    ]
+    components = executor.submit(
+        components_of_forests, forests, ranges[-1][1], key=f"components/{key}"
+    )
+    count = executor.submit(tasks.component_count, components, key=f"component_count/{key}")
+    links = [
+        executor.submit(linked_blocks, block, ranges, key=f"linked_blocks/{key}/{number}")
+        for number, block in enumerate(rows)
+    ]
+    n_components, *found = executor.gather([count, *links])
+    executor.release([*forests, count, *links])
+    return BlockedGraph(ranges, tuple(rows), tuple(found), components, int(n_components))
+
+
+def mean_graph(
+    graphs: Sequence[BlockedGraph], weights: Sequence[float], executor: Executor, *, key: str
+) -> BlockedGraph:
+    """Submit the weighted mean of graphs of the same rows, with its connected components."""
+    rows = [
+        executor.submit(mean_rows, list(blocks), tuple(weights), key=f"mean_graph/{key}/{number}")
+        for number, blocks in enumerate(zip(*(graph.rows for graph in graphs), strict=True))
+    ]
+    return _connected(rows, graphs[0].ranges, executor, key=key)
+
+
+def components_of(graph: BlockedGraph, order: RowOrder, executor: Executor, *, key: str) -> Handle:
+    """Submit the connected component of each sample."""
+    return executor.submit(
+        tasks.components_of, graph.components, order.positions, key=f"components/{key}/samples"
+    )
+
+
+def merged_components(
+    views: Sequence[BlockedView],
+    graph: BlockedGraph,
+    order: RowOrder,
+    n_clusters: int,
+    executor: Executor,
+    *,
+    key: str,
+) -> Handle:
+    """Submit the connected components merged to c clusters."""
+    sums = [
+        executor.submit(
+            tasks.component_sums,
+            [view.rows[number] for view in views],
+            graph.components,
+            start,
+            key=f"component_sums/{key}/{start}",
+        )
+        for number, (start, _) in enumerate(graph.ranges)
+    ]
+    merged = executor.submit(
+        tasks.merged_components,
+        sums,
+        graph.components,
+        order.positions,
+        n_clusters,
+        key=f"merge_components/{key}",
+    )
+    executor.release(sums)
+    return merged
+
+
+def gather_graph(graph: BlockedGraph, order: RowOrder, executor: Executor) -> csr_array[np.float64]:
+    """Gather the graph of the samples in their own order."""
+    of_samples, *rows = executor.gather([order.order, *graph.rows])
+    return whole_graph(rows, of_samples)
+
+
+def extend_labels(
+    graph: BlockedGraph,
+    order: RowOrder,
+    known: NDArray[np.int64],
+    n_clusters: int,
+    executor: Executor,
+) -> Handle:
+    """Submit earlier labels, extended to new samples (−1) by one task with the whole graph."""
+    return executor.submit(
+        tasks.extended, list(graph.rows), order.order, known, n_clusters, key="extend_labels/warm"
+    )
+
+
+def partition_graph(
+    views: Sequence[BlockedView],
+    candidates: BlockedCandidates,
+    labels: Any,
+    n_neighbors: int,
+    executor: Executor,
+    *,
+    key: str,
+) -> BlockedGraph:
+    """Submit the graph whose connected components are exactly the clusters of a partition."""
+    order = candidates.order
+    ranges = order.ranges
+    by_cells = executor.submit(tasks.reordered, labels, order.order, key=f"ordered_labels/{key}")
+    of_blocks = [[view.rows[number] for view in views] for number in range(len(ranges))]
+    pools = [
+        executor.submit(tasks.pool, block, start, by_cells, n_neighbors, key=f"pool/{key}/{start}")
+        for block, (start, _) in zip(of_blocks, ranges, strict=True)
+    ]
+    pool = executor.submit(join_pools, pools, key=f"join_pools/{key}")
+    rows = [
+        executor.submit(
+            tasks.partition_rows,
+            block,
+            found,
+            by_cells,
+            pool,
+            n_neighbors,
+            key=f"partition_rows/{key}/{number}",
+        )
+        for number, (block, found) in enumerate(zip(of_blocks, candidates.rows, strict=True))
+    ]
+    graph = _connected(rows, ranges, executor, key=key)
+    executor.release([*pools, pool])
+    ends = executor.submit(bridge_ends, graph.components, by_cells, key=f"bridge_ends/{key}")
+    (samples,) = executor.gather([ends])
+    if samples.size:
+        points = [
+            executor.submit(
+                tasks.bridge_points, block, start, ends, key=f"bridge_points/{key}/{start}"
+            )
+            for block, (start, _) in zip(of_blocks, ranges, strict=True)
+        ]
+        edges = executor.submit(
+            bridges, ends, points, graph.components, by_cells, key=f"bridges/{key}"
+        )
+        joined = [
+            executor.submit(
+                with_bridges, block, edges, n_neighbors, key=f"bridged_rows/{key}/{number}"
+            )
+            for number, block in enumerate(graph.rows)
+        ]
+        executor.release([graph, *points, edges])
+        graph = _connected(joined, ranges, executor, key=f"{key}/bridged")
+    executor.release([ends, by_cells])
+    return graph
+
+
+def gather_arrays(
+    graph: BlockedGraph, executor: Executor
+) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
+    """Gather data, indices and indptr of the graph in the order of the cells."""
+    blocks = [rows.affinity for rows in executor.gather(graph.rows)]
+    counts = np.concatenate([np.diff(block.indptr) for block in blocks])
+    return (
+        np.concatenate([block.data for block in blocks]),
+        np.concatenate([block.indices for block in blocks]),
+        np.concatenate(([0], np.cumsum(counts))),
+    )
+
+
+def restore_graph(
+    data: NDArray[np.float64],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    executor: Executor,
+    *,
+    key: str,
+) -> BlockedGraph:
+    """Submit a graph from the arrays that `gather_arrays` returned."""
+    n = len(indptr) - 1
+    ranges = block_ranges(n)
+    rows = []
+    for start, stop in ranges:
+        part = slice(indptr[start], indptr[stop])
+        pointers = (indptr[start : stop + 1] - indptr[start]).astype(np.int32)
+        rows.append(
+            executor.submit(
+                tasks.restored_rows,
+                data[part],
+                indices[part].astype(np.int32),
+                pointers,
+                start,
+                n,
+                key=f"restore_graph/{key}/{start}",
+            )
+        )
+    return _connected(rows, ranges, executor, key=key)
+
+
+def restore_vectors(vectors: NDArray[Any], executor: Executor, *, key: str) -> BlockedSpectrum:
+    """Submit start vectors of the eigensolver from those of a checkpoint."""
+    rows = tuple(
+        executor.submit(graph_tasks.given, vectors[start:stop], key=f"given/{key}/{start}")
+        for start, stop in block_ranges(len(vectors))
+    )
+    return BlockedSpectrum((), rows, (), np.zeros(0), converged=True)
