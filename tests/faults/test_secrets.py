@@ -20,7 +20,8 @@ from distributed import LocalCluster, Security
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, redacted
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run import cluster, steps
+from mscam_dask.pipeline.run import cluster_classes, steps
+from mscam_dask.pipeline.run.cluster import open_cluster
 from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
 from tests.messages import quotes
 
@@ -240,7 +241,7 @@ class AsSSH(LocalCluster):
 def test_command_lines_of_an_ssh_cluster_carry_no_secret_of_dasks_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cluster, "load_class", lambda name: AsSSH)
+    monkeypatch.setattr(cluster_classes, "load_class", lambda name: AsSSH)
     secrets = {
         "gateway.auth.kwargs": {"password": CANARY},
         "mscam.api-key": CANARY,
@@ -251,7 +252,7 @@ def test_command_lines_of_an_ssh_cluster_carry_no_secret_of_dasks_configuration(
     }
     options = {"hosts": ["127.0.0.1"] * 2}
     with dask.config.set(secrets):
-        with cluster.open_cluster(ExecutionTable(cluster="ssh", cluster_options=options)):
+        with open_cluster(ExecutionTable(cluster="ssh", cluster_options=options)):
             assert dask.config.get("mscam.api-key") == CANARY
         handed_over = repr(dask.config.deserialize(AsSSH.handed_over))
     assert "kept-as-it-is" in handed_over

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
-import socket
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,16 +23,13 @@ from mscam_dask.errors import (
     ClusterError,
     ClusterStartError,
     ConfigurationError,
-    MscamError,
     NoWorkersError,
     SchedulerLostError,
-    holds_a_secret,
 )
 from mscam_dask.pipeline.config.cluster_types import (
     CLUSTER_TYPES,
     cluster_type,
     load_class,
-    seconds_of,
     type_of,
 )
 from mscam_dask.pipeline.config.settings import ExecutionTable
@@ -43,6 +38,17 @@ from mscam_dask.pipeline.config.validate import (
     has_certificates,
     is_encrypted_or_here,
     read_scheduler_file,
+)
+from mscam_dask.pipeline.run.cluster_classes import (
+    LOOPBACK,
+    PORT_TAKEN,
+    certificates,
+    close_quietly,
+    dashboard_address,
+    new_cluster,
+    public_configuration,
+    scale,
+    start_errors,
 )
 from mscam_dask.pipeline.run.graceful_shutdown import defer_signals
 from mscam_dask.pipeline.tls.check import check_handshake
@@ -62,23 +68,16 @@ __all__ = [
     "smallest_memory_bytes",
 ]
 
-_DASHBOARD_PORT = 8787
 _CONNECT_TIMEOUT_S = 15.0
 _LOST_TIMEOUT_S = 2.0
 _START_ATTEMPTS = 2
 _QUEUE_TIMEOUT_S = 3600.0
 _POLL_S = 0.2
-_REPLACE_EVERY = "5 s"
-_LOOPBACK = "127.0.0.1:0"
-_ONE_BLAS_THREAD = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
 
 # Tasks of a SLURM job whose first process is the scheduler and whose second runs the pipeline.
 _CLIENT_RANK = 1
 _LEAST_TASKS = 3
 
-# Batch schedulers' words for a request that no later attempt can cure.
-_REFUSED = re.compile(r"invalid|not permitted|denied|unknown|exceed", re.IGNORECASE)
-_SHARED_FILES = "Using a temporary security object"
 
 # The pages that only show: none that retires workers or forwards requests.
 _DASHBOARD_CONFIG = {
@@ -94,9 +93,6 @@ _DASHBOARD_CONFIG = {
 # Our own errors say what distributed logs about a lost worker or a closed connection. Workers
 # write to the same terminal and learn it from their environment.
 _LOGGERS = ("distributed", "distributed.client", "distributed.gc", "bokeh", "tornado", "asyncio")
-# Another program may take the dashboard's port between our probe and distributed's: it then takes
-# a free one, which the run's own line names.
-_PORT_TAKEN = r"Port \d+ is already in use"
 _WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__BOKEH": "critical"}
 
 
@@ -246,7 +242,7 @@ def _local_cluster(execution: ExecutionTable, n_workers: int, n_threads: int) ->
     memory = execution.memory_limit
     options: dict[str, Any] = {
         "threads_per_worker": n_threads,
-        "dashboard_address": _dashboard_address(),
+        "dashboard_address": dashboard_address(),
         "memory_limit": "auto" if memory is None else memory,
         "env": _WORKER_ENVIRONMENT,
         **(execution.cluster_options or {}),
@@ -254,7 +250,7 @@ def _local_cluster(execution: ExecutionTable, n_workers: int, n_threads: int) ->
     for attempt in range(1, _START_ATTEMPTS + 1):
         try:
             with defer_signals(), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message=_PORT_TAKEN)
+                warnings.filterwarnings("ignore", message=PORT_TAKEN)
                 return LocalCluster(
                     n_workers=n_workers,
                     host="127.0.0.1",
@@ -283,11 +279,11 @@ def _started_by_class(
     queue_s = _QUEUE_TIMEOUT_S if kind.is_queue else timeout_s
     start_s = execution.start_timeout or queue_s
     with ExitStack() as stack:
-        stack.enter_context(_certificates(execution, name))
-        with _start_errors(name), _public_configuration(name):
+        stack.enter_context(certificates(execution, name))
+        with start_errors(name), public_configuration(name):
             with defer_signals():
-                cluster = _new_cluster(execution, name)
-                stack.push(partial(_close, cluster))
+                cluster = new_cluster(execution, name)
+                stack.push(partial(close_quietly, cluster))
             address = str(cluster.scheduler_address)
             if name not in CLUSTER_TYPES and not is_encrypted_or_here(address):
                 raise ConfigurationError(
@@ -295,7 +291,7 @@ def _started_by_class(
                     "without encryption. Give the class certificates (security), or start it yourself "
                     "and connect with --scheduler and --insecure."
                 )
-            _scale(cluster, execution, name)
+            scale(cluster, execution, name)
             client = Client(
                 cluster, security=getattr(cluster, "security", None), set_as_default=False
             )
@@ -320,189 +316,6 @@ def _number_of_workers(execution: ExecutionTable) -> str:
     if execution.cluster == "ssh":
         return f"{len((execution.cluster_options or {})['hosts']) - 1} worker host(s)"
     return "1 worker" if execution.workers in (None, 1) else f"{execution.workers} workers"
-
-
-@contextmanager
-def _start_errors(name: str) -> Iterator[None]:
-    """Turn errors of a cluster class into those of the package."""
-    try:
-        yield
-    except MscamError:
-        raise
-    except (TypeError, ValueError, KeyError, ImportError) as error:
-        raise ConfigurationError(
-            f"the cluster {name!r} refuses its options: {_first_lines(error)}. Correct "
-            "[execution.cluster_options] or Dask's configuration."
-        ) from error
-    except FileNotFoundError as error:
-        raise ConfigurationError(
-            f"the cluster {name!r} needs a program or file that this computer lacks: {error}. Run the "
-            "pipeline where the scheduler's commands are."
-        ) from error
-    except Exception as error:
-        reason = _first_lines(error)
-        if _REFUSED.search(reason):
-            raise ClusterError(
-                f"the cluster {name!r} was refused: {reason}. Correct [execution.cluster_options] or "
-                "Dask's configuration."
-            ) from error
-        raise ClusterStartError(
-            f"the cluster {name!r} could not be started: {reason}. Repeat the command when its service "
-            "is back."
-        ) from error
-
-
-def _first_lines(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}"
-    return " ".join(text.split())[:600].rstrip(".")
-
-
-@contextmanager
-def _certificates(execution: ExecutionTable, name: str) -> Iterator[None]:
-    """Certificates of [execution] for every role of a cluster whose processes read Dask's configuration."""
-    import dask.config
-
-    if name not in ("ssh", "slurm-runner") or execution.tls_ca is None:
-        yield
-        return
-    setting = "distributed.comm.tls"
-    tls: dict[str, str | None] = {f"{setting}.ca-file": execution.tls_ca}
-    for role in ("scheduler", "worker", "client"):
-        tls[f"{setting}.{role}.cert"] = execution.tls_cert
-        tls[f"{setting}.{role}.key"] = execution.tls_key or execution.tls_cert
-    with dask.config.set({**tls, "distributed.comm.require-encryption": True}):
-        yield
-
-
-@contextmanager
-def _public_configuration(name: str) -> Iterator[None]:
-    """Hide the secrets of Dask's configuration, which SSHCluster puts on command lines of its hosts.
-
-    Every user of a host can list the command lines of its processes.
-    """
-    import dask.config
-
-    if name != "ssh":
-        yield
-        return
-    with dask.config.set(dict.fromkeys(_secret_keys(dask.config.config))):
-        yield
-
-
-def _secret_keys(settings: Mapping[str, Any], parent: str = "") -> Iterator[str]:
-    """Yield the dotted keys of the settings that hold secrets."""
-    for key, value in settings.items():
-        if holds_a_secret(str(key), value, os.environ):
-            yield f"{parent}{key}"
-        elif isinstance(value, Mapping):
-            yield from _secret_keys(value, f"{parent}{key}.")
-        elif isinstance(value, list | tuple) and holds_a_secret("", repr(value), os.environ):
-            yield f"{parent}{key}"
-
-
-def _new_cluster(execution: ExecutionTable, name: str) -> Any:
-    """Make a cluster of one of Dask's classes, without workers where they are asked for afterwards."""
-    found = load_class(name)
-    kind = cluster_type(name)
-    assert kind is not None
-    options = dict(execution.cluster_options or {})
-    if kind.is_queue:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=_SHARED_FILES)
-            warnings.filterwarnings("ignore", message=_PORT_TAKEN)
-            return found(**_queue_options(execution, name, options))
-    if name == "ssh":
-        protocol = {"protocol": "tls://"} if has_certificates(execution) else {}
-        for role, defaults in (
-            ("scheduler_options", {"port": 0, "dashboard_address": _LOOPBACK}),
-            ("worker_options", {"nthreads": 1, "dashboard_address": _LOOPBACK}),
-        ):
-            options[role] = {**defaults, **protocol, **options.get(role, {})}
-    if name == "kubernetes":
-        least = 0 if execution.adapt is None else execution.adapt.minimum
-        options = {"quiet": True, "n_workers": execution.workers or max(least, 1), **options}
-    return found(**options)
-
-
-def _queue_options(
-    execution: ExecutionTable, name: str, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Options of a class of dask-jobqueue: encrypted, dashboards on loopback, one BLAS thread."""
-    import dask.config
-
-    def given(key: str, default: Any) -> Any:
-        configured = dask.config.get(f"jobqueue.{name}.{key.replace('_', '-')}", None)
-        return options.get(key) or configured or default
-
-    arguments = ["--dashboard-address", _LOOPBACK]
-    for key in ("lifetime", "lifetime_stagger"):
-        if (text := getattr(execution, key)) is not None:
-            arguments += [f"--{key.replace('_', '-')}", f"{seconds_of(text):g}s"]
-    sizes: dict[str, Any] = {}
-    if execution.threads is not None:
-        sizes |= {"cores": execution.threads, "processes": 1}
-    if execution.memory_limit is not None:
-        sizes["memory"] = str(execution.memory_limit)
-    return {
-        **sizes,
-        **options,
-        "security": _queue_security(execution),
-        "protocol": "tls://",
-        "scheduler_options": {
-            "dashboard_address": _dashboard_address(),
-            **given("scheduler_options", {}),
-        },
-        "worker_extra_args": [*arguments, *given("worker_extra_args", [])],
-        "job_script_prologue": [_ONE_BLAS_THREAD, *given("job_script_prologue", [])],
-        "silence_logs": logging.CRITICAL,
-    }
-
-
-def _queue_security(execution: ExecutionTable) -> Security:
-    from distributed import Security
-
-    if execution.tls_ca is None:
-        temporary: Security = Security.temporary()
-        return temporary
-    certificate, key = execution.tls_cert, execution.tls_key or execution.tls_cert
-    roles = ("scheduler", "worker", "client")
-    return Security(
-        require_encryption=True,
-        tls_ca_file=execution.tls_ca,
-        **{f"tls_{role}_cert": certificate for role in roles},
-        **{f"tls_{role}_key": key for role in roles},
-    )
-
-
-def _close(cluster: Any, kind: type[BaseException] | None, *_: object) -> None:
-    """Close a cluster; where another error is on its way, that is the one to report."""
-    with ExitStack() as stack:
-        if kind is not None:
-            stack.enter_context(suppress(Exception))
-        cluster.close()
-
-
-def _scale(cluster: Any, execution: ExecutionTable, name: str) -> None:
-    """Ask for the workers of [execution]; those of a batch scheduler are replaced when they are lost."""
-    kind = cluster_type(name)
-    assert kind is not None
-    adapt, workers = execution.adapt, execution.workers
-    if adapt is not None:
-        cluster.adapt(minimum=adapt.minimum, maximum=adapt.maximum)
-    elif kind.is_queue:
-        cluster.scale(workers or 1)
-        cluster.sync(_submitted, cluster)
-        n_jobs = len(cluster.worker_spec)
-        cluster.adapt(minimum_jobs=n_jobs, maximum_jobs=n_jobs, interval=_REPLACE_EVERY)
-    elif name == "gateway" or (workers is not None and name not in CLUSTER_TYPES):
-        cluster.scale(workers or 1)
-
-
-async def _submitted(cluster: Any) -> None:
-    """Wait until jobs are submitted; an error of the batch scheduler is raised here."""
-    await cluster
-    for job in tuple(cluster.workers.values()):
-        await job
 
 
 def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
@@ -540,17 +353,17 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
     options = dict(execution.cluster_options or {})
     n_threads = int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
     signal.signal(signal.SIGINT, lambda *_: sys.exit())  # the runner ends itself by this signal
-    with _quiet(), _certificates(execution, "slurm-runner"), dask.config.set(_DASHBOARD_CONFIG):
+    with _quiet(), certificates(execution, "slurm-runner"), dask.config.set(_DASHBOARD_CONFIG):
         runner(
             scheduler_file=str(_slurm_file(execution)),
             scheduler_options={
-                "dashboard_address": _LOOPBACK,
+                "dashboard_address": LOOPBACK,
                 **protocol,
                 **options.get("scheduler_options", {}),
             },
             worker_options={
                 "nthreads": n_threads,
-                "dashboard_address": _LOOPBACK,
+                "dashboard_address": LOOPBACK,
                 **protocol,
                 **options.get("worker_options", {}),
             },
@@ -595,17 +408,6 @@ def _connected_in_slurm(execution: ExecutionTable) -> Iterator[OpenCluster]:
             )
         finally:
             cluster.client.shutdown()
-
-
-def _dashboard_address() -> str:
-    """Loopback address for the dashboard, or metrics alone: the usual port when it is free."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", _DASHBOARD_PORT))
-        except OSError:
-            return "127.0.0.1:0"
-    return f"127.0.0.1:{_DASHBOARD_PORT}"
 
 
 def _dashboard_of(client: Client) -> str | None:

@@ -192,7 +192,7 @@ def test_a_dashboard_port_that_is_taken_meanwhile_is_replaced_without_a_word(
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        monkeypatch.setattr(module, "_dashboard_address", lambda: f"127.0.0.1:{taken}")
+        monkeypatch.setattr(module, "dashboard_address", lambda: f"127.0.0.1:{taken}")
         with open_cluster(ExecutionTable(workers=1)) as cluster:
             assert cluster.dashboard is not None
             assert f":{taken}/" not in cluster.dashboard
