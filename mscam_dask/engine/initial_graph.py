@@ -64,13 +64,13 @@ class PreparedHandles:
     perturbed_cuts: Handle | None = None
 
 
-_MOST_VIEWS = 16
+_MAX_VIEWS = 16
 """Views whose reference graphs are compared; of more views, evenly spaced ones."""
 
 
 def compared_views(names: Sequence[str]) -> tuple[str, ...]:
     """Views whose reference graphs are compared."""
-    return tuple(names[index] for index in spread_rows(len(names), _MOST_VIEWS))
+    return tuple(names[index] for index in spread_rows(len(names), _MAX_VIEWS))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,7 +42,7 @@ _TRAINING_POINTS = 32
 _ROUNDS = 6
 
 # With more centers, they are trained in groups around about as many coarse centers as each has.
-_MOST_TOGETHER = 256
+_MAX_TOGETHER = 256
 
 # Bytes of the products of one block of points with centers or with a pool.
 _BLOCK_BYTES = 8 * 2**20
@@ -119,7 +119,7 @@ def train_centers(
     Many centers are trained in groups, so that the time grows as the sample times the square root of
     the number of centers.
     """
-    if n_cells > _MOST_TOGETHER:
+    if n_cells > _MAX_TOGETHER:
         n_groups = int(np.sqrt(n_cells))
         some = np.sort(
             rng.choice(len(sample), min(len(sample), n_groups * _TRAINING_POINTS), replace=False)

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 # Members of a cluster in the pool: all of them in clusters of at most this many.
-_MOST_POOLED = 4096
+_MAX_POOLED = 4096
 
 # Numbers in the pool of all clusters together.
 _POOL_ENTRIES = 2**24
@@ -74,7 +74,7 @@ def pool_of_rows(
 def _pooled(labels: NDArray[np.int64], n_neighbors: int, rank: int) -> NDArray[np.int64]:
     """Samples of the pool: evenly spaced members of each cluster, at least k + 2 where there are."""
     n_clusters = int(labels.max()) + 1
-    most = min(_MOST_POOLED, max(2 * (n_neighbors + 2), _POOL_ENTRIES // (n_clusters * rank)))
+    most = min(_MAX_POOLED, max(2 * (n_neighbors + 2), _POOL_ENTRIES // (n_clusters * rank)))
     chosen = []
     for cluster in range(n_clusters):
         members = np.flatnonzero(labels == cluster)

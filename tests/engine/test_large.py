@@ -54,7 +54,7 @@ def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in worker processes, which would not see it."""
-    monkeypatch.setattr(row_partition_graph, "_MOST_POOLED", 100)
+    monkeypatch.setattr(row_partition_graph, "_MAX_POOLED", 100)
 
 
 def fit(

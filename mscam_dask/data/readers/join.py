@@ -26,7 +26,7 @@ JOINS: tuple[Join, ...] = ("inner", "outer")
 
 
 def check_join(join: object) -> None:
-    """Refuse a value that is no join.
+    """Refuse a value that is not a kind of join.
 
     Raises
     ------

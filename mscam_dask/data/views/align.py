@@ -79,7 +79,7 @@ def aligned_tables(
 
 
 def refuse_unmatched_columns(views: Collection[RowSource]) -> None:
-    """Refuse pairwise views, of those whose rows were reordered and whose columns have no ids.
+    """Refuse reordered pairwise views whose columns have no ids.
 
     Raises
     ------

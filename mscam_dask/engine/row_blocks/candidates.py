@@ -22,7 +22,7 @@ from mscam_dask.types.parameters import ViewSettings
 __all__ = ["candidates_in_order", "ordered_by_cells", "ridge_view_blocks"]
 
 # Groups of blocks between which rows are exchanged: as many pieces of each block.
-_MOST_PIECES = 16
+_MAX_PIECES = 16
 
 # Blocks whose sums one task adds up.
 _FAN_IN = 16
@@ -223,7 +223,7 @@ def candidates_in_order(
 
 def _edges(ranges: Ranges) -> tuple[int, ...]:
     """First rows of groups of blocks, and the end."""
-    together = -(-len(ranges) // _MOST_PIECES)
+    together = -(-len(ranges) // _MAX_PIECES)
     return (*(start for start, _ in ranges[::together]), ranges[-1][1])
 
 
@@ -252,7 +252,7 @@ def _exchanged(
     key: str,
 ) -> list[Handle]:
     """Submit the blocks of rows in a new order from the pieces of each block; pieces are released."""
-    together = -(-len(ranges) // _MOST_PIECES)
+    together = -(-len(ranges) // _MAX_PIECES)
     joined: list[Handle] = []
     for group in range(-(-len(ranges) // together)):
         sent = [

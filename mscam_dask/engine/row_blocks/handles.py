@@ -1,4 +1,4 @@
-"""Blocks of rows of large data, and the handles of what lies in blocks."""
+"""Ranges of blocks of rows, and groups of handles of data in such blocks."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _BLOCK_ROWS = 6144
 
 _ENOUGH_BLOCKS = 96
 
-_MOST_ROWS = 65_536
+_MAX_ROWS = 65_536
 
 
 def block_ranges(n_samples: int) -> Ranges:
     """Blocks of rows of large data, of equal size; they depend on n only."""
     wanted = max(1, min(_ENOUGH_BLOCKS, n_samples // _BLOCK_ROWS))
-    n_blocks = max(wanted, -(-n_samples // _MOST_ROWS))
+    n_blocks = max(wanted, -(-n_samples // _MAX_ROWS))
     edges = [n_samples * block // n_blocks for block in range(n_blocks + 1)]
     return tuple(itertools.pairwise(edges))
 
 
 def most_rows(n_samples: int) -> int:
     """Upper bound of the rows of a block, which does not fall where there are more samples."""
-    return min(n_samples, max(2 * _BLOCK_ROWS, min(_MOST_ROWS, -(-n_samples // _ENOUGH_BLOCKS))))
+    return min(n_samples, max(2 * _BLOCK_ROWS, min(_MAX_ROWS, -(-n_samples // _ENOUGH_BLOCKS))))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +131,7 @@ class BlockedSpectrum(HandleGroup):
 
 @dataclasses.dataclass(frozen=True)
 class BlockedEmbedding(HandleGroup):
-    """Embedding of a view by blocks of rows, its record, and what the A-step uses instead if that differs."""
+    """Embedding of a view by blocks of rows, its record, and scaled rows if the A-step uses others."""
 
     rows: tuple[Handle, ...]
     record: Handle

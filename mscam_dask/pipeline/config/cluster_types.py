@@ -221,7 +221,7 @@ def options_of(name: str, found: Any) -> set[str] | None:
 
 
 def cluster_problems(document: Document, execution: ExecutionTable) -> Iterable[str]:
-    """Yield what is wrong with the cluster that [execution] names."""
+    """Yield each problem of the cluster that [execution] names."""
     name = type_of(execution)
     kind = cluster_type(name)
     if kind is None:
@@ -381,7 +381,7 @@ def _option_problems(
 def _missing(
     document: Document, execution: ExecutionTable, name: str, kind: ClusterType
 ) -> Iterable[str]:
-    """Yield a problem when options lack that neither the pipeline nor Dask's configuration has."""
+    """Yield a problem for required options that neither the pipeline nor Dask's configuration sets."""
     import dask.config
 
     where = document.where("execution", "cluster")

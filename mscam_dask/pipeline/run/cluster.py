@@ -76,7 +76,7 @@ _POLL_S = 0.2
 
 # Tasks of a SLURM job whose first process is the scheduler and whose second runs the pipeline.
 _CLIENT_RANK = 1
-_LEAST_TASKS = 3
+_MIN_TASKS = 3
 
 
 # The pages that only show: none that retires workers or forwards requests.
@@ -319,7 +319,7 @@ def _number_of_workers(execution: ExecutionTable) -> str:
 
 
 def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
-    """Be the scheduler or a worker of a `slurm-runner` cluster, in the tasks of srun that are.
+    """Run the scheduler or a worker of a `slurm-runner` cluster in this task of srun.
 
     Returns at once in the task that runs the pipeline, and with other types of clusters. The other
     tasks end with the cluster, by SystemExit.
@@ -338,7 +338,7 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
             "cluster = 'slurm-runner' is for the tasks of srun, which this is not. Start it in a SLURM job: "
             "srun --ntasks N --wait 60 mscam-dask run ..."
         ) from error
-    if n_tasks < _LEAST_TASKS:
+    if n_tasks < _MIN_TASKS:
         raise ConfigurationError(
             f"cluster = 'slurm-runner' has {n_tasks} task(s) of srun, and needs 3 or more: the scheduler, "
             "the run and a worker for each other one. Raise --ntasks."
@@ -380,7 +380,7 @@ def _slurm_file(execution: ExecutionTable) -> Path:
 
 @contextmanager
 def _connected_in_slurm(execution: ExecutionTable) -> Iterator[OpenCluster]:
-    """Connect to the scheduler that another task of srun is, and end all of them on leaving."""
+    """Connect to the scheduler in another task of srun, and end all tasks on leaving."""
     if os.environ.get("SLURM_PROCID") != str(_CLIENT_RANK):
         raise ConfigurationError(
             "cluster = 'slurm-runner' starts with mscam-dask run in the tasks of srun, which also "
@@ -397,7 +397,7 @@ def _connected_in_slurm(execution: ExecutionTable) -> Iterator[OpenCluster]:
             )
         time.sleep(_POLL_S)
     address = read_scheduler_file(str(file))
-    n_workers = int(os.environ["SLURM_NTASKS"]) - _LEAST_TASKS + 1
+    n_workers = int(os.environ["SLURM_NTASKS"]) - _MIN_TASKS + 1
     with _connected(msgspec.structs.replace(execution, scheduler=address)) as cluster:
         assert cluster.client is not None
         try:

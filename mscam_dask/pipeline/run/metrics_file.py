@@ -1,4 +1,4 @@
-"""Metrics of a run as a file: for Prometheus, which outlive the scheduler of the run.
+"""File of the metrics of a run for Prometheus, which is there when the scheduler of the run is gone.
 
 The file is valid in the text format of Prometheus (the textfile collector of node_exporter) and in
 OpenMetrics: gauges, one sample for each pipeline, and an end mark.
