@@ -91,7 +91,7 @@ def _joined(item: SourceContents, own: tuple[str, ...], wanted: tuple[str, ...])
     labels, names = item.labels, item.label_names
     if labels is not None:
         labels, names = _labels_of(item, own, wanted)
-    note = f"{item.where}: {len(has)} of {len(wanted)} samples, joined by sample id"
+    note = f"{item.where}: joined by sample id"
     if len(own) > len(has):
         note += f"; {len(own) - len(has)} others left out"
     return replace(
