@@ -1,4 +1,8 @@
-"""Files from elsewhere: each is refused with an error of the package, within its memory and time."""
+"""Files from elsewhere: each is refused with an error of the package, within its memory.
+
+The child process has a limit of CPU seconds too: a file that takes more ends it with a signal. The seconds
+of each file: ``python -m tests.benchmarks.hostile_files``.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +30,6 @@ Ingest = Callable[[Path], dict[str, Any]]
 HARMLESS = {"circle_of_groups.mat", "many_members.npz", "traversal.npz", "wide.csv"}
 
 MEMORY_BYTES = 200 * 2**20
-
-# Written rather than refused: 300 views with their files, and half a million columns.
-CPU_SECONDS = {"many_members.npz": 8.0, "wide.csv": 3.0}
 
 
 @pytest.fixture(scope="module")
@@ -79,4 +80,3 @@ def test_a_hostile_file_is_refused(name: str, tmp_path: Path, ingest_in_child: I
             path.name in found["message"] or "View '" in found["message"] or name == "escapes.csv"
         )
     assert found["memory_bytes"] < MEMORY_BYTES
-    assert found["cpu_seconds"] < CPU_SECONDS.get(name, 1.0)
