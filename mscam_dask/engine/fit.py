@@ -182,6 +182,7 @@ def _initialize(
         ),
         counted=search.counted,
         refines=refines,
+        view_graphs=start.view_graphs if refines else None,
         from_previous_fit=search.known is not None,
     )
     control = RankControl(
