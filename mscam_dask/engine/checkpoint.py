@@ -243,7 +243,7 @@ class CheckpointManager:
                 spectrum = executor.submit(
                     graph_tasks.WarmStart, saved_vectors, key="warm_start/saved"
                 )
-            labels = executor.submit(graph_tasks.given, arrays[_LABELS], key="given/labels")
+            labels = executor.submit(np.asarray, arrays[_LABELS], key="given/labels")
         except KeyError as error:
             raise StoreCorruptError(
                 f"the checkpoint has no array {error}. Start the run without its checkpoints."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,7 @@ from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
 from mscam_dask.engine.scoring import components_of, score_cuts, spectrum_of
 from mscam_dask.engine.session import FitContext, LoopState, Session
-from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
-from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
@@ -73,8 +72,7 @@ def _reached(
 ) -> _FinalGraph | None:
     """Return the graph with c components, or None if an earlier partition scored higher."""
     labels = components_of(state.graph, prepared, executor, key="reached")
-    partitions = executor.submit(cut_tasks.single, labels, key="partitions/reached")
-    (partition_score,) = score_cuts(prepared, partitions, executor, key="reached")
+    (partition_score,) = score_cuts(prepared, [labels], executor, key="reached")
     if is_worse(partition_score, state.best.partition_score, parameters.tol):
         return None
     return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, partition_score)
@@ -89,8 +87,7 @@ def _from_partition(
 ) -> _FinalGraph:
     """Return the partition graph of a partition, which is the learned graph too where there is none."""
     prepared = context.prepared
-    partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
-    (partition_score,) = score_cuts(prepared, partitions, executor, key="closed")
+    (partition_score,) = score_cuts(prepared, [labels], executor, key="closed")
     if isinstance(prepared.blocks, BlockedCandidates):
         graph = block_graph.partition_graph(
             prepared.views, prepared.blocks, labels, context.n_neighbors, executor, key="closed"
@@ -120,7 +117,7 @@ def _solution(
     prepared = context.prepared
     encoders = [
         executor.submit(
-            view_tasks.encoder_of,
+            operator.attrgetter("encoder"),
             view.empty if isinstance(view, BlockedView) else view,
             key=f"encoder/{name}",
         )
@@ -170,8 +167,10 @@ def _gathered(
     if isinstance(prepared.blocks, BlockedCandidates):
         whole = block_graph.gather_graph(graph, prepared.blocks.order, executor)
         return whole, graph.n_components
-    affinity = executor.submit(graph_tasks.affinity_of, graph, key=f"affinity/{key}")
-    count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
+    affinity = executor.submit(operator.attrgetter("affinity"), graph, key=f"affinity/{key}")
+    count = executor.submit(
+        operator.attrgetter("n_components"), graph, key=f"component_count/{key}"
+    )
     whole, n_components = executor.gather([affinity, count])
     return whole, n_components
 

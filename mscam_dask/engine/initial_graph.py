@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
@@ -14,9 +15,8 @@ from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
 from mscam_dask.engine.tasks import assess as assess_tasks
-from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
-from mscam_dask.solvers.graph_update import assemble_graph
+from mscam_dask.solvers.graph_update import assemble_graph, graph_rows
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.events import GraphKind
 from mscam_dask.types.parameters import Parameters, Scale
@@ -230,7 +230,7 @@ def build_graph(
         return blocked, blocked.n_components
     rows = [
         executor.submit(
-            graph_tasks.block_rows,
+            graph_rows,
             block,
             None if summed is None else summed[index],
             n_neighbors,
@@ -241,7 +241,9 @@ def build_graph(
         for index, block in enumerate(blocks)
     ]
     graph = executor.submit(assemble_graph, rows, key=f"assemble_graph/{key}")
-    count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
+    count = executor.submit(
+        operator.attrgetter("n_components"), graph, key=f"component_count/{key}"
+    )
     (n_components,) = executor.gather([count])
     executor.release([*rows, count])
     return graph, int(n_components)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Sequence
 
 from mscam_dask.engine.executors.base import Executor, Handle
@@ -15,7 +16,6 @@ from mscam_dask.engine.scoring import (
     score_cuts,
     spectrum_of,
 )
-from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
 from mscam_dask.types.events import CandidateSettings
 from mscam_dask.types.parameters import Parameters
@@ -95,7 +95,7 @@ def evaluate_graph(
     spectrum: Handle | None = None
     if first.n_components > parameters.n_clusters:
         labels = merged_components(first.graph, prepared, parameters.n_clusters, executor, key=key)
-        partitions = executor.submit(cut_tasks.single, labels, key=f"partitions/{key}")
+        partitions = executor.submit(list, [labels], key=f"partitions/{key}")
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
         if known is None:
@@ -129,7 +129,7 @@ def _argbest(
 ) -> BestPartition:
     partition_scores = score_cuts(prepared, partitions, executor, key=key)
     index = argbest(partition_scores)
-    labels = executor.submit(cut_tasks.pick, partitions, index, key=f"best_cut/{key}")
+    labels = executor.submit(operator.getitem, partitions, index, key=f"best_cut/{key}")
     executor.release([partitions])
     return BestPartition(labels, partition_scores[index], iteration=0)
 

@@ -7,6 +7,7 @@ its edges. For large data these are of the sample. See docs/decisions/0015 and 0
 from __future__ import annotations
 
 import dataclasses
+import operator
 import time
 from collections.abc import Sequence
 
@@ -16,7 +17,6 @@ from mscam_dask.engine.precompute import PrecomputedViews
 from mscam_dask.engine.scoring import score_partitions_by_views
 from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import n_clusters as n_clusters_tasks
-from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.solvers.n_clusters import (
     adjusted_modularity,
     relative_gaps,
@@ -63,7 +63,7 @@ def choose_count(
     )
     graphs = [first.graph]
     graphs += [
-        executor.submit(cut_tasks.pick, halves, index, key=f"edge_half/{index}")
+        executor.submit(operator.getitem, halves, index, key=f"edge_half/{index}")
         for index in range(_HALVES)
     ]
     spectra = [
@@ -82,7 +82,7 @@ def choose_count(
         executor.submit(n_clusters_tasks.split_half_ari, *spectra[1:], c, key=f"stability/{c}")
         for c in counts
     ]
-    values = executor.submit(n_clusters_tasks.values_of, spectra[0], key="values/count")
+    values = executor.submit(operator.attrgetter("spectrum.values"), spectra[0], key="values/count")
     eigenvalues, *stability = executor.gather([values, *agreements])
     gaps = relative_gaps(eigenvalues)
     adjusted = tuple(

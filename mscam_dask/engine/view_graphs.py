@@ -8,6 +8,7 @@ two graphs. Partition scores decide whether it is used: docs/decisions/0058.
 from __future__ import annotations
 
 import dataclasses
+import operator
 
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
@@ -15,7 +16,6 @@ from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build
 from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph, RowOrder
-from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
 from mscam_dask.solvers.graph_update import mean_graph
 from mscam_dask.solvers.partition_score import is_nearly_perfect
@@ -77,7 +77,9 @@ def with_view_graphs(
     graph = executor.submit(
         mean_graph, [first.graph, own], CONSTANTS.graph_weights, key=f"mean_graph/{key}"
     )
-    count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
+    count = executor.submit(
+        operator.attrgetter("n_components"), graph, key=f"component_count/{key}"
+    )
     (n_components,) = executor.gather([count])
     executor.release([count])
     return dataclasses.replace(first, graph=graph, n_components=int(n_components), kind="mixed")

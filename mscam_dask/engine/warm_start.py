@@ -8,6 +8,7 @@ the earlier fit. Spectral cuts of the new initial graph compete with the initial
 from __future__ import annotations
 
 import dataclasses
+import operator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,18 +100,18 @@ def _initialize_from_labels(
         )
     spectrum = None
     if first.n_components > parameters.n_clusters:
-        partitions = executor.submit(cut_tasks.single, extended, key="partitions/warm")
+        partitions = executor.submit(list, [extended], key="partitions/warm")
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key="warm")
         partitions = next_cuts(spectrum, extended, prepared, parameters, executor, key="warm")
         if is_whole:
             partitions = executor.submit(
-                cut_tasks.with_initial, extended, partitions, key="partitions/warm"
+                operator.add, [extended], partitions, key="partitions/warm"
             )
     partition_scores = score_cuts(prepared, partitions, executor, key="warm")
     index = _best(partition_scores, parameters)
     best = BestPartition(
-        executor.submit(cut_tasks.pick, partitions, index, key="best_cut/warm"),
+        executor.submit(operator.getitem, partitions, index, key="best_cut/warm"),
         partition_scores[index],
         iteration=_BEFORE,
     )

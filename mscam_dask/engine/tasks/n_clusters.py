@@ -15,15 +15,10 @@ from mscam_dask.solvers.spectral_cut import extend_cut, sampled_rows, spectral_c
 from mscam_dask.solvers.spectral_embedding import walk_embedding
 from mscam_dask.types.rules import SIZES
 
-__all__ = ["cuts_of", "halves_of", "modularities", "split_half_ari", "values_of"]
+__all__ = ["cuts_of", "halves_of", "modularities", "split_half_ari"]
 
 # Minimum number of samples per cluster for k-means.
 _PER_CLUSTER = 4
-
-
-def values_of(spectrum: GraphSpectrum) -> NDArray[np.float64]:
-    """Eigenvalues of a spectrum, ascending."""
-    return spectrum.spectrum.values
 
 
 def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
