@@ -37,7 +37,9 @@ class Target:
 TARGETS = {
     "simplex": Target("mscam_dask/linalg/simplex.py", ("tests/linalg/test_simplex.py",)),
     "laplacian": Target("mscam_dask/linalg/laplacian.py", ("tests/linalg/test_laplacian.py",)),
-    "stiefel": Target("mscam_dask/linalg/stiefel.py", ("tests/linalg/test_stiefel.py",)),
+    "orthonormal": Target(
+        "mscam_dask/linalg/orthonormal.py", ("tests/linalg/test_orthonormal.py",)
+    ),
     "admm": Target("mscam_dask/solvers/admm.py", ("tests/solvers/test_admm.py",)),
     "graph_update": Target(
         "mscam_dask/solvers/graph_update.py",

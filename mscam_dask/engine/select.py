@@ -18,11 +18,15 @@ from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.initial_graph import prepare_views
 from mscam_dask.engine.initialize import (
     Initialization,
+    can_use_view_graphs,
     evaluate_graph,
     improve_by_restarts,
     initialize,
     release,
     release_unshared,
+    view_graphs,
+    warm_start,
+    with_view_graphs,
 )
 from mscam_dask.engine.n_clusters import choose_count, with_count
 from mscam_dask.engine.precompute import PrecomputedViews
@@ -31,8 +35,6 @@ from mscam_dask.engine.preprocessing_selection import (
     select_view_settings,
     with_view_settings,
 )
-from mscam_dask.engine.view_graphs import can_use_view_graphs, view_graphs, with_view_graphs
-from mscam_dask.engine.warm_start import warm_start
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
 from mscam_dask.types.parameters import Parameters
@@ -53,7 +55,7 @@ class Search:
     choices : Choices
     known : (n,) int64 or None
         Initial labels from an earlier fit, whose settings are kept; see
-        `mscam_dask.engine.warm_start`.
+        `mscam_dask.engine.initialize`.
     overlaps : tuple of ViewSettingsChoice
         Selections of scale and α of each view that gave the candidates.
     counted : NClustersSelected or None

@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.distances import WeightedBlocks, squared_distances_on_edges
 from mscam_dask.linalg.incomplete_blocks import (
     IncompleteBlocks,
+    PresentSamples,
     nearest_sharing,
     with_finite_distances,
 )
 from mscam_dask.linalg.laplacian import connected_components, graph_from_blocks
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.linalg.present_samples import PresentSamples
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 from mscam_dask.types.rules import SIZES
 
 __all__ = [

@@ -14,8 +14,8 @@ from mscam_dask.data.views import multi_view as multiview
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
+from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.engine.row_blocks import handles as block_handles

@@ -17,11 +17,11 @@ from mscam_dask.data.results import count_dataset
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import initial_graph as setup
 from mscam_dask.engine import n_clusters as cluster_count
+from mscam_dask.engine import n_clusters as n_clusters_tasks
 from mscam_dask.engine import precompute as precomputed
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
-from mscam_dask.engine.tasks import n_clusters as n_clusters_tasks
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.modularity import modularity
 from mscam_dask.types.events import FitEvent, FitStarted, NClustersSelected, SettingsSelected

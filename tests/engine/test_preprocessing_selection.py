@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.precompute import precompute_views
 from mscam_dask.engine.preprocessing_selection import (

@@ -17,9 +17,8 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import refine
-from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.scoring import BestPartition

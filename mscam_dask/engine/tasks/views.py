@@ -15,8 +15,8 @@ from mscam_dask.data.views.chunk_cache import cache_chunks
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.engine.tasks.graph import GraphSpectrum, added
 from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.linalg.incomplete_blocks import PresentSamples
 from mscam_dask.linalg.laplacian import induced_laplacian
-from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.solvers.admm import ViewSolution, reduced_problem, solve_view
 from mscam_dask.solvers.graph_update import CandidateEdges, projected_distances, projected_weight
 from mscam_dask.solvers.lda import LinearDiscriminants, linear_discriminants
