@@ -56,8 +56,8 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
         final = _reached(state, context.prepared, context.parameters, executor)
     if final is None:
         final = _from_partition(labels, Status.PARTITION_GRAPH, context, executor, state.graph)
-    learned = None if state.refinement is None else state.refinement.finished
-    return _solution(final, context, executor, state.history, learned)
+    refinement = None if state.refinement is None else state.refinement.finished
+    return _solution(final, context, executor, state.history, refinement)
 
 
 def trivial_solution(
@@ -111,7 +111,7 @@ def _solution(
     context: FitContext,
     executor: Executor,
     history: tuple[IterationFinished, ...] = (),
-    learned: RefinementFinished | None = None,
+    refinement: RefinementFinished | None = None,
 ) -> Solution:
     """Gather the solution, with the embedding of each view given the final graph."""
     prepared = context.prepared
@@ -143,10 +143,10 @@ def _solution(
         score=final.partition_score.score,
         n_neighbors=context.n_neighbors,
         parameters=context.parameters,
-        counted=context.counted,
-        learned=learned,
+        n_clusters_selection=context.n_clusters_selection,
+        refinement=refinement,
         settings=() if context.selection is None else context.selection.settings,
-        agreed=() if context.selection is None else context.selection.view_settings,
+        selected_view_settings=() if context.selection is None else context.selection.view_settings,
         chosen=-1 if context.selection is None else context.selection.chosen,
         prepared=context.records,
         history=history,

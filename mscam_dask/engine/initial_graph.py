@@ -118,7 +118,7 @@ def prepare_views(
             parameters.settings_of_view(index).alpha,
             key=f"prepare/{key}/{precomputed.names[index]}",
         )
-        for index in parameters.counted(n_views)
+        for index in parameters.active_views(n_views)
     ]
     kept = {id(handle) for scales in later for handle in precomputed.factored[scales]}
     executor.release([handle for handle in factored if id(handle) not in kept])
@@ -138,7 +138,7 @@ def _prepare_large(
 ) -> PreparedHandles:
     """Ridge views with truncated bases and approximate candidate neighbors of large data."""
     # no partition is scored before the eigenvectors are there: until then workers have time for these
-    names = [data.views[index].name for index in parameters.counted(len(data.views))]
+    names = [data.views[index].name for index in parameters.active_views(len(data.views))]
     graphs = precomputed.reference_graphs.handles(executor, names)
     perturbed = None
     if 1 < parameters.n_clusters < data.n_samples:
@@ -163,7 +163,7 @@ def _prepare_large(
             executor,
             key=f"{key}/{data.views[index].name}",
         )
-        for index in parameters.counted(len(data.views))
+        for index in parameters.active_views(len(data.views))
     ]
     n_candidates = parameters.candidates(data.n_samples)
     ordered, candidates = block_candidates.ordered_by_cells(
@@ -194,7 +194,9 @@ def _with_candidates(
     blocks: tuple[Handle, ...] | BlockedCandidates,
     parameters: Parameters,
 ) -> PreparedHandles:
-    names = tuple(precomputed.names[view] for view in parameters.counted(len(precomputed.names)))
+    names = tuple(
+        precomputed.names[view] for view in parameters.active_views(len(precomputed.names))
+    )
     return PreparedHandles(
         names=names,
         n_samples=precomputed.n_samples,

@@ -295,7 +295,7 @@ _BEFORE = -1
 def warm_start(
     precomputed: PrecomputedViews,
     parameters: Parameters,
-    known: NDArray[np.int64],
+    init_labels: NDArray[np.int64],
     executor: Executor,
 ) -> Initialization:
     """Return the initialization from the labels of an earlier fit.
@@ -305,7 +305,7 @@ def warm_start(
     precomputed : PrecomputedViews
     parameters : Parameters
         Setting of the earlier fit, with its last graph weight.
-    known : (n,) int64
+    init_labels : (n,) int64
         Cluster of each sample in the earlier fit; `UNKNOWN` for a new sample.
     executor : Executor
 
@@ -321,10 +321,10 @@ def warm_start(
     parameters = dataclasses.replace(parameters, patience=min(parameters.patience, _PATIENCE))
     prepared = prepare_views(precomputed, parameters, executor, key="warm")
     first = initial_graph(prepared, parameters, executor, key="warm")
-    is_whole = len(np.unique(known[known != UNKNOWN])) == parameters.n_clusters
+    is_whole = len(np.unique(init_labels[init_labels != UNKNOWN])) == parameters.n_clusters
     if is_whole or first.n_components <= parameters.n_clusters:
         return _initialize_from_labels(
-            prepared, parameters, first, executor, known=known, is_whole=is_whole
+            prepared, parameters, first, executor, init_labels=init_labels, is_whole=is_whole
         )
     return evaluate_graph(prepared, parameters, first, executor, key="warm")
 
@@ -335,7 +335,7 @@ def _initialize_from_labels(
     first: InitialGraph,
     executor: Executor,
     *,
-    known: NDArray[np.int64],
+    init_labels: NDArray[np.int64],
     is_whole: bool,
 ) -> Initialization:
     """Return the initialization with the initial labels if they are whole, or with a better cut."""
@@ -343,11 +343,15 @@ def _initialize_from_labels(
     if blocked is not None:
         assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
         extended = block_graph.extend_labels(
-            blocked, prepared.blocks.order, known, parameters.n_clusters, executor
+            blocked, prepared.blocks.order, init_labels, parameters.n_clusters, executor
         )
     else:
         extended = executor.submit(
-            cut_tasks.extended, first.graph, known, parameters.n_clusters, key="extend_labels/warm"
+            cut_tasks.extended,
+            first.graph,
+            init_labels,
+            parameters.n_clusters,
+            key="extend_labels/warm",
         )
     spectrum = None
     if first.n_components > parameters.n_clusters:

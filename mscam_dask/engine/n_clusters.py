@@ -119,11 +119,11 @@ def choose_count(
 
 
 def with_count(
-    candidates: Sequence[Parameters], counted: NClustersSelected
+    candidates: Sequence[Parameters], selection: NClustersSelected
 ) -> tuple[Parameters, ...]:
     """Return the candidates with the selected number of clusters."""
     return tuple(
-        dataclasses.replace(candidate, n_clusters=counted.n_clusters) for candidate in candidates
+        dataclasses.replace(candidate, n_clusters=selection.n_clusters) for candidate in candidates
     )
 
 

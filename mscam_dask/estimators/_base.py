@@ -152,7 +152,26 @@ class BaseMultiViewClustering(
                 look, views, executor_for(self.client, self.n_jobs), stage="validate"
             ),
         )
-        solution = self._solve(data, candidates)
+        init_labels = self._validated_init_labels(data, candidates)
+        if self.solver == "reference":
+            solution = self._solve_reference(data, candidates)
+        else:
+            observers, run_id = self._observers(data, first.n_clusters)
+            executor = executor_for(self.client, self.n_jobs, run_id)
+            for parameters in candidates:
+                check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
+            solution = run_fit(
+                data,
+                candidates,
+                executor,
+                choices=self._choices(data),
+                observers=observers,
+                checkpoint_store=self.checkpoint_store,
+                init_labels=init_labels,
+            )
+            warn_unconverged_spectra(solution, stacklevel=3)
+            if self.exclude_views is None:
+                warn_excluded_views(solution, stacklevel=3)
         self._keep_fit(solution, data)
         self.data_warnings_ = tuple(report.issues)
         self.imputed_shares_ = imputed.shares
@@ -213,45 +232,26 @@ class BaseMultiViewClustering(
         data, _ = self._views_to_fit(X)
         return self._candidates(data)
 
-    def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
-        observers, run_id = self._observers(data, candidates[0].n_clusters)
-        executor = executor_for(self.client, self.n_jobs, run_id)
-        known = self._known(data, candidates)
-        if self.solver == "reference":
-            (parameters,) = candidates
-            solution = run_reference(
-                data, parameters, memory_limit_bytes=executor.memory_limit_bytes
+    def _solve_reference(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
+        """Fit with dense matrices in this process; warn if the graph has another number of components."""
+        (parameters,) = candidates
+        limit = executor_for(self.client, self.n_jobs).memory_limit_bytes
+        solution = run_reference(data, parameters, memory_limit_bytes=limit)
+        if not solution.status.reached:
+            warnings.warn(
+                f"{solution.n_connected_components} connected components instead of "
+                f"{parameters.n_clusters}: {solution.status.message}",
+                ConvergenceWarning,
+                stacklevel=4,
             )
-            if not solution.status.reached:
-                warnings.warn(
-                    f"{solution.n_connected_components} connected components instead of "
-                    f"{parameters.n_clusters}: {solution.status.message}",
-                    ConvergenceWarning,
-                    stacklevel=4,
-                )
-            return solution
-        for parameters in candidates:
-            check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
-        solution = run_fit(
-            data,
-            candidates,
-            executor,
-            choices=self._choices(data),
-            observers=observers,
-            checkpoint_store=self.checkpoint_store,
-            known=known,
-        )
-        warn_unconverged_spectra(solution, stacklevel=4)
-        if self.exclude_views is None:
-            warn_excluded_views(solution, stacklevel=4)
         return solution
 
     @property
     def n_clusters_curves_(self) -> xarray.Dataset | None:
         """Criteria over the candidate numbers of clusters; None if the number was given."""
         check_is_fitted(self)
-        counted = self.solution_.counted
-        return None if counted is None else count_dataset(counted)
+        selection = self.solution_.n_clusters_selection
+        return None if selection is None else count_dataset(selection)
 
     @property
     def history_(self) -> xarray.Dataset:
@@ -259,7 +259,7 @@ class BaseMultiViewClustering(
         check_is_fitted(self)
         return history_dataset(self.solution_.history, self.view_names_)
 
-    def _known(
+    def _validated_init_labels(
         self, data: MultiViewData, candidates: tuple[Parameters, ...]
     ) -> NDArray[np.int64] | None:
         """Validated initial labels, or None."""
@@ -284,7 +284,7 @@ class BaseMultiViewClustering(
         observers = () if self.callbacks is None else tuple(self.callbacks)
         if FitCallbacks.are_set(self):
             observers = (*observers, FitCallbacks(self))
-        if self.client is None or self.solver == "reference":
+        if self.client is None:
             return observers, None
         return with_dashboard(
             observers,

@@ -168,21 +168,21 @@ class MultiViewInputMixin:
             estimator=type(self).__name__,
             stacklevel=4,
         )
-        counted = [
+        sources = [
             _columns_of(source, by_name[source.name])
             for source in asked
             if source.name not in self.excluded_views_
         ]
         imputers = self._imputers
-        counted = [
+        sources = [
             fill_view(source, imputers[source.name]) if source.name in imputers else source
-            for source in counted
+            for source in sources
         ]
-        for source in counted:
+        for source in sources:
             check_finite(source)
             if source.view_type == "distance":
                 check_not_negative(source)
-        return dataclasses.replace(data, views=tuple(counted))
+        return dataclasses.replace(data, views=tuple(sources))
 
 
 def _all_columns(view: RowSource) -> RowSource:

@@ -105,7 +105,7 @@ def projected_weight(n_samples: int, n_clusters: int) -> float:
 
 
 def candidate_neighbors(
-    anchors: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
+    points: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
     n_candidates: int,
     row_start: int,
     row_stop: int,
@@ -114,7 +114,7 @@ def candidate_neighbors(
 
     Parameters
     ----------
-    anchors : (n, Σr), WeightedBlocks or IncompleteBlocks
+    points : (n, Σr), WeightedBlocks or IncompleteBlocks
         Joint ridge embedding.
     n_candidates : int
     row_start, row_stop : int
@@ -124,12 +124,12 @@ def candidate_neighbors(
     CandidateEdges
         Sorted by distance within each row.
     """
-    if isinstance(anchors, IncompleteBlocks):
-        indices, distances = nearest_sharing(anchors, n_candidates, row_start, row_stop)
-        coverage = _coverage(anchors, np.arange(row_start, row_stop), indices)
+    if isinstance(points, IncompleteBlocks):
+        indices, distances = nearest_sharing(points, n_candidates, row_start, row_stop)
+        coverage = _coverage(points, np.arange(row_start, row_stop), indices)
         return CandidateEdges(row_start, indices, distances, coverage)
     indices, distances = nearest_neighbors(
-        anchors, n_candidates, row_start=row_start, row_stop=row_stop
+        points, n_candidates, row_start=row_start, row_stop=row_stop
     )
     return CandidateEdges(row_start, indices, distances)
 
@@ -431,7 +431,7 @@ def assemble_graph(
 
 
 def neighbor_graph(
-    anchors: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks, n_neighbors: int
+    points: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks, n_neighbors: int
 ) -> Graph:
     """Adaptive-neighbor graph of all samples from the data distances alone, Eq. (29)–(30).
 
@@ -439,13 +439,13 @@ def neighbor_graph(
 
     Parameters
     ----------
-    anchors : (n, r), WeightedBlocks or IncompleteBlocks
+    points : (n, r), WeightedBlocks or IncompleteBlocks
         Ridge embedding of one view, or of several side by side.
     n_neighbors : int
         k, at most n − 1; up to 4k are kept.
     """
-    n = len(anchors)
-    found = candidate_neighbors(anchors, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
+    n = len(points)
+    found = candidate_neighbors(points, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
     if found.indices.shape[1] == n_neighbors:
         return assemble_graph(
             [graph_rows(found, None, n_neighbors, data_weight=1.0, projected_weight=0.0)]

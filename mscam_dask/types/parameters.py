@@ -246,7 +246,7 @@ class Parameters:
             return ViewSettings(self.scale, self.alpha)
         return self.view_settings[view]
 
-    def counted(self, n_views: int) -> tuple[int, ...]:
+    def active_views(self, n_views: int) -> tuple[int, ...]:
         """Positions of the views that are not excluded, of `n_views` views."""
         return tuple(view for view in range(n_views) if view not in self.exclude_views)
 

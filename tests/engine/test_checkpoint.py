@@ -234,15 +234,17 @@ def test_the_state_of_a_fit_that_began_with_other_clusters_is_refused() -> None:
     views, asked = data(), candidates(max_iter=1)[:1]
     known = np.arange(150) % 3
     memory = Memory()
-    run_fit(views, asked, SerialExecutor(), checkpoint_store=memory, known=known)
+    run_fit(views, asked, SerialExecutor(), checkpoint_store=memory, init_labels=known)
     state = memory.saved[-1]
     for other in (None, known[::-1]):
         with pytest.raises(ConfigurationError, match=quotes("init_labels")):
-            run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state), known=other)
-    run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state), known=known)
+            run_fit(
+                views, asked, SerialExecutor(), checkpoint_store=Memory(state), init_labels=other
+            )
+    run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state), init_labels=known)
     cold = Memory(first_state(views, asked))
     with pytest.raises(ConfigurationError, match=quotes("init_labels")):
-        run_fit(views, asked, SerialExecutor(), checkpoint_store=cold, known=known)
+        run_fit(views, asked, SerialExecutor(), checkpoint_store=cold, init_labels=known)
 
 
 def without_labels(snapshot: Checkpoint) -> Checkpoint:

@@ -66,7 +66,7 @@ def test_views_that_nobody_confirms_are_left_out_and_it_is_said(
     views, labels, model = fitted
     assert model.excluded_views_ == USELESS
     solution = model.solution_
-    assert [record.is_informative for record in solution.agreed] == [
+    assert [record.is_informative for record in solution.selected_view_settings] == [
         True,
         True,
         False,
@@ -215,7 +215,7 @@ def complementary(n_views: int) -> tuple[list[NDArray[np.float64]], NDArray[np.i
 def test_a_view_that_tells_what_no_other_does_counts(n_views: int) -> None:
     views, labels = complementary(n_views)
     model = MSCAM(6, n_jobs=1).fit(views)
-    assert [record.is_informative for record in model.solution_.agreed][-1] is False
+    assert [record.is_informative for record in model.solution_.selected_view_settings][-1] is False
     assert model.excluded_views_ == ()
     assert adjusted_rand_index(labels, model.labels_) > 0.9
 

@@ -37,8 +37,8 @@ Array = NDArray[np.float64]
 
 
 def chosen(solution: Solution) -> NClustersSelected:
-    assert solution.counted is not None
-    return dataclasses.replace(solution.counted, seconds=0.0)
+    assert solution.n_clusters_selection is not None
+    return dataclasses.replace(solution.n_clusters_selection, seconds=0.0)
 
 
 @pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
@@ -88,7 +88,7 @@ def test_every_curve_is_told_and_kept() -> None:
 def test_curves_are_what_they_are_said_to_be() -> None:
     """Three groups without an edge between them: each curve known at c = 3."""
     views, labels = gaussian_views(2, n_samples=90, n_clusters=3, spread=30.0, dims=(6, 12))
-    counted = MSCAM("auto", n_jobs=1).fit(views).solution_.counted
+    counted = MSCAM("auto", n_jobs=1).fit(views).solution_.n_clusters_selection
     assert counted is not None
     at = counted.counts.index(3)
     assert counted.eigengap[at] == pytest.approx(1.0, abs=1e-6)

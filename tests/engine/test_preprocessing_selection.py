@@ -139,9 +139,9 @@ def test_the_judge_of_partitions_decides_between_the_two() -> None:
     )
     assert len(solution.settings) == 2
     assert len({record.view_settings for record in solution.settings}) == 2
-    assert all(record.alpha >= 1.0 for record in solution.agreed)
+    assert all(record.alpha >= 1.0 for record in solution.selected_view_settings)
     assert solution.parameters.view_settings == tuple(
-        ViewSettings(record.scale, record.alpha) for record in solution.agreed
+        ViewSettings(record.scale, record.alpha) for record in solution.selected_view_settings
     )
     truth = np.arange(300) % 3
     assert adjusted_rand_index(truth, solution.labels) == 1.0
