@@ -12,6 +12,7 @@ from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
+from mscam_dask.engine.incomplete import check_incomplete
 from mscam_dask.engine.initial_graph import prepare_views
 from mscam_dask.engine.initialize import Initialization, can_use_view_graphs
 from mscam_dask.engine.outer_loop import max_admm_iterations, outer_loop
@@ -26,7 +27,7 @@ from mscam_dask.engine.select import (
     select_preprocessing,
 )
 from mscam_dask.engine.session import FitContext, LoopState, Observer, Session
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.rank_control import RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Parameters
@@ -95,7 +96,7 @@ def run_fit(
         If a view or a checkpoint cannot be used.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
-    _check_incomplete(data, candidates)
+    check_incomplete(data, candidates)
     n_samples, n_clusters = data.n_samples, candidates[0].n_clusters
     if choices.n_clusters and not 2 <= n_clusters < n_samples:
         raise ConfigurationError(
@@ -146,40 +147,6 @@ def run_fit(
         )
     )
     return solution
-
-
-def _check_incomplete(data: MultiViewData, candidates: Sequence[Parameters]) -> None:
-    """Refuse incomplete views that a fit cannot use.
-
-    Raises
-    ------
-    DataError
-        There are more samples than are searched exactly, or a view has no more samples than clusters.
-    ConfigurationError
-        Samples are only in views that the settings exclude.
-    """
-    if not data.is_incomplete:
-        return
-    first = candidates[0]
-    if first.is_large(data.n_samples):
-        raise DataError(
-            f"{data.n_samples} samples, some of them absent from views; allowed are at most "
-            f"{first.exact_samples} samples if views are incomplete. Fit the samples that all views "
-            "have, and give the others to predict."
-        )
-    small = {view.name: view.shape[0] for view in data.views if view.shape[0] <= first.n_clusters}
-    if small:
-        raise DataError(
-            f"Views {small} have fewer samples than n_clusters + 1 = {first.n_clusters + 1}; allowed are "
-            "incomplete views with more samples than clusters. Drop these views, or lower n_clusters."
-        )
-    for candidate in candidates:
-        if not data.covers_samples_without(candidate.exclude_views):
-            names = [data.view_names[view] for view in candidate.exclude_views]
-            raise ConfigurationError(
-                f"exclude_views={names}, but some samples are in no other view; allowed are views "
-                "without which every sample has a view. Keep them, or drop these samples."
-            )
 
 
 def _precompute(data: MultiViewData, search: Search, executor: Executor) -> PrecomputedViews:

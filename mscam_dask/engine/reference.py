@@ -6,9 +6,10 @@ import dataclasses
 import math
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.engine.incomplete import refuse_incomplete
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.engine.tasks.views import view_shape
-from mscam_dask.errors import ConfigurationError, DataError, MemoryPlanError
+from mscam_dask.errors import ConfigurationError, MemoryPlanError
 from mscam_dask.solvers.partition_score import mean_score
 from mscam_dask.solvers.reference import (
     ReferenceCorrections,
@@ -60,7 +61,7 @@ def run_reference(
         If there is not enough memory for the n×n matrices.
     """
     _refuse_parameters_without_effect(parameters)
-    _refuse_incomplete(data)
+    refuse_incomplete(data)
     n = data.n_samples
     need = 8 * n * n * (len(data.views) + _WORKING_MATRICES)
     if memory_limit_bytes is not None and need > memory_limit_bytes:
@@ -126,22 +127,6 @@ def _refuse_parameters_without_effect(parameters: Parameters) -> None:
                 f"{field.name}={got!r} has no effect with solver='reference'; allowed is "
                 f"{field.default!r}, the default. Leave it out, or use solver='reduced'."
             )
-
-
-def _refuse_incomplete(data: MultiViewData) -> None:
-    """Refuse incomplete views, for the reference algorithm.
-
-    Raises
-    ------
-    DataError
-        Naming the incomplete views.
-    """
-    names = [view.name for view in data.views if view.shape[0] < data.n_samples]
-    if names:
-        raise DataError(
-            f"Views {names} do not have all samples, but solver='reference' needs every sample in every "
-            "view. Use solver='reduced', or drop the samples that are absent from a view."
-        )
 
 
 def _history(result: ReferenceSolution, parameters: Parameters) -> tuple[IterationFinished, ...]:

@@ -1,0 +1,61 @@
+"""Limits of fits of incomplete views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.types.parameters import Parameters
+
+__all__ = ["check_incomplete", "refuse_incomplete"]
+
+
+def check_incomplete(data: MultiViewData, candidates: Sequence[Parameters]) -> None:
+    """Refuse incomplete views that a fit cannot use.
+
+    Raises
+    ------
+    DataError
+        There are more samples than are searched exactly, or a view has no more samples than clusters.
+    ConfigurationError
+        Samples are only in views that the settings exclude.
+    """
+    if not data.is_incomplete:
+        return
+    first = candidates[0]
+    if first.is_large(data.n_samples):
+        raise DataError(
+            f"{data.n_samples} samples, some of them absent from views; allowed are at most "
+            f"{first.exact_samples} samples if views are incomplete. Fit the samples that all views "
+            "have, and give the others to predict."
+        )
+    small = {view.name: view.shape[0] for view in data.views if view.shape[0] <= first.n_clusters}
+    if small:
+        raise DataError(
+            f"Views {small} have fewer samples than n_clusters + 1 = {first.n_clusters + 1}; allowed are "
+            "incomplete views with more samples than clusters. Drop these views, or lower n_clusters."
+        )
+    for candidate in candidates:
+        if not data.covers_samples_without(candidate.exclude_views):
+            names = [data.view_names[view] for view in candidate.exclude_views]
+            raise ConfigurationError(
+                f"exclude_views={names}, but some samples are in no other view; allowed are views "
+                "without which every sample has a view. Keep them, or drop these samples."
+            )
+
+
+def refuse_incomplete(data: MultiViewData) -> None:
+    """Refuse incomplete views, for the reference algorithm.
+
+    Raises
+    ------
+    DataError
+        Naming the incomplete views.
+    """
+    names = [view.name for view in data.views if view.shape[0] < data.n_samples]
+    if names:
+        raise DataError(
+            f"Views {names} do not have all samples, but solver='reference' needs every sample in every "
+            "view. Use solver='reduced', or drop the samples that are absent from a view."
+        )
