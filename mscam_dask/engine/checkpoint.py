@@ -37,8 +37,7 @@ from mscam_dask.types.events import (
     SettingsSelected,
     ViewPrepared,
 )
-from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.search_space import Choices
+from mscam_dask.types.parameters import Choices, Parameters
 
 __all__ = ["CheckpointManager", "CheckpointMetadata", "CheckpointStore"]
 

@@ -30,10 +30,9 @@ from mscam_dask.engine.session import FitContext, LoopState, Observer, Session
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.rank_control import RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import RULES
-from mscam_dask.types.search_space import Choices
 
 __all__ = ["Observer", "run_fit"]
 

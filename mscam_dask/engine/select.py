@@ -37,9 +37,8 @@ from mscam_dask.engine.preprocessing_selection import (
 )
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.rules import RULES
-from mscam_dask.types.search_space import Choices
 
 __all__ = ["Search", "Selected", "select", "select_n_clusters", "select_preprocessing"]
 

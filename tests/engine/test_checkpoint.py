@@ -28,9 +28,8 @@ from mscam_dask.types.events import (
     IterationFinished,
     SettingsSelected,
 )
-from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
 from mscam_dask.types.result import Solution, Status
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.snapshots import Memory

@@ -22,9 +22,8 @@ from mscam_dask.engine.preprocessing_selection import with_view_settings
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning, UnstableClustersWarning
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import ViewSettingsSelected
-from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
 from mscam_dask.types.rules import SIZES
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.snapshots import Memory

@@ -25,10 +25,9 @@ from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.modularity import modularity
 from mscam_dask.types.events import FitEvent, FitStarted, NClustersSelected, SettingsSelected
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import SIZES
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views

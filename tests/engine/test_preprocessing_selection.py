@@ -22,9 +22,8 @@ from mscam_dask.engine.preprocessing_selection import (
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import CandidateSettings, ViewSettingsSelected
-from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
 from mscam_dask.types.rules import SIZES
-from mscam_dask.types.search_space import Choices
 from tests.messages import quotes
 from tests.synthetic import distances_between
 

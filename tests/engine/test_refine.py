@@ -36,10 +36,9 @@ from mscam_dask.types.events import (
     RefinementFinished,
     SettingsSelected,
 )
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import RULES
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views

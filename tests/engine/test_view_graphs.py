@@ -20,10 +20,9 @@ from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import RULES
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.snapshots import Memory

@@ -65,9 +65,8 @@ from mscam_dask.pipeline.run.sample_tables import (
     table_bytes,
 )
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
-from mscam_dask.types.parameters import ViewSettings
+from mscam_dask.types.parameters import Fixed, ViewSettings, most_clusters
 from mscam_dask.types.result import Assessment, Solution
-from mscam_dask.types.search_space import Fixed, most_clusters
 
 __all__ = [
     "Ingested",
