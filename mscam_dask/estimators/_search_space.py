@@ -13,10 +13,11 @@ from sklearn.utils import check_random_state
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.parameters import Parameters, ViewSettings
-from mscam_dask.types.search_space import (
+from mscam_dask.types.parameters import (
     Choices,
     Fixed,
+    Parameters,
+    ViewSettings,
     most_clusters,
     most_neighbors,
     settings_grid,
