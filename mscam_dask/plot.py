@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mscam_dask.data.views.labels import encode_labels, is_missing
+from mscam_dask.data.views.labels import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.palette import CLUSTER_COLORS, cluster_color
 from mscam_dask.monitor.report.layout import graph_layout
+from mscam_dask.monitor.report.sample_property import SampleProperty, sample_property
 from mscam_dask.monitor.report.scatter import principal_planes
 from mscam_dask.monitor.report.subsample import (
     DRAW_LIMIT,
@@ -62,7 +63,8 @@ def graph(
     ax : Axes, optional
     color : (n_samples,) array, optional
         Property of the samples to color by: text, truth values and whole numbers of at most 24
-        values by category, other numbers on a continuous scale. None: the clusters.
+        values by category (of more texts the 23 most frequent), other numbers on a continuous scale.
+        None: the clusters.
     max_samples : int, default=2000
         Samples drawn; of more, a random sample, in which each represents those nearest to it in the graph.
 
@@ -419,13 +421,14 @@ def _drawn(
 
 def _colors_of(
     color: ArrayLike | None, rows: NDArray[np.int64], estimator: BaseMultiViewClustering
-) -> NDArray[Any] | None:
+) -> SampleProperty | None:
     """Property of the samples drawn."""
     if color is None:
         return None
     values = np.asarray(color)
     _check_length(values, estimator, "color")
-    return values[rows]
+    found = sample_property(values)
+    return SampleProperty(found.values[rows], found.categories)
 
 
 def _check_length(values: NDArray[Any], estimator: BaseMultiViewClustering, name: str) -> None:
@@ -437,11 +440,14 @@ def _check_length(values: NDArray[Any], estimator: BaseMultiViewClustering, name
 
 
 def _scatter(
-    ax: Axes, places: NDArray[np.float64], labels: NDArray[np.int64], values: NDArray[Any] | None
+    ax: Axes,
+    places: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    colored: SampleProperty | None,
 ) -> None:
     """Samples by cluster with its number, or by a property with a legend or color bar."""
     size = float(np.clip(12000 / len(places), 7, 30))
-    if values is None:
+    if colored is None:
         numbered = labels.max() < _MAX_NUMBERS
         for cluster in np.unique(labels):
             own = places[labels == cluster]
@@ -456,22 +462,21 @@ def _scatter(
                     bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": "none", "alpha": 0.75},
                 )
         return
-    missing = np.array([is_missing(item) for item in values.tolist()], dtype=bool)
+    values = colored.values
+    missing = np.isnan(values)
     if missing.any():
         ax.scatter(*places[missing].T, s=size, color=_MISSING, linewidths=0, label="missing")
-    known = values[~missing]
-    if values.dtype.kind == "f" or (
-        values.dtype.kind in "iu" and len(np.unique(known)) > len(CLUSTER_COLORS)
-    ):
+    if colored.categories is None:
+        known = values[~missing]
         points = ax.scatter(*places[~missing].T, s=size, c=known, cmap="viridis", linewidths=0)
         figure = ax.get_figure(root=False)
         assert figure is not None
         figure.colorbar(points, ax=ax, shrink=0.7)
         return
-    names = known if known.dtype.kind in "biu" else known.astype(np.str_)
-    for index, name in enumerate(np.unique(names)):
-        own = places[~missing][names == name]
-        ax.scatter(*own.T, s=size, color=cluster_color(index), linewidths=0, label=str(name))
+    for index, name in enumerate(colored.categories):
+        own = places[values == index]
+        if len(own):
+            ax.scatter(*own.T, s=size, color=cluster_color(index), linewidths=0, label=name)
     _legend(ax)
 
 

@@ -38,10 +38,12 @@ def candidates(
 
 def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:
     """Candidate neighbors of consecutive blocks of rows as one block."""
+    coverages = [part.coverage for part in parts if part.coverage is not None]
     return CandidateEdges(
         parts[0].row_start,
         np.concatenate([part.indices for part in parts]),
         np.concatenate([part.squared_distances for part in parts]),
+        np.concatenate(coverages) if coverages else None,
     )
 
 
