@@ -17,8 +17,8 @@ from mscam_dask.engine.candidate_neighbors import row_ranges
 from mscam_dask.engine.executors._arrays import n_bytes
 from mscam_dask.engine.executors._process import KEPT_BYTES
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.incomplete import uses_sample
+from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.row_blocks.handles import most_rows
 from mscam_dask.engine.scoring import MAX_SCORE_TASKS
 from mscam_dask.engine.tasks.partition_scores import MAX_EVIDENCE_ENTRIES

@@ -13,8 +13,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.executors.base import SerialExecutor
-from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine import incomplete, memory, precompute
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.engine.tasks.neighbors import candidates, joined_candidates
