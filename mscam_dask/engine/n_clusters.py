@@ -159,7 +159,7 @@ def _best_informed(
         )
     ]
     partition_scores = executor.gather(by_count)
-    modularities = zip(*executor.gather(by_view), strict=True)
+    by_count_and_view = zip(*executor.gather(by_view), strict=True)
     executor.release([*cuts, *by_count, *by_view])
     return [
         max(
@@ -169,7 +169,7 @@ def _best_informed(
             ),
             key=lambda cut: (cut.partition_score.score, cut.modularity),
         )
-        for of_one, of_views in zip(partition_scores, modularities, strict=True)
+        for of_one, of_views in zip(partition_scores, by_count_and_view, strict=True)
     ]
 
 
