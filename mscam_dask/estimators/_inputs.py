@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from mscam_dask.data.views.validation import check_finite, check_not_negative
 from mscam_dask.engine.warm_start import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
 from mscam_dask.estimators._feature_names import check_feature_names
-from mscam_dask.linalg.impute import Imputer
 
 __all__ = ["MultiViewInputMixin", "validate_labels"]
 
@@ -42,7 +41,7 @@ class MultiViewInputMixin:
     view_names_: tuple[str, ...]
     excluded_views_: tuple[str, ...]
     _training: MultiViewData
-    _imputers: Mapping[str, Imputer] = {}
+    _imputers: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {}
 
     def _views_to_fit(self, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
         """Views of `X`, and the attributes scikit-learn sets for a table, for `_keep` after the fit."""
