@@ -79,9 +79,8 @@ def outer_iteration(state: LoopState, context: FitContext, executor: Executor) -
     best, score = _cut_and_score(spectrum, state.best, context, executor, key=key)
     executor.release([state.graph] if state.spectrum is None else [state.graph, state.spectrum])
     control = state.control
-    for (
-        attempt
-    ) in itertools.count():  # of the A-step: smaller λ while there are too many components
+    attempt = 0  # of the A-step: smaller λ while there are too many components
+    while True:
         graph_weight = control.graph_weight
         graph, n_components = build_graph(
             executor,
@@ -98,6 +97,7 @@ def outer_iteration(state: LoopState, context: FitContext, executor: Executor) -
         views = _with_graph_weight(
             views, spectrum, control.graph_weight, context, executor, key=f"{key}/{attempt}"
         )
+        attempt += 1
     eigengap, converged = spectrum_facts(spectrum, context.parameters.n_clusters, executor, key=key)
     record = IterationFinished(
         iteration=len(state.history),
