@@ -78,26 +78,24 @@ def outer_iteration(state: LoopState, context: FitContext, executor: Executor) -
     views = _solve_views(spectrum, state.control.graph_weight, context, executor, key=key)
     best, score = _cut_and_score(spectrum, state.best, context, executor, key=key)
     executor.release([state.graph] if state.spectrum is None else [state.graph, state.spectrum])
-    control = state.control
-    attempt = 0  # of the A-step: smaller λ while there are too many components
-    while True:
-        graph_weight = control.graph_weight
+    control, attempts = state.control, itertools.count()
+    while True:  # A-step, again with a smaller λ while there are too many components
+        attempt, graph_weight = f"{key}/{next(attempts)}", control.graph_weight
         graph, n_components = build_graph(
             executor,
             prepared.blocks,
             views.distances,
             n_neighbors=context.n_neighbors,
             **_distance_weights(graph_weight, context),
-            key=f"{key}/{attempt}",
+            key=attempt,
         )
         decision, control = control.observe(n_components)
         if decision is not Decision.RETRY:
             break
         executor.release([graph])
         views = _with_graph_weight(
-            views, spectrum, control.graph_weight, context, executor, key=f"{key}/{attempt}"
+            views, spectrum, control.graph_weight, context, executor, key=attempt
         )
-        attempt += 1
     eigengap, converged = spectrum_facts(spectrum, context.parameters.n_clusters, executor, key=key)
     record = IterationFinished(
         iteration=len(state.history),
