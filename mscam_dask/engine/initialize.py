@@ -76,7 +76,7 @@ class Initialization:
         Spectrum of the initial graph; None if that has more components than clusters.
     best : BestPartition
     view_graphs : handle or None
-        Mean of the graphs of the single views, if the mixed graph was tried.
+        Mean of the graphs of the single views, if the initial graph is mixed with it.
     """
 
     parameters: Parameters

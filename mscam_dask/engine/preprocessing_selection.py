@@ -20,10 +20,8 @@ from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.tasks import preprocessing as preprocessing_tasks
 from mscam_dask.engine.tasks.preprocessing import Rule
-from mscam_dask.engine.tasks.views import view_shape
 from mscam_dask.solvers.preprocessing import (
     Choice,
-    has_few_columns,
     uninformative_views,
 )
 from mscam_dask.types.events import ViewSettingsSelected
@@ -62,9 +60,9 @@ def select_view_settings(
 ) -> tuple[ViewSettingsChoice, ...]:
     """Select the settings of each view with the largest neighbor overlap with the other views.
 
-    Structure that all views share need not be the clusters: small α keeps directions of little variance,
-    and unit length reduces two columns to an angle. So the selection is repeated among options with α ≥ 1
-    and, if a view has few columns, once more without unit length for such views.
+    Structure that all views share need not be the clusters. Unit length reduces two columns to an angle, so
+    it is no option for views of few columns. Small α keeps directions of little variance, so the selection
+    is repeated among options with α ≥ 1.
 
     Parameters
     ----------
@@ -98,17 +96,13 @@ def select_view_settings(
         _neighbors_of_view(source, tuple(options), (rows, k, coarse), n_parts, executor)
         for source in data.views
     ]
-    shapes = [view_shape(source) for source in data.views]
     wide = any(
         option.alpha < RULES.strong_ridge <= other.alpha for option in options for other in options
     )
     mildest = RULES.strong_ridge if wide else 0.0
-    rules = [(0.0, False), (mildest, False)]
-    if len({option.scale for option in options}) > 1 and any(map(has_few_columns, shapes)):
-        rules.append((mildest, True))
     selections = _select(
         neighbors,
-        [Rule(tuple(options), *rule) for rule in dict.fromkeys(rules)],
+        [Rule(tuple(options), least) for least in dict.fromkeys((0.0, mildest))],
         executor,
         with_coarse=coarse is not None,
     )

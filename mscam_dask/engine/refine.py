@@ -4,7 +4,7 @@ One iteration, from the best partition so far:
 
 1. the metric of each view, in closed form: its linear discriminants (`mscam_dask.solvers.lda`);
 2. the distances in the views and in their discriminants, half each, and the A-step: the next graph,
-   mixed with the graphs of the single views as the initial graph may be;
+   mixed with the graphs of the single views if the initial graph is (docs/decisions/0082);
 3. the spectral cuts of that graph and their scores.
 
 The reference graphs that give the scores are of the original distances, which favors partitions by
@@ -56,13 +56,14 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
     refinement = state.refinement
     assert refinement is not None
     own = context.view_graphs
-    if own is None:  # the settings are those of a checkpoint or of an earlier fit
+    if own is None and _is_mixed(context):  # the settings are those of a checkpoint
         own = view_graphs(context.prepared, context.parameters, executor, key="refinement")
     limit = refinement.first + RULES.max_refinements
     while state.decision is Decision.ACCEPT and state.iteration < limit:
         state = refine_iteration(state, own, context, executor)
         session.finish_iteration(state, context)
-    executor.release([own])
+    if own is not None:
+        executor.release([own])
     rounds = state.history[refinement.first :]
     finished = RefinementFinished(
         scores=tuple(record.score for record in rounds),
@@ -78,7 +79,7 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
 
 
 def refine_iteration(
-    state: LoopState, own: Handle, context: FitContext, executor: Executor
+    state: LoopState, own: Handle | None, context: FitContext, executor: Executor
 ) -> LoopState:
     """Run one outer iteration from the best partition.
 
@@ -86,8 +87,8 @@ def refine_iteration(
     ----------
     state : LoopState
         Its graph, spectrum and best labels are released where a new partition takes their place.
-    own : handle
-        Mean of the graphs of the single views.
+    own : handle or None
+        Mean of the graphs of the single views, if graphs are mixed with it.
     context : FitContext
         With `from_previous_fit`, the loop started with the partition of an earlier fit, which was
         refined already: a new one is accepted only where its score is higher by more than `tol`.
@@ -171,8 +172,18 @@ def _is_accepted(following: Initialization, state: LoopState, context: FitContex
     return not is_worse(new, best, RULES.max_relative_loss)
 
 
+def _is_mixed(context: FitContext) -> bool:
+    """Return whether the initial graph is mixed with the graphs of the single views."""
+    selection = context.selection
+    return selection is not None and selection.settings[selection.chosen].initial_graph == "mixed"
+
+
 def _next_graph(
-    state: LoopState, metrics: list[Handle], own: Handle, context: FitContext, executor: Executor
+    state: LoopState,
+    metrics: list[Handle],
+    own: Handle | None,
+    context: FitContext,
+    executor: Executor,
 ) -> Initialization:
     """Return the graph of the original and the learned distances, half each, with its best cut."""
     key, prepared, parameters = str(state.iteration), context.prepared, context.parameters
@@ -192,10 +203,13 @@ def _next_graph(
         key=key,
     )
     release_candidates(blocks, executor)
-    by_distances = InitialGraph(graph, n_components, context.n_neighbors)
-    mixed = with_view_graphs(by_distances, own, executor, key=key)
-    executor.release([graph])
-    return evaluate_graph(prepared, parameters, mixed, executor, key=key, known=state.best.labels)
+    following = InitialGraph(graph, n_components, context.n_neighbors)
+    if own is not None:
+        following = with_view_graphs(following, own, executor, key=key)
+        executor.release([graph])
+    return evaluate_graph(
+        prepared, parameters, following, executor, key=key, known=state.best.labels
+    )
 
 
 def _decide(following: Initialization, parameters: Parameters, *, accepted: bool) -> Decision:

@@ -167,8 +167,8 @@ def _best_setting(
         if _is_better(rival, leader):
             leader, rival, chosen = rival, leader, len(records) - 1
         release_unshared(rival, leader, executor)
-        # the refinement mixes its graphs with the same one
-        leader = dataclasses.replace(leader, view_graphs=leader.view_graphs or rival.view_graphs)
+        if rival.view_graphs is not None:  # the mean graph is the better one
+            executor.release([rival.view_graphs])
     return leader, [*records, *lost], chosen
 
 

@@ -101,7 +101,7 @@ class FitContext:
     refines : bool
         Whether the fit has a refinement (`mscam_dask.engine.refine`).
     view_graphs : handle or None
-        Mean of the graphs of the single views, if the selection computed it.
+        Mean of the graphs of the single views, if the selection mixed the initial graph with it.
     from_previous_fit : bool
         Whether the fit started with the partition of an earlier fit.
     """

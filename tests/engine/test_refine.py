@@ -16,10 +16,11 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import refine
+from mscam_dask.engine import refine, select
 from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.initial_graph import InitialGraph
 from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.scoring import BestPartition
 from mscam_dask.engine.session import LoopState
@@ -158,6 +159,24 @@ def test_one_that_is_little_behind_is_taken(
     assert learned is not None
     assert learned.taken == taken
     assert len(learned.scores) == max(taken, 1)
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_its_graphs_are_mixed_if_the_initial_graph_is(
+    monkeypatch: pytest.MonkeyPatch, mixed: bool
+) -> None:
+    monkeypatch.setattr(select, "_is_better", lambda *_: mixed)
+    plain, calls = refine.with_view_graphs, []
+
+    def counted(*arguments: Any, **more: Any) -> InitialGraph:
+        calls.append(arguments)
+        return plain(*arguments, **more)
+
+    monkeypatch.setattr(refine, "with_view_graphs", counted)
+    solution = solve(blurred()[0])
+    assert solution.settings[solution.chosen].initial_graph == ("mixed" if mixed else "mean")
+    assert solution.learned is not None
+    assert len(calls) == (len(solution.learned.scores) if mixed else 0)
 
 
 def test_a_partition_handed_down_stays_unless_one_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

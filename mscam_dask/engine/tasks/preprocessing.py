@@ -79,27 +79,22 @@ class Rule:
     options : tuple of ViewSettings
         All candidates; those with α ≥ `least_alpha` are tried if a view has any.
     least_alpha : float
-    keeps_lengths : bool
-        Whether rows of few columns are not scaled to unit length.
     is_coarse : bool
         Whether the coarse neighbors of each view are compared in place of those by settings.
     """
 
     options: tuple[ViewSettings, ...]
     least_alpha: float = 0.0
-    keeps_lengths: bool = False
     is_coarse: bool = False
 
     def lists(self, view: SampledNeighbors) -> dict[int, NDArray[np.int32]]:
         """Neighbors of a view by the positions of the settings that are tried."""
         if self.is_coarse:
             return {0: view.coarse}
-        keeps_lengths = self.keeps_lengths and has_few_columns(view.shape)
         tried = {
             position: view.by_settings[position]
             for position in sorted(view.by_settings)
             if self.options[position].alpha >= self.least_alpha
-            and not (keeps_lengths and self.options[position].scale == "unit")
         }
         return tried or dict(sorted(view.by_settings.items()))
 
@@ -114,8 +109,8 @@ def sampled_neighbors(
 ) -> SampledNeighbors:
     """Nearest neighbors within a sample of the rows, for each candidate setting of one view.
 
-    Settings that make all rows equal are skipped. Distance and kernel views ignore the scaling, so that
-    only one is tried. Rows of samples that the view does not have are −1. Of several parts
+    Settings that make all rows equal are skipped, and unit length for rows of few columns. Distance and
+    kernel views ignore the scaling, so that only one is tried. Rows of samples that the view does not have are −1. Of several parts
     (number, count) each has the settings of some scalings, and the first one the coarse neighbors.
     """
     present = present_samples(source)
@@ -172,6 +167,8 @@ def _sampled_neighbors(
     for position, option in enumerate(options):
         scale = option.scale if source.view_type == "features" else options[0].scale
         positions.setdefault(scale, {}).setdefault(option.alpha, position)
+    if has_few_columns(shape) and len(positions) > 1:
+        positions.pop("unit", None)  # it gives up one dimension
     default = options[default_settings(shape, options)].scale
     neighbors: dict[int, NDArray[np.int32]] = {}
     many = None
