@@ -77,7 +77,8 @@ def experiments(folder: Path) -> dict[str, Axes]:
         views = {f"view_{index}": group for index, group in enumerate(groups)}
         np.savez(folder / f"{name}.npz", allow_pickle=False, labels=table.target[:600], **views)
     (folder / "ranks.toml").write_text(
-        f"[compare]\ndatasets = {list(tables)}\n{_METHODS}runs = 2\n", encoding="utf-8"
+        f"[compare]\ndatasets = {list(tables)}\ndirectory = '{folder}'\n{_METHODS}runs = 2\n",
+        encoding="utf-8",
     )
     (folder / "robustness.toml").write_text(f"[robustness]\n{_METHODS}{_RATES}", encoding="utf-8")
     for name in ("ranks", "robustness"):
