@@ -91,15 +91,17 @@ def test_names_of_views(estimator: Any, plain: NDArray[np.int64]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------
-# Handwritten: everything at once in the fast tier, one by one in the slow one
+# Real data: everything at once, and on handwritten one by one
 # ---------------------------------------------------------------------------------------------
 
 
-def test_handwritten_everything_at_once(benchmark_data: Loader) -> None:
-    data = benchmark_data("handwritten")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["msrcv1", pytest.param("handwritten", marks=pytest.mark.slow)])
+def test_everything_at_once(benchmark_data: Loader, name: str) -> None:
+    data = benchmark_data(name)
     order = np.random.default_rng(0).permutation(len(data.labels))
     model = fit_views(data, data.names[::-1], samples=order, factors=FACTORS, random_state=11)
-    assert same_partition(model.labels_, default_fit("handwritten", data).labels_[order])
+    assert same_partition(model.labels_, default_fit(name, data).labels_[order])
 
 
 @pytest.mark.slow

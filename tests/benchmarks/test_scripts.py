@@ -45,6 +45,7 @@ def test_from_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "10 components" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_many_views(capsys: pytest.CaptureFixture[str]) -> None:
     measured = many_views.main(
@@ -95,6 +96,7 @@ def test_two_workers(capsys: pytest.CaptureFixture[str]) -> None:
     assert "of the machine" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_soak(capsys: pytest.CaptureFixture[str]) -> None:
     shares = soak.main(["--quick"])
@@ -123,6 +125,7 @@ def test_clusters_of_unequal_size_are_told_apart(capsys: pytest.CaptureFixture[s
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
+@pytest.mark.slow
 def test_useless_views(capsys: pytest.CaptureFixture[str]) -> None:
     if path_of("msrcv1") is None:
         pytest.skip("msrcv1.npz: MSCAM_DATA (the folder of benchmark sets) is not set")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,16 +20,32 @@ from mscam_dask.pipeline.run.list_runs import compare_runs, list_runs
 from mscam_dask.pipeline.run.run import EXIT_DRIFT
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.cli.screens import numbers
+from tests.kept import emptied, kept_or_made
 from tests.messages import quotes
 from tests.synthetic import gaussian_views, save_npz, three_subspaces
 
 Call = Callable[..., Result]
 
 
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("copies")
+
+
 @pytest.fixture
-def run(here: Path, call: Call) -> Path:
+def tmp_path(copies: Path) -> Path:
+    """The same path in every test, empty, for `kept_or_made`."""
+    return emptied(copies / "here")
+
+
+@pytest.fixture
+def run(here: Path, call: Call, copies: Path) -> Path:
     """A finished run, and new.npz with 30 other samples."""
-    assert call("run", "tiny.toml", "--in-process", "-o", "runs/one").exit_code == 0
+
+    def make() -> None:
+        assert call("run", "tiny.toml", "--in-process", "-o", "runs/one").exit_code == 0
+
+    kept_or_made(copies / "run", here / "runs", make)
     save_npz(Path("new.npz"), three_subspaces(30, seed=2))
     return here / "runs" / "one"
 
@@ -89,11 +106,15 @@ def changed(run: Path, **fields: object) -> None:
 
 
 @pytest.fixture
-def three_runs(run: Path, call: Call) -> Path:
+def three_runs(run: Path, call: Call, copies: Path) -> Path:
     """Runs one, two with another number of clusters, and three, which failed."""
     two = ("run", "tiny.toml", "--in-process", "--set", "cluster.n_clusters=2", "-o", "runs/two")
-    assert call(*two).exit_code == 0
-    assert call(*two[:-1], "runs/three").exit_code == 0
+
+    def make() -> None:
+        assert call(*two).exit_code == 0
+
+    kept_or_made(copies / "two", run.parent / "two", make)
+    shutil.copytree(run.parent / "two", run.parent / "three")
     changed(run, started="2026-01-01T10:00:00+00:00")
     changed(run.parent / "two", started="2026-01-02T10:00:00+00:00")
     changed(run.parent / "three", started="2026-01-03T10:00:00+00:00", state="failed")

@@ -78,9 +78,9 @@ def expected_failures(estimator: object) -> dict[str, str]:
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
-        MSCAM(max_iter=1, n_jobs=1),
-        MSCAN(max_iter=1, n_jobs=1, auto_settings=False),
-        TwoViewsMSCAM(max_iter=1, n_jobs=1, auto_settings=False),
+        MSCAM(2, max_iter=1, n_jobs=1),
+        MSCAN(2, max_iter=1, n_jobs=1, auto_settings=False),
+        TwoViewsMSCAM(2, max_iter=1, n_jobs=1, auto_settings=False),
     ],
     expected_failed_checks=expected_failures,
 )

@@ -223,7 +223,7 @@ def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, mom
         with open_cluster(ExecutionTable(scheduler=address)) as cluster:
             model = estimator(cluster.client, after=after)
             with pytest.raises(SchedulerLostError) as caught:
-                model.fit(views_of(1500))
+                model.fit(views_of(600))
             raised = time.monotonic()
             assert len(str(caught.value).splitlines()) == 1
         graph_from_partition = time.monotonic()

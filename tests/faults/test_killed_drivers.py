@@ -35,8 +35,8 @@ def killed_drivers(*arguments: str) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_five_runs_killed_at_random_moments_end_with_the_same_bits() -> None:
-    assert "5/5 identical" in killed_drivers("--runs", "5")
+def test_three_runs_killed_at_random_moments_end_with_the_same_bits() -> None:
+    assert "3/3 identical" in killed_drivers("--runs", "3")
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ from mscam_dask.monitor.report.tables import (
 )
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Environment, Template
 
 __all__ = ["LISTED_SAMPLES", "FileLink", "RunContent", "render", "run_page"]
 
@@ -300,17 +300,19 @@ def render(template: str, context: dict[str, Any]) -> str:
     """
     style = _cluster_css() + _asset("report.css")
     script = _asset("report.js") + _asset("export.js")
-    return (
-        _environment()
-        .from_string(template)
-        .render(
-            **context,
-            style=style,
-            script=script,
-            style_digest=_digest(style),
-            script_digest=_digest(script),
-        )
+    return _compiled(template).render(
+        **context,
+        style=style,
+        script=script,
+        style_digest=_digest(style),
+        script_digest=_digest(script),
     )
+
+
+@cache
+def _compiled(template: str) -> Template:
+    """Compiled once in a process: it takes longer than everything else of a small report."""
+    return _environment().from_string(template)
 
 
 def _cluster_css() -> str:

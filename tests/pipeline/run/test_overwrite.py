@@ -25,6 +25,7 @@ from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import IterationFinished
+from tests.kept import emptied, kept_or_made
 from tests.messages import quotes
 from tests.pipeline.runs import HERE, again, labels_of
 
@@ -42,12 +43,16 @@ class Killed(BaseException):
 class Night:
     """Last night's run in a directory, and tonight's of other settings that is to replace it."""
 
-    def __init__(self, pipeline: Write, root: Path) -> None:
-        self.pipeline, self.root = pipeline, root
-        self.first = self.run("")
-        (root / "notes.txt").write_text("mine")
-        self.labels = self.first.directory.labels.read_bytes()
-        self.fingerprint = self.first.record.run_fingerprint
+    def __init__(self, pipeline: Write, root: Path, copies: Path) -> None:
+        self.pipeline, self.root, self.copies = pipeline, root, copies
+        kept_or_made(copies / "first", root, self._first)
+        directory = RunDirectory(root)
+        self.labels = directory.labels.read_bytes()
+        self.fingerprint = directory.read_record().run_fingerprint
+
+    def _first(self) -> None:
+        self.run("")
+        (self.root / "notes.txt").write_text("mine")
 
     def run(self, more: str, **options: Any) -> RunOutcome:
         return again(self.pipeline(f"{more}\n{QUIET}"), output=self.root, **options)
@@ -74,9 +79,20 @@ class Night:
         assert not (self.root / "next").exists()
 
 
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("copies")
+
+
 @pytest.fixture
-def night(pipeline: Write, tmp_path: Path) -> Night:
-    return Night(pipeline, tmp_path / "out")
+def tmp_path(copies: Path) -> Path:
+    """The same path in every test, empty, for `kept_or_made`."""
+    return emptied(copies / "here")
+
+
+@pytest.fixture
+def night(pipeline: Write, tmp_path: Path, copies: Path) -> Night:
+    return Night(pipeline, tmp_path / "out", copies)
 
 
 def at(step: str, kind: type = StepStarted) -> Callable[[Event], bool]:
@@ -244,12 +260,14 @@ def test_a_kill_at_any_point_of_the_swap_is_repaired(
 def run_elsewhere(night: Night, following: RunDirectory) -> Any:
     """Fill a locked directory with a finished run of other settings."""
     place = night.root.with_name("elsewhere")
-    outcome = again(night.pipeline(f"alpha = 2.0\n{QUIET}"), output=place)
+    file = night.pipeline(f"alpha = 2.0\n{QUIET}")
+    kept_or_made(night.copies / "second", place, lambda: again(file, output=place))
+    record = RunDirectory(place).read_record()
     for item in place.iterdir():
         if item.name not in (".lock", "run.json"):
             shutil.move(item, following.path / item.name)
     shutil.rmtree(place)
-    return msgspec.structs.replace(outcome.record, replaces=night.root.name)
+    return msgspec.structs.replace(record, replaces=night.root.name)
 
 
 def test_a_directory_that_is_a_mount_point_is_filled_in_place(
