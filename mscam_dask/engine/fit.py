@@ -184,6 +184,7 @@ def _initialize(
         ),
         n_clusters_selection=search.n_clusters_selection,
         refines=refines,
+        view_graphs=start.view_graphs if refines else None,
         from_previous_fit=search.init_labels is not None,
     )
     control = RankControl(

@@ -75,6 +75,8 @@ class Initialization:
     spectrum : handle or None
         Spectrum of the initial graph; None if that has more components than clusters.
     best : BestPartition
+    view_graphs : handle or None
+        Mean of the graphs of the single views, if the mixed graph was tried.
     """
 
     parameters: Parameters
@@ -82,6 +84,7 @@ class Initialization:
     first: InitialGraph
     spectrum: Handle | None
     best: BestPartition
+    view_graphs: Handle | None = None
 
     def record(self, names: Sequence[str]) -> CandidateSettings:
         """Record of the setting of views with these names, and of its initial graph."""

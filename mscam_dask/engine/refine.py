@@ -55,7 +55,9 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
         )
     refinement = state.refinement
     assert refinement is not None
-    own = view_graphs(context.prepared, context.parameters, executor, key="refinement")
+    own = context.view_graphs
+    if own is None:  # the settings are those of a checkpoint or of an earlier fit
+        own = view_graphs(context.prepared, context.parameters, executor, key="refinement")
     limit = refinement.first + RULES.max_refinements
     while state.decision is Decision.ACCEPT and state.iteration < limit:
         state = refine_iteration(state, own, context, executor)

@@ -167,6 +167,8 @@ def _best_setting(
         if _is_better(rival, leader):
             leader, rival, chosen = rival, leader, len(records) - 1
         release_unshared(rival, leader, executor)
+        # the refinement mixes its graphs with the same one
+        leader = dataclasses.replace(leader, view_graphs=leader.view_graphs or rival.view_graphs)
     return leader, [*records, *lost], chosen
 
 
@@ -256,5 +258,5 @@ def _with_view_graphs(leader: Initialization, executor: Executor) -> Initializat
     key = f"view-graphs-{prepared.n_samples}"
     own = view_graphs(prepared, parameters, executor, key=key)
     first = with_view_graphs(leader.first, own, executor, key=key)
-    executor.release([own])
-    return evaluate_graph(prepared, parameters, first, executor, key=key)
+    rival = evaluate_graph(prepared, parameters, first, executor, key=key)
+    return dataclasses.replace(rival, view_graphs=own)

@@ -100,6 +100,8 @@ class FitContext:
         None if the user set the number of clusters.
     refines : bool
         Whether the fit has a refinement (`mscam_dask.engine.refine`).
+    view_graphs : handle or None
+        Mean of the graphs of the single views, if the selection computed it.
     from_previous_fit : bool
         Whether the fit started with the partition of an earlier fit.
     """
@@ -111,6 +113,7 @@ class FitContext:
     selection: SettingsSelected | None = None
     n_clusters_selection: NClustersSelected | None = None
     refines: bool = False
+    view_graphs: Handle | None = None
     from_previous_fit: bool = False
 
 

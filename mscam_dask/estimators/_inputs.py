@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ from mscam_dask.data.views.sources import (
 from mscam_dask.data.views.validation import check_finite, check_not_negative
 from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
-from mscam_dask.linalg.impute import Imputer
 
 __all__ = [
     "MultiViewInputMixin",
@@ -52,7 +51,7 @@ class MultiViewInputMixin:
     view_names_: tuple[str, ...]
     excluded_views_: tuple[str, ...]
     _training: MultiViewData
-    _imputers: Mapping[str, Imputer] = {}
+    _imputers: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {}
 
     def _views_to_fit(self, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
         """Views of `X`, and the attributes scikit-learn sets for a table, for `_keep` after the fit."""

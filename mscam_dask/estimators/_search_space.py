@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointStore
+from mscam_dask.engine.incomplete import exact_limit
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.parameters import (
     Choices,
@@ -61,6 +62,7 @@ class SearchSpaceMixin(ABC):
             choose=choose,
         )
         common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
+        common |= exact_limit(data)
         common["exclude_views"] = fixed.excluded_positions(data.view_names)
         if common["exclude_views"] and self.solver == "reference":
             raise ConfigurationError(

@@ -238,7 +238,7 @@ def _distances_to(
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
     """Function that returns the squared distances of samples to `others`."""
     if isinstance(points, IncompleteBlocks):
-        return lambda samples: points.distances(samples, others)
+        return points.products(others).distances
     stacked = points.stacked(others)
     return lambda samples: squared_distances(points.stacked(samples), stacked)
 

@@ -51,6 +51,7 @@ def spectral_cut(
     *,
     known: NDArray[np.int64] | None = None,
     rng: np.random.Generator | None = None,
+    n_starts: int = SIZES.n_random_starts,
 ) -> list[NDArray[np.int64]]:
     """Solve k-means on the rows of a spectral embedding, with as many clusters as eigenvectors.
 
@@ -62,6 +63,8 @@ def spectral_cut(
         A partition into c clusters as a further start, for example the best one of a similar graph.
     rng : numpy.random.Generator, optional
         Generator of random starts; without it there are none.
+    n_starts : int
+        Number of random starts.
 
     Returns
     -------
@@ -92,7 +95,7 @@ def spectral_cut(
         if len(rows) < 2 * c:
             other = _merged_in(order, rows[order], c)
         else:
-            other = _drawn_in(order, rows[order], c, n_init=SIZES.n_random_starts, seed=seed)
+            other = _drawn_in(order, rows[order], c, n_init=n_starts, seed=seed)
         least = min(least, other, key=_SQUARES)
     cuts = [] if known is None else [_lloyd(rows, known, c)]
     return [labels for labels, _ in (*cuts, least)]
