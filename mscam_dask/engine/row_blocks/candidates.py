@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,7 +73,7 @@ def ridge_view_blocks(
         executor.submit(tasks.project, *one, factor, key=f"project/{key}/{start}")
         for one, (start, _) in zip(data, ranges, strict=True)
     ]
-    empty = executor.submit(tasks.ridge_of, factor, key=f"prepare/{key}")
+    empty = executor.submit(operator.attrgetter("ridge"), factor, key=f"prepare/{key}")
     executor.release([*moments, transform, *grams, factor])
     if isinstance(source, ArrayRows):
         executor.release([one[0] for one in data])
@@ -147,8 +148,8 @@ def ordered_by_cells(
     )
     order = RowOrder(
         ranges,
-        executor.submit(tasks.order_of, index, key=f"row_order/{key}"),
-        executor.submit(tasks.positions_of, index, key=f"row_positions/{key}"),
+        executor.submit(operator.attrgetter("order"), index, key=f"row_order/{key}"),
+        executor.submit(operator.attrgetter("positions"), index, key=f"row_positions/{key}"),
     )
     searched = executor.submit(tasks.searched_blocks, index, ranges, key=f"searched_blocks/{key}")
     executor.release([*samples, centers, *parts])
@@ -255,7 +256,7 @@ def _exchanged(
     joined: list[Handle] = []
     for group in range(-(-len(ranges) // together)):
         sent = [
-            executor.submit(tasks.first_item, piece, group, key=f"send_rows/{key}/{number}/{group}")
+            executor.submit(operator.getitem, piece, group, key=f"send_rows/{key}/{number}/{group}")
             for number, piece in enumerate(pieces)
         ]
         joined += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -84,7 +85,7 @@ def embed_views(  # noqa: PLR0913 - the views, a spectrum of their graph, and th
             )
             for number, (block, vectors) in enumerate(zip(view.rows, spectrum.vectors, strict=True))
         )
-        record = executor.submit(tasks.record_of, solved, key=f"view_record/{key}/{name}")
+        record = executor.submit(operator.itemgetter(1), solved, key=f"view_record/{key}/{name}")
         executor.release([*sums, solved])
         results.append(BlockedEmbedding(rows, record))
     return results
@@ -131,7 +132,9 @@ def _smoothed(  # noqa: PLR0913 - as `embed_views`
             )
             for kind, cut in enumerate((tasks.rows_of_embedding, tasks.rows_at_mean_one))
         )
-        record = executor.submit(tasks.record_of_whole, result, key=f"view_record/{key}/{name}")
+        record = executor.submit(
+            operator.attrgetter("record"), result, key=f"view_record/{key}/{name}"
+        )
         executor.release([of_all, result])
         results.append(BlockedEmbedding(rows, record, scaled))
     executor.release([whole])
@@ -264,9 +267,9 @@ def learn_metrics(
             executor.submit(tasks.discriminants, block, metric, key=f"metric/{key}/{name}/{number}")
             for number, block in enumerate(view.rows)
         )
-        empty = executor.submit(tasks.first_item, metric, 1, key=f"empty_metric/{key}/{name}")
+        empty = executor.submit(operator.getitem, metric, 1, key=f"empty_metric/{key}/{name}")
         learned.append(
-            executor.submit(tasks.first_item, metric, 2, key=f"view_record/{key}/{name}")
+            executor.submit(operator.getitem, metric, 2, key=f"view_record/{key}/{name}")
         )
         metrics.append(BlockedView(rows, empty))
         executor.release([*sums, metric])

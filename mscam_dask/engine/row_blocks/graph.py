@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,7 +84,7 @@ def _connected(
     components = executor.submit(
         components_of_forests, forests, ranges[-1][1], key=f"components/{key}"
     )
-    count = executor.submit(tasks.component_count, components, key=f"component_count/{key}")
+    count = executor.submit(operator.attrgetter("count"), components, key=f"component_count/{key}")
     links = [
         executor.submit(linked_blocks, block, ranges, key=f"linked_blocks/{key}/{number}")
         for number, block in enumerate(rows)

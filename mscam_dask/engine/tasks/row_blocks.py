@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -103,11 +102,6 @@ def factor(
     )
 
 
-def ridge_of(found: ViewFactor) -> RidgeView:
-    """Ridge view without rows."""
-    return found.ridge
-
-
 def project(source: RowSource, start: int, stop: int, found: ViewFactor) -> RidgeView:
     """Ridge view of a block of rows."""
     return found.ridge.of_rows(project_rows(cache_chunks(source).read, start, stop, found))
@@ -151,16 +145,6 @@ def cells(
 ) -> IVFIndex:
     """Cells and the order of the rows by cell."""
     return cut_cells(np.concatenate(parts), trained, n_candidates, cell_points=cell_points)
-
-
-def order_of(index: IVFIndex) -> NDArray[np.int32]:
-    """Sample at each position of the order of the cells."""
-    return index.order
-
-
-def positions_of(index: IVFIndex) -> NDArray[np.int32]:
-    """Position of each sample in the order of the cells."""
-    return index.positions
 
 
 def searched_blocks(index: IVFIndex, ranges: Ranges) -> list[tuple[int, ...]]:
@@ -226,11 +210,6 @@ def join_candidates(pieces: list[RowPieces], start: int, stop: int) -> Candidate
 
 
 # graph and eigenvectors ------------------------------------------------------------------------
-
-
-def component_count(components: Components) -> int:
-    """Number of connected components."""
-    return components.count
 
 
 def components_of(components: Components, positions: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -389,11 +368,6 @@ def embedded(
     return embed_rows(view, vectors, result[0], parameters)
 
 
-def record_of(result: tuple[Any, ViewIteration]) -> ViewIteration:
-    """Record of the ADMM of a view."""
-    return result[1]
-
-
 def projected(
     views: list[list[NDArray[Any]]], candidates: CandidateEdges, ranges: Ranges
 ) -> NDArray[np.float64]:
@@ -470,11 +444,6 @@ def rows_of_embedding(result: ViewResult, start: int, stop: int) -> NDArray[Any]
     return np.asarray(result.embedding[start:stop])
 
 
-def record_of_whole(result: ViewResult) -> ViewIteration:
-    """Record of a view."""
-    return result.record
-
-
 # partition graph -------------------------------------------------------------------------------
 
 
@@ -512,8 +481,3 @@ def restored_rows(
     """Block of rows of a graph from its arrays."""
     shape = (len(indptr) - 1, n_samples)
     return GraphRows(start, csr_array((data, indices, indptr), shape=shape))
-
-
-def first_item(values: Sequence[Any], index: int) -> Any:
-    """Item of a list."""
-    return values[index]
