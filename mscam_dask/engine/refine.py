@@ -21,13 +21,17 @@ import time
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
-from mscam_dask.engine.initialize import Initialization, evaluate_graph
+from mscam_dask.engine.initialize import (
+    Initialization,
+    evaluate_graph,
+    view_graphs,
+    with_view_graphs,
+)
 from mscam_dask.engine.row_blocks import embedding as block_embedding
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates
 from mscam_dask.engine.scoring import spectrum_facts, start_vectors
 from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
 from mscam_dask.engine.tasks import views as view_tasks
-from mscam_dask.engine.view_graphs import view_graphs, with_view_graphs
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished, ViewIteration

@@ -12,10 +12,9 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
-from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks
+from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
+from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks, PresentSamples
 from mscam_dask.linalg.k_means import k_means, lloyd
-from mscam_dask.linalg.present_samples import PresentSamples
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
 from mscam_dask.solvers.spectral_embedding import SpectralEmbedding
 from mscam_dask.types.rules import RULES, SIZES
 

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.edge_split import edge_split
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
-from mscam_dask.linalg.laplacian import connected_components, laplacian
+from mscam_dask.linalg.laplacian import connected_components, edge_split, laplacian
 from mscam_dask.solvers.spectral_cut import spectral_cut
 from mscam_dask.solvers.spectral_embedding import walk_embedding
 
