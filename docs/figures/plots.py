@@ -75,7 +75,7 @@ def experiments(folder: Path) -> dict[str, Axes]:
     for name, table in tables.items():
         groups = np.array_split(table.data[:600], 3, axis=1)
         views = {f"view_{index}": group for index, group in enumerate(groups)}
-        np.savez(folder / f"{name}.npz", labels=table.target[:600], **views)
+        np.savez(folder / f"{name}.npz", allow_pickle=False, labels=table.target[:600], **views)
     (folder / "ranks.toml").write_text(
         f"[compare]\ndatasets = {list(tables)}\ndirectory = '{folder}'\n{_METHODS}runs = 2\n",
         encoding="utf-8",

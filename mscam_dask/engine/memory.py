@@ -15,13 +15,13 @@ from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import BLOCK_BYTES, ArrayRows
 from mscam_dask.engine.candidate_neighbors import row_ranges
 from mscam_dask.engine.executors._arrays import n_bytes
-from mscam_dask.engine.executors._malloc import KEPT_BYTES
+from mscam_dask.engine.executors._process import KEPT_BYTES
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.incomplete import uses_sample
+from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.row_blocks.handles import most_rows
 from mscam_dask.engine.scoring import MAX_SCORE_TASKS
 from mscam_dask.engine.tasks.partition_scores import MAX_EVIDENCE_ENTRIES
-from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.linalg.block_eigensolver import MOST_AGGREGATES
 from mscam_dask.linalg.incomplete_blocks import MIN_ROWS
@@ -45,7 +45,7 @@ __all__ = [
 _GIB = 2.0**30
 
 # Interpreter and libraries of a worker before it holds any data, and freed memory that it keeps
-# (see engine.executors._malloc).
+# (see engine.executors._process).
 _BASE_BYTES = 257 * 2**20 + KEPT_BYTES
 
 # Bases in transfer between workers: a message of Dask has up to 50 MB and is held three times, as

@@ -14,10 +14,11 @@ from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.incomplete import exact_limit
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.parameters import Parameters, ViewSettings
-from mscam_dask.types.search_space import (
+from mscam_dask.types.parameters import (
     Choices,
     Fixed,
+    Parameters,
+    ViewSettings,
     most_clusters,
     most_neighbors,
     settings_grid,

@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import distances_to
 from mscam_dask.linalg.neighbors import top_k_columns
-from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.types.rules import CONSTANTS
 
 __all__ = [
     "MIN_ROWS",
     "IncompleteBlocks",
+    "PresentSamples",
     "SharedDistances",
     "as_incomplete_blocks",
     "nearest_sharing",
     "with_finite_distances",
 ]
+
 
 # Neighbors proposed beyond K + K/4, as in the search of complete points.
 _PADDING = 8
@@ -272,3 +273,35 @@ def with_finite_distances(squared_distances: NDArray[np.float64]) -> NDArray[np.
         return squared_distances
     largest = np.where(finite, squared_distances, 0.0).max(axis=1, keepdims=True)
     return np.where(finite, squared_distances, np.where(largest > 0.0, 2.0 * largest, 1.0))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PresentSamples:
+    """Samples that an incomplete view has.
+
+    Attributes
+    ----------
+    samples : (m,) int64
+        Positions among all samples, ascending.
+    n_samples : int
+        n.
+    """
+
+    samples: NDArray[np.int64]
+    n_samples: int
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """Position (n,) of each sample among those of the view, −1 where absent."""
+        positions = np.full(self.n_samples, -1, dtype=np.int64)
+        positions[self.samples] = np.arange(len(self.samples))
+        return positions
+
+    def spread(self, values: NDArray[Any], fill: float = np.nan) -> NDArray[Any]:
+        """Rows (n, …) of all samples from those of the view, with `fill` for absent ones."""
+        result = np.full((self.n_samples, *values.shape[1:]), fill, dtype=values.dtype)
+        result[self.samples] = values
+        return result

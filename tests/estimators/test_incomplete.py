@@ -19,6 +19,7 @@ from mscam_dask.engine.tasks.neighbors import candidates, joined_candidates
 from mscam_dask.engine.tasks.views import ridge_view_of, svd_view
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.solvers.ridge_view import Encoder
+from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 from tests.clusters import local_client
@@ -282,14 +283,13 @@ def test_many_incomplete_samples_are_searched_exhaustively_and_scored_on_a_sampl
     few = MSCAM(3, n_jobs=1).fit(views)
     with_sizes(monkeypatch, exact_samples=100, n_scored=80, max_rank=4)
     drawn: list[int] = []
-    sampled = precompute.sampled_rows
 
     def recorded(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
-        rows = sampled(n_samples, n_wanted)
+        rows = sampled_rows(n_samples, n_wanted)
         drawn.append(len(rows))
         return rows
 
-    monkeypatch.setattr(precompute, "sampled_rows", recorded)
+    monkeypatch.setattr("mscam_dask.engine.precompute.sampled_rows", recorded)
     many = MSCAM(3, n_jobs=1).fit(views)
     assert drawn == [80]
     assert many.solution_.parameters.exact_samples == 240

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def candidates(
-    views: list[RidgeView | LinearDiscriminants], n_candidates: int, start: int, stop: int
+    views: Sequence[RidgeView | LinearDiscriminants], n_candidates: int, start: int, stop: int
 ) -> CandidateEdges:
     """Candidate neighbors of a block of rows in the joint ridge embedding."""
     return candidate_neighbors(joint_embedding(views), n_candidates, start, stop)

@@ -120,7 +120,7 @@ class RunContent:
     moved: Sequence[tuple[str, int, int]] = ()
     notes: tuple[str, ...] = ()
     membership: NDArray[np.float64] | None = None
-    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    columns: Mapping[str, NDArray[Any] | Sequence[Any]] = field(default_factory=dict)
 
 
 def run_page(content: RunContent) -> str:

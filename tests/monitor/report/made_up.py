@@ -112,9 +112,10 @@ def made_up_assessment(n_clusters: int, views: Sequence[str]) -> Assessment:
 
 def made_up_membership(labels: NDArray[np.int64]) -> NDArray[np.float64]:
     """Memberships of which the largest is that of the label, but for a few samples."""
-    votes = np.eye(int(labels.max()) + 1)[labels]
+    votes: NDArray[np.float64] = np.eye(int(labels.max()) + 1)[labels]
     votes += np.random.default_rng(7).uniform(0.0, 1.1, size=votes.shape)
-    return votes / votes.sum(axis=1, keepdims=True)
+    votes /= votes.sum(axis=1, keepdims=True)
+    return votes
 
 
 def made_up_content(
