@@ -8,6 +8,8 @@ groups of columns, and mixtures.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +18,6 @@ import numpy as np
 from sklearn import datasets
 
 from mscam_dask import MSCAM, plot
-from mscam_dask.cli import main as command
 from mscam_dask.data.datasets import digits_views
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def experiments(folder: Path) -> dict[str, Axes]:
     (folder / "robustness.toml").write_text(f"[robustness]\n{_METHODS}{_RATES}", encoding="utf-8")
     for name in ("ranks", "robustness"):
         arguments = ["compare", str(folder / f"{name}.toml"), "-o", str(folder / name)]
-        command(arguments, standalone_mode=False)
+        subprocess.run([sys.executable, "-m", "mscam_dask.cli", *arguments], check=True)
     return {
         "ranks": plot.ranks(folder / "ranks"),
         "robustness": plot.robustness(folder / "robustness"),
