@@ -8,6 +8,8 @@ groups of columns, and mixtures.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +18,6 @@ import numpy as np
 from sklearn import datasets
 
 from mscam_dask import MSCAM, plot
-from mscam_dask.cli import main as command
 from mscam_dask.data.datasets import digits_views
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def with_gaps(data: MultiViewData) -> dict[str, NDArray[np.float64]]:
 
 
 _METHODS = 'methods = ["sc-concat", "coreg", "mlan", "lmvsc", "knn-sc", "mscam"]\nseed = 0\n'
-_RATES = "corruption_rate = [0.0, 0.2, 0.4, 0.6, 0.8]\nn_samples = 300\nruns = 3\n"
+_RATES = "corruption_rate = [0.0, 0.2, 0.4, 0.6, 0.8]\nn_samples = 200\nruns = 2\n"
 
 
 def experiments(folder: Path) -> dict[str, Axes]:
@@ -73,17 +74,17 @@ def experiments(folder: Path) -> dict[str, Axes]:
         "digits": datasets.load_digits(),
     }
     for name, table in tables.items():
-        groups = np.array_split(table.data[:600], 3, axis=1)
+        groups = np.array_split(table.data[:300], 3, axis=1)
         views = {f"view_{index}": group for index, group in enumerate(groups)}
-        np.savez(folder / f"{name}.npz", allow_pickle=False, labels=table.target[:600], **views)
+        np.savez(folder / f"{name}.npz", allow_pickle=False, labels=table.target[:300], **views)
     (folder / "ranks.toml").write_text(
-        f"[compare]\ndatasets = {list(tables)}\ndirectory = '{folder}'\n{_METHODS}runs = 2\n",
+        f"[compare]\ndatasets = {list(tables)}\ndirectory = '{folder}'\n{_METHODS}runs = 1\n",
         encoding="utf-8",
     )
     (folder / "robustness.toml").write_text(f"[robustness]\n{_METHODS}{_RATES}", encoding="utf-8")
     for name in ("ranks", "robustness"):
         arguments = ["compare", str(folder / f"{name}.toml"), "-o", str(folder / name)]
-        command(arguments, standalone_mode=False)
+        subprocess.run([sys.executable, "-m", "mscam_dask.cli", *arguments], check=True)
     return {
         "ranks": plot.ranks(folder / "ranks"),
         "robustness": plot.robustness(folder / "robustness"),
