@@ -10,9 +10,13 @@ __all__ = ["emptied", "kept_or_made"]
 
 
 def emptied(path: Path) -> Path:
-    """Empty directory at a path, whatever was there."""
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir()
+    """Empty directory at a path; one that is there stays the same one, for processes that work in it."""
+    path.mkdir(exist_ok=True)
+    for item in path.iterdir():
+        if item.is_dir() and not item.is_symlink():
+            shutil.rmtree(item)
+        else:
+            item.unlink()
     return path
 
 

@@ -50,7 +50,7 @@ def trial(tmp_path: Path) -> Trial:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def process() -> Iterator[TrialProcess]:
     started = TrialProcess()
     yield started

@@ -8,11 +8,11 @@ import time
 import warnings
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import dask.config
-import jsonschema
 import pytest
 import yaml
 
@@ -22,11 +22,9 @@ from mscam_dask.pipeline.tls.certificates import make_certificates
 from tests.clusters import local_client
 from tests.deploy.files import DEPLOY, documents, paths
 
-# Its validator still names a class that jsonschema has renamed.
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)
-    kubernetes_validate = pytest.importorskip("kubernetes_validate")
-pytest.importorskip("dask_kubernetes")
+for package in ("dask_kubernetes", "kubernetes_validate"):
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed", allow_module_level=True)
 
 CHART = files("dask_kubernetes") / "operator/deployment/helm/dask-kubernetes-operator"
 KUBERNETES = "1.29"  # the oldest that deploy/k8s/README.md names
@@ -85,13 +83,18 @@ def pod_specs(manifest: Any) -> list[Any]:
 def check(manifest: Any) -> None:
     """Raise where a manifest is not what the API server would take."""
     if manifest["apiVersion"].startswith("kubernetes.dask.org/"):
+        import jsonschema  # takes seconds, which the collection of tests need not wait for
+
         schema = custom_resources()[manifest["kind"]]
         jsonschema.Draft202012Validator(schema).validate(manifest)
         for spec in pod_specs(manifest):
             check({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
     else:
         with warnings.catch_warnings():
+            # it names a class that jsonschema has renamed
             warnings.simplefilter("ignore", DeprecationWarning)
+            import kubernetes_validate
+
             kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
 
 
@@ -107,6 +110,8 @@ def all_manifests() -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
 def test_every_manifest_is_accepted_and_a_typo_anywhere_is_not(file: Path) -> None:
+    from jsonschema import ValidationError
+
     planted = 0
     for manifest in documents(file):
         check(manifest)
@@ -117,7 +122,7 @@ def test_every_manifest_is_accepted_and_a_typo_anywhere_is_not(file: Path) -> No
             place = node(wrong, path)
             key = min(place)
             place[f"{key}x"] = place.pop(key)
-            with pytest.raises((jsonschema.ValidationError, KeyError)):
+            with pytest.raises((ValidationError, KeyError)):
                 check(wrong)
             planted += 1
     assert planted > 0

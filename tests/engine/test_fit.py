@@ -65,7 +65,7 @@ def settings_of(model: str) -> list[Parameters]:
 
 
 def small_data() -> MultiViewData:
-    views, _ = gaussian_views(1, spread=0.7)
+    views, _ = gaussian_views(1, n_samples=90, spread=0.7)
     pairs = distances_between(views[2])
     return as_multi_view(
         {"few": views[0], "more": views[1], "pairs": pairs}, view_type={"pairs": "distance"}
@@ -169,7 +169,7 @@ def test_observers_see_the_fit_in_order(model: str) -> None:
     assert seen[0] == seen[1]
     started, selected, *outer, finalize = seen[0]
     assert isinstance(started, FitStarted)
-    assert (started.n_samples, started.n_clusters) == (150, 3)
+    assert (started.n_samples, started.n_clusters) == (90, 3)
     assert [view.view for view in started.views] == ["few", "more", "pairs"]
     assert isinstance(selected, SettingsSelected)
     assert selected.settings == solution.settings

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,10 +60,18 @@ def iterations_in(events: Path) -> int:
     return events.read_text().count('"event":"iteration_finished"') if events.exists() else 0
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Outcome of a run that is not stopped."""
+    directory = tmp_path_factory.mktemp("whole")
+    run_pipeline(read_config(write_pipeline(directory)), directory / "out")
+    return outcome_of(directory / "out")
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
-    number: signal.Signals, code: int, tmp_path: Path
+    number: signal.Signals, code: int, whole: Any, tmp_path: Path
 ) -> None:
     file = write_pipeline(tmp_path)
     root = tmp_path / "cut"
@@ -85,5 +94,4 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
     outcome = resume_run(root)
     assert outcome.record.resumed[0].after_iteration is not None
     assert outcome.record.resumed[0].after_iteration >= 2
-    run_pipeline(read_config(file), tmp_path / "whole")
-    assert outcome_of(root) == outcome_of(tmp_path / "whole")
+    assert outcome_of(root) == whole
