@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
@@ -88,6 +90,33 @@ def test_names_of_views(estimator: Any, plain: NDArray[np.int64]) -> None:
     views = synthetic_views()
     renamed = {"a/b": views["a"], "0/view": views["b"], " ": views["c"]}
     assert same_partition(labels_of(estimator, renamed), plain)
+
+
+def test_every_sample_and_every_view_twice(estimator: Any) -> None:
+    views, _ = gaussian_views(21, n_samples=60, spread=3.0, dims=(5, 9))
+    once = estimator(3, n_jobs=1, max_iter=4).fit({"a": views[0], "b": views[1]})
+    doubled = {name: np.vstack([view, view]) for name, view in zip("ab", views, strict=True)}
+    twice = estimator(3, n_jobs=1, max_iter=4).fit(
+        doubled | {f"{name} again": view for name, view in doubled.items()}
+    )
+    assert same_partition(twice.labels_[:60], once.labels_)
+    assert_array_equal(twice.labels_[60:], twice.labels_[:60])
+
+
+@pytest.mark.parametrize("seed", SEEDS[:3])
+def test_equal_samples_share_a_cluster_or_a_warning_names_them(estimator: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    views = {name: rng.integers(0, 2, (40, 2)).astype(float) for name in "ab"}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = estimator(3 + seed, n_jobs=1, auto_settings=False, max_iter=2).fit(views)
+    _, group = np.unique(np.hstack(list(views.values())), axis=0, return_inverse=True)
+    split = [row for row in range(40) if len(np.unique(model.labels_[group == group[row]])) > 1]
+    naming = [one for one in told if str(split[:5]) in str(one.message)]
+    assert len(naming) == bool(split)
+    predicted = model.predict(views)
+    for number in np.unique(group):
+        assert len(np.unique(predicted[group == number])) == 1
 
 
 # ---------------------------------------------------------------------------------------------

@@ -8,9 +8,11 @@ import os
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 __all__ = ["FailingFiles", "Loss", "MemoryDisk", "PowerCut"]
 
-Loss = Literal["nothing", "contents", "everything"]
+Loss = Literal["nothing", "contents", "everything", "some"]
 
 
 class PowerCut(BaseException):
@@ -27,6 +29,11 @@ class _File:
 class _Directory:
     entries: dict[str, _File | _Directory] = dataclasses.field(default_factory=dict)
     on_disk: dict[str, _File | _Directory] = dataclasses.field(default_factory=dict)
+    since_sync: list[dict[str, _File | _Directory]] = dataclasses.field(default_factory=list)
+
+    def changed(self) -> None:
+        """Remember the names after a change."""
+        self.since_sync.append(dict(self.entries))
 
 
 class MemoryDisk:
@@ -44,21 +51,32 @@ class MemoryDisk:
         self.root = _Directory()
         self.can_exchange = can_exchange
 
-    def after_power_cut(self, loss: Loss) -> MemoryDisk:
+    def after_power_cut(self, loss: Loss, *, seed: int = 0) -> MemoryDisk:
         """The disk as the next process finds it.
 
         Parameters
         ----------
         loss
             What of all that was not synced is gone: "nothing" (the process was killed, the
-            computer runs on), "contents" (names are there, files are empty), or "everything".
+            computer runs on), "contents" (names are there, files are empty), "everything", or
+            "some": each file is as before, torn or written, and each directory has any first
+            few of its changes, so that changes of different directories are reordered.
+        seed
+            Of "some".
         """
+        rng = np.random.default_rng(seed)
 
         def kept(node: _File | _Directory) -> _File | _Directory:
             if isinstance(node, _File):
                 content = node.content if loss == "nothing" else node.on_disk
+                if loss == "some":
+                    torn = node.content[: (len(node.on_disk) + len(node.content)) // 2]
+                    content = (node.on_disk, torn, node.content)[rng.integers(3)]
                 return _File(content, content)
             names = node.on_disk if loss == "everything" else node.entries
+            if loss == "some":
+                states = [node.on_disk, *node.since_sync]
+                names = states[rng.integers(len(states))]
             entries = {name: kept(child) for name, child in names.items()}
             return _Directory(entries, dict(entries))
 
@@ -77,10 +95,14 @@ class MemoryDisk:
         if path.name in parent.entries:
             raise _error(errno.EEXIST, path)
         parent.entries[path.name] = _Directory()
+        parent.changed()
 
     def write(self, path: Path, content: bytes) -> None:
         parent = self._directory(path.parent)
-        node = parent.entries.setdefault(path.name, _File())
+        if path.name not in parent.entries:
+            parent.entries[path.name] = _File()
+            parent.changed()
+        node = parent.entries[path.name]
         if isinstance(node, _Directory):
             raise _error(errno.EISDIR, path)
         node.content = content
@@ -91,31 +113,51 @@ class MemoryDisk:
             node.on_disk = node.content
         else:
             node.on_disk = dict(node.entries)
+            node.since_sync.clear()
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name."""
+        parent = self._directory(target.parent)
+        if target.name in parent.entries:
+            raise _error(errno.EEXIST, target)
+        parent.entries[target.name] = self._node(source)
+        parent.changed()
 
     def rename(self, source: Path, target: Path) -> None:
         node = self._node(source)
         there = self._directory(target.parent).entries.get(target.name)
         if isinstance(there, _Directory) and there.entries:
             raise _error(errno.ENOTEMPTY, target)
-        del self._directory(source.parent).entries[source.name]
-        self._directory(target.parent).entries[target.name] = node
+        old, new = self._directory(source.parent), self._directory(target.parent)
+        del old.entries[source.name]
+        new.entries[target.name] = node
+        new.changed()
+        if old is not new:
+            old.changed()
 
     def exchange(self, first: Path, second: Path) -> bool:
         if self.can_exchange:
-            entries = self._directory(first.parent).entries
+            parent = self._directory(first.parent)
+            entries = parent.entries
             assert second.parent == first.parent
             entries[first.name], entries[second.name] = entries[second.name], entries[first.name]
+            parent.changed()
         return self.can_exchange
 
     def unlink(self, path: Path) -> None:
         if isinstance(self._node(path), _Directory):
             raise _error(errno.EISDIR, path)
-        del self._directory(path.parent).entries[path.name]
+        self._remove(path)
 
     def rmdir(self, path: Path) -> None:
         if self._directory(path).entries:
             raise _error(errno.ENOTEMPTY, path)
-        del self._directory(path.parent).entries[path.name]
+        self._remove(path)
+
+    def _remove(self, path: Path) -> None:
+        parent = self._directory(path.parent)
+        del parent.entries[path.name]
+        parent.changed()
 
     def read(self, path: Path) -> bytes:
         node = self._node(path)

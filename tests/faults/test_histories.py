@@ -50,7 +50,7 @@ def check(model: Model, seeds: range, *, remember: bool) -> dict[str, int]:
 
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
 def test_histories_do_not_diverge(model: Model) -> None:
-    check(model, range(100), remember=True)
+    check(model, range(250), remember=True)
 
 
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
@@ -61,5 +61,5 @@ def test_tasks_that_are_run_again_give_the_same(model: Model) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
-def test_ten_thousand_histories(model: Model) -> None:
-    check(model, range(5_000), remember=True)
+def test_twenty_thousand_histories(model: Model) -> None:
+    check(model, range(10_000), remember=True)

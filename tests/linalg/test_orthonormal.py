@@ -17,6 +17,7 @@ from mscam_dask.linalg.orthonormal import (
     orient_columns,
     orthonormalize_nearby,
     polar_factor,
+    power_steps,
     stiefel_objective,
     stiefel_quadratic,
 )
@@ -170,3 +171,14 @@ def test_what_does_not_fit_is_refused() -> None:
         stiefel_quadratic(np.eye(3), np.ones((3, 2)), np.ones((3, 1)))
     with pytest.raises(ConfigurationError, match=quotes("max_iterations", 0)):
         stiefel_quadratic(np.eye(2), np.ones((2, 1)), np.eye(2)[:, :1], max_iterations=0)
+
+
+@pytest.mark.parametrize("n_steps", [1, 5])
+def test_power_steps_are_those_of_the_minimization(n_steps: int) -> None:
+    L, E, start = random_problem(7, 3, 2)
+    bound = float(np.linalg.eigvalsh(L)[-1])
+    expected = stiefel_quadratic(
+        L, E, start, max_iterations=n_steps, tolerance=0.0, largest_eigenvalue=bound
+    )
+    found = power_steps(L, E, start, n_steps=n_steps, largest_eigenvalue=bound)
+    assert_allclose(found, expected.point, atol=1e-12)

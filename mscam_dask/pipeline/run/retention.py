@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from mscam_dask.data.store.filesystem import LOCAL, rename_durably
 from mscam_dask.errors import DataError, MscamError
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.pipeline.config.settings import Settings
@@ -104,7 +105,7 @@ def _removed(directory: RunDirectory) -> bool:
         return False
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
     with contextlib.suppress(MscamError), RunLock(path):
-        path.rename(aside)  # no longer a run, even after a kill
+        rename_durably(LOCAL, path, aside)  # no longer a run, even after a power cut
         shutil.rmtree(aside)
         return True
     return False

@@ -1,0 +1,244 @@
+"""Two ways to the same result: solver and dense oracle; executors, forms and orders of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask import MSCAM, MSCAN
+from mscam_dask.data.checkpoints import Checkpoint
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.engine import candidate_neighbors as candidate_blocks
+from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.reference import run_reference
+from mscam_dask.engine.tasks.views import view_shape
+from mscam_dask.linalg.distances import mean_squared_distance, squared_distances
+from mscam_dask.solvers.invariants import violations
+from mscam_dask.solvers.reference import a_step
+from mscam_dask.solvers.view_svd import scaled_gram
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import Solution, Status
+from tests.clusters import local_client
+from tests.synthetic import gaussian_views
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+def assert_valid(solution: Solution, n_clusters: int, what: object) -> None:
+    reached = solution.status is not Status.COMPONENTS_NOT_REACHED
+    found = violations(
+        solution.labels,
+        solution.consensus_graph,
+        solution.view_contributions,
+        n_connected_components=solution.n_connected_components,
+        reached=reached,
+    )
+    assert not found, (what, found)
+    if reached:
+        assert solution.n_connected_components == n_clusters, what
+
+
+# ---------------------------------------------------------------------------------------------
+# The default solver and the dense oracle
+# ---------------------------------------------------------------------------------------------
+
+
+class _FirstSaved:
+    """A checkpoint store that keeps the first state: the one of the initial graph."""
+
+    def __init__(self) -> None:
+        self.first: Checkpoint | None = None
+
+    def load(self) -> None:
+        return None
+
+    def save(self, snapshot: Checkpoint) -> None:
+        self.first = self.first or snapshot
+
+    def graph(self, n: int) -> Array:
+        assert self.first is not None
+        arrays = self.first.arrays
+        parts = (arrays["graph_data"], arrays["graph_indices"], arrays["graph_indptr"])
+        return csr_array(parts, shape=(n, n)).toarray()
+
+
+def random_problem(seed: int) -> tuple[MultiViewData, Labels, Parameters]:
+    """Up to four clusters in up to three views, near or far from each other."""
+    rng = np.random.default_rng([seed, 1])
+    n_clusters, n_views = int(rng.integers(2, 5)), int(rng.integers(1, 4))
+    views, labels = gaussian_views(
+        seed,
+        n_samples=int(rng.integers(24, 49)),
+        n_clusters=n_clusters,
+        spread=float(rng.choice([1.0, 2.0, 3.0, 5.0])),
+        dims=rng.integers(2, 12, n_views).tolist(),
+    )
+    parameters = Parameters(
+        n_clusters=n_clusters,
+        model="mscam" if seed % 2 else "mscan",
+        n_neighbors=int(rng.integers(4, 9)),
+        alpha=float(rng.choice([0.1, 1.0, 10.0])),
+        max_iter=6,
+    )
+    return as_multi_view(views), labels, parameters
+
+
+def dense_initial_graph(data: MultiViewData, alpha: float, n_neighbors: int) -> Array:
+    """A-step on the distances of Z = (K + αI)⁻¹K, each view by its mean squared distance.
+
+    Without the directions of K with less than 1 % of the largest gain, which ridge views drop.
+    """
+    total = np.zeros((data.n_samples,) * 2)
+    for source in data.views:
+        gram = scaled_gram(source.read, view_shape(source), scale="standard", name=source.name)
+        values, vectors = scipy.linalg.eigh(gram)
+        gains = values / (values + alpha)
+        Z = vectors[:, gains > 0.01 * gains.max()] * gains[gains > 0.01 * gains.max()]
+        total += squared_distances(Z, Z) / mean_squared_distance(Z)
+    return a_step(total, n_neighbors).toarray()
+
+
+def compare_with_the_oracle(seed: int) -> tuple[bool, bool]:
+    """Compare one problem; return whether the oracle has found its clusters, and the solver."""
+    data, labels, parameters = random_problem(seed)
+    oracle = run_reference(data, parameters)
+    store = _FirstSaved()
+    solution = run_fit(data, parameters, SerialExecutor(), checkpoint_store=store)
+    estimator = MSCAM if parameters.model == "mscam" else MSCAN
+    default = estimator(parameters.n_clusters, n_jobs=1).fit(data).solution_
+    for name, found in (("oracle", oracle), ("path", solution), ("default", default)):
+        assert_valid(found, parameters.n_clusters, (seed, name))
+    first = dense_initial_graph(data, parameters.alpha, solution.n_neighbors)
+    assert_allclose(store.graph(data.n_samples), first, atol=1e-5, err_msg=str(seed))
+    exact = [
+        bool(adjusted_rand_score(labels, found.labels) == 1)
+        for found in (oracle, solution, default)
+    ]
+    if exact[0]:
+        assert exact[1:] == [True, True], (seed, "only the oracle has found the clusters")
+    return exact[0], exact[1]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_solver_finds_the_clusters_that_the_oracle_finds(seed: int) -> None:
+    compare_with_the_oracle(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_solver_finds_the_clusters_that_the_oracle_finds_on_200_problems() -> None:
+    found = np.array([compare_with_the_oracle(seed) for seed in range(200)])
+    assert found[:, 0].sum() >= 80
+    print(f"oracle {found[:, 0].sum()} of 200, solver {found[:, 1].sum()} of 200")  # noqa: T201
+
+
+# ---------------------------------------------------------------------------------------------
+# Executors, forms of the data, orders
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def blocks_of_16_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small data are split and summed as large ones."""
+    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 16)
+
+
+def random_shape(seed: int) -> tuple[list[Array], Callable[..., Any]]:
+    """Views of small whole numbers, exact in each dtype, and a model of them."""
+    rng = np.random.default_rng([seed, 2])
+    n_samples = int(rng.integers(6, 80))
+    n_clusters = int(rng.integers(1, min(8, n_samples) + 1))
+    dims = rng.integers(1, 25, int(rng.integers(1, 5))).tolist()
+    views, _ = gaussian_views(
+        seed, n_samples=n_samples, n_clusters=max(2, n_clusters), spread=3.0, dims=dims
+    )
+    rounded = [np.round(4 * view) for view in views]
+    if seed % 5 == 0:  # samples and columns that are equal
+        for view in rounded:
+            view[:3] = view[0]
+    parameters: dict[str, Any] = {"auto_settings": seed % 3 == 0, "max_iter": 4}
+    if seed % 2:
+        parameters["n_neighbors"] = int(rng.integers(1, n_samples))
+    estimator = (MSCAM, MSCAN)[seed % 2]
+
+    def fit(X: Any, **more: Any) -> Any:
+        return estimator(n_clusters, **{"n_jobs": 1, **parameters, **more}).fit(X)
+
+    return rounded, fit
+
+
+def bits(model: Any) -> tuple[bytes, ...]:
+    """Labels and graph, as bytes."""
+    graph = model.consensus_graph_
+    arrays = (model.labels_, graph.data, graph.indices, graph.indptr)
+    return tuple(array.tobytes() for array in arrays)
+
+
+def forms(views: list[Array], folder: Path, seed: int) -> Iterator[tuple[str, Any]]:
+    """The same numbers in other dtypes, layouts, chunks and files."""
+    rng = np.random.default_rng([seed, 3])
+    yield "by columns", [np.asfortranarray(view) for view in views]
+    yield "float32", [view.astype(np.float32) for view in views]
+    yield "int32", [view.astype(np.int32) for view in views]
+    yield "big-endian", [view.astype(">f8") for view in views]
+    yield "strided", [np.repeat(np.repeat(view, 2, 0), 3, 1)[::2, ::3] for view in views]
+    chunks = [tuple(int(rng.integers(1, length + 1)) for length in view.shape) for view in views]
+    yield "chunked", [da.from_array(view, size) for view, size in zip(views, chunks, strict=True)]
+    store = folder / f"{seed}.zarr"
+    ingest(as_multi_view(views), store)
+    yield "stored", store
+
+
+def compare_forms(seed: int, folder: Path, clients: list[Any]) -> float:
+    """Compare fits of one data set; return the share of training samples predicted as fitted."""
+    views, fit = random_shape(seed)
+    model = fit(views)
+    assert_valid(model.solution_, model.n_clusters_, seed)
+    expected, predicted = bits(model), model.predict(views)
+    assert bits(fit(views, n_jobs=2)) == expected, (seed, "threads")
+    for client in clients:
+        assert bits(fit(views, n_jobs=None, client=client)) == expected, (seed, client)
+    for form, X in forms(views, folder, seed):
+        other = fit(X)
+        assert bits(other) == expected, (seed, form)
+        assert_array_equal(other.predict(X), predicted, err_msg=f"{seed}: {form}")
+    _, first, which = np.unique(np.hstack(views), axis=0, return_index=True, return_inverse=True)
+    assert_array_equal(predicted, predicted[first][which], err_msg=f"{seed}: equal samples")
+    sparse = fit([scipy.sparse.csr_array(view) for view in views])
+    assert_array_equal(sparse.labels_, model.labels_, err_msg=f"{seed}: sparse")
+    difference = abs(sparse.consensus_graph_ - model.consensus_graph_)
+    assert difference.max() < 1e-4, (seed, "sparse")
+    return float(np.mean(predicted == model.labels_))
+
+
+@pytest.mark.usefixtures("blocks_of_16_rows")
+@pytest.mark.parametrize("seed", [0, 13])
+def test_executors_and_forms_of_the_data_give_the_same_bits(seed: int, tmp_path: Path) -> None:
+    compare_forms(seed, tmp_path, [])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("blocks_of_16_rows")
+def test_executors_and_forms_of_50_data_sets_give_the_same_bits(tmp_path: Path) -> None:
+    with (
+        local_client(2) as processes,
+        local_client(1, threads_per_worker=2, processes=False) as threads,
+    ):
+        shares = [compare_forms(seed, tmp_path, [processes, threads]) for seed in range(50)]
+    print(f"training samples predicted as fitted: {np.mean(shares):.4f}")  # noqa: T201
+    assert np.mean(shares) > 0.95
