@@ -36,7 +36,7 @@ from mscam_dask.pipeline.config.settings import (
     OutputTable,
     Text,
 )
-from mscam_dask.pipeline.config.toml_document import Document, Override, document_of, read_document
+from mscam_dask.pipeline.config.toml_document import COMMAND_LINE, Document, Override, read_document
 from mscam_dask.pipeline.config.validate import (
     credential_problems,
     execution_problems,
@@ -74,7 +74,7 @@ def experiment_command(tables: Collection[str]) -> Command | None:
 
 
 def read_experiment(
-    path: str | Path | None,
+    file: str | Path | Document,
     overrides: Sequence[Override] = (),
     *,
     command: Command = "compare",
@@ -83,8 +83,8 @@ def read_experiment(
 
     Parameters
     ----------
-    path
-        TOML file; None if the overrides hold all settings.
+    file
+        TOML file, or its document; `COMMAND_LINE` if the overrides hold all settings.
     overrides
         Values from the command line, which override those of the file.
     command
@@ -101,9 +101,9 @@ def read_experiment(
         With every problem, its file, line, table and key: unknown keys, invalid types and values,
         and unknown methods, parameters and data sets with the nearest names.
     """
-    document = with_dask_defaults(
-        document_of(overrides) if path is None else read_document(path, overrides)
-    )
+    document = file if isinstance(file, Document) else read_document(file)
+    document = with_dask_defaults(document.overridden(overrides))
+    is_file = document.path != COMMAND_LINE.path
     problems: list[str] = [
         *unknown_tables(document, _TABLES),
         *text_problems(document),
@@ -134,8 +134,8 @@ def read_experiment(
     assert execution is not None
     assert output is not None
     return ExperimentSettings(
-        name="comparison" if path is None else name_of_pipeline(path),
-        file=None if path is None else str(path),
+        name=name_of_pipeline(document.path) if is_file else "comparison",
+        file=str(document.path) if is_file else None,
         kind=KIND_TABLES[name],
         table=table,
         datasets=datasets,

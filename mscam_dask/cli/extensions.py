@@ -6,9 +6,12 @@ import functools
 from collections.abc import Collection
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
+
+if TYPE_CHECKING:
+    from mscam_dask.pipeline.config.toml_document import Document
 
 __all__ = [
     "GROUP",
@@ -39,8 +42,8 @@ class Extension(Protocol):
     def owns_directory(self, directory: Path) -> bool:
         """Return whether this extension wrote a directory."""
 
-    def run(self, file: Path, **options: Any) -> int:
-        """Run a file with the options of `mscam-dask run`, and return the exit code."""
+    def run(self, document: Document, **options: Any) -> int:
+        """Run a TOML file with the options of `mscam-dask run`, and return the exit code."""
 
     def resume(self, directory: Path) -> int:
         """Resume what was interrupted in a directory, and return the exit code."""

@@ -78,7 +78,8 @@ def run_file(
 
     A file with [data] or [cluster] is a pipeline. Other files may belong to an extension.
     """
-    tables = read_document(pipeline).tables.keys()
+    document = read_document(pipeline)
+    tables = document.tables.keys()
     extension = None if tables & _PIPELINE_TABLES else extension_of_file(tables)
     if extension is not None:
         if max_bytes is not None:
@@ -87,7 +88,7 @@ def run_file(
                 "max_bytes in the table of each data set."
             )
         return extension.run(
-            pipeline,
+            document,
             assignments=assignments,
             output=output,
             overwrite=overwrite,
@@ -98,7 +99,7 @@ def run_file(
     overrides = option_overrides(assignments, execution)
     if max_bytes is not None:
         overrides.append(Override(("data", "max_bytes"), max_bytes, f"--max-bytes {max_bytes}"))
-    settings = read_config(pipeline, overrides, dask_defaults=True)
+    settings = read_config(document, overrides, dask_defaults=True)
     if dry_run:
         _show_plan(plan_run(settings, output, insecure=insecure))
         return 0
@@ -122,8 +123,9 @@ def run_file(
     return _summarize(outcome)
 
 
-def run_quickstart(pipeline: Path, **execution: Any) -> int:
+def run_quickstart(**execution: Any) -> int:
     """Write the pipeline file of the quickstart unless it is there, run it, return the exit code."""
+    pipeline = Path("quickstart.toml")
     if not pipeline.exists():
         content = resources.files("mscam_dask.cli").joinpath("quickstart.toml").read_bytes()
         pipeline.write_bytes(content)

@@ -15,6 +15,7 @@ from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.missing_cells import impute_methods, impute_views
 from mscam_dask.data.views.validation import validate
+from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.map_views import map_views
 from mscam_dask.engine.memory import check_memory
@@ -135,16 +136,33 @@ class BaseMultiViewClustering(
         data = imputed.data
         candidates = self._candidates(data)
         first = candidates[0]
+        executor = executor_for(self.client, self.n_jobs, watched=self.solver == "reduced")
         report = validate(
             data,
             n_clusters=first.n_clusters,
             n_neighbors=first.n_neighbors,
             digest=bool(self.solver == "reduced"),
-            over=lambda look, views: map_views(
-                look, views, executor_for(self.client, self.n_jobs), stage="validate"
-            ),
+            over=lambda look, views: map_views(look, views, executor, stage="validate"),
         )
-        solution = self._solve(data, candidates)
+        observers = self._observers(data, first.n_clusters, executor)
+        known = self._known(data, candidates)
+        if self.solver == "reference":
+            solution = self._solve_densely(data, candidates, executor)
+        else:
+            for parameters in candidates:
+                check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
+            solution = run_fit(
+                data,
+                candidates,
+                executor,
+                choices=self._choices(data),
+                observers=observers,
+                checkpoint_store=self.checkpoint_store,
+                known=known,
+            )
+            warn_unconverged_spectra(solution, stacklevel=3)
+            if self.exclude_views is None:
+                warn_excluded_views(solution, stacklevel=3)
         self._keep_fit(solution, data)
         self.data_warnings_ = tuple(report.issues)
         self.imputed_shares_ = imputed.shares
@@ -152,7 +170,7 @@ class BaseMultiViewClustering(
         self._training_digests = report.digests
         self._keep(of_table)
         if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
-            self._warn_split_duplicates(stacklevel=4)
+            self._warn_split_duplicates(executor, stacklevel=4)
         warn_no_structure(solution, stacklevel=3)
         return self
 
@@ -186,8 +204,7 @@ class BaseMultiViewClustering(
         self._membership = None
         self._coordinates_loaded = None
 
-    def _warn_split_duplicates(self, *, stacklevel: int) -> None:
-        executor = executor_for(self.client, self.n_jobs)
+    def _warn_split_duplicates(self, executor: Executor, *, stacklevel: int) -> None:
         warn_split_duplicates(
             [view for view in self._training.views if view.name not in self.excluded_views_],
             self.labels_,
@@ -205,37 +222,19 @@ class BaseMultiViewClustering(
         data, _ = self._views_to_fit(X)
         return self._candidates(data)
 
-    def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
-        observers, run_id = self._observers(data, candidates[0].n_clusters)
-        executor = executor_for(self.client, self.n_jobs, run_id)
-        known = self._known(data, candidates)
-        if self.solver == "reference":
-            (parameters,) = candidates
-            solution = run_reference(
-                data, parameters, memory_limit_bytes=executor.memory_limit_bytes
+    def _solve_densely(
+        self, data: MultiViewData, candidates: tuple[Parameters, ...], executor: Executor
+    ) -> Solution:
+        """Run the reference algorithm, and warn when it lacks components."""
+        (parameters,) = candidates
+        solution = run_reference(data, parameters, memory_limit_bytes=executor.memory_limit_bytes)
+        if not solution.status.reached:
+            warnings.warn(
+                f"{solution.n_connected_components} connected components instead of "
+                f"{parameters.n_clusters}: {solution.status.message}",
+                ConvergenceWarning,
+                stacklevel=4,
             )
-            if not solution.status.reached:
-                warnings.warn(
-                    f"{solution.n_connected_components} connected components instead of "
-                    f"{parameters.n_clusters}: {solution.status.message}",
-                    ConvergenceWarning,
-                    stacklevel=4,
-                )
-            return solution
-        for parameters in candidates:
-            check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
-        solution = run_fit(
-            data,
-            candidates,
-            executor,
-            choices=self._choices(data),
-            observers=observers,
-            checkpoint_store=self.checkpoint_store,
-            known=known,
-        )
-        warn_unconverged_spectra(solution, stacklevel=4)
-        if self.exclude_views is None:
-            warn_excluded_views(solution, stacklevel=4)
         return solution
 
     @property
@@ -270,17 +269,18 @@ class BaseMultiViewClustering(
         return labels
 
     def _observers(
-        self, data: MultiViewData, n_clusters: int
-    ) -> tuple[tuple[Observer, ...], str | None]:
-        """Callbacks, including that of the dashboard of a client, and the id of the run."""
+        self, data: MultiViewData, n_clusters: int, executor: Executor
+    ) -> tuple[Observer, ...]:
+        """Callbacks, including that of the dashboard of a client."""
         observers = () if self.callbacks is None else tuple(self.callbacks)
         if FitCallbacks.are_set(self):
             observers = (*observers, FitCallbacks(self))
         if self.client is None or self.solver == "reference":
-            return observers, None
+            return observers
         return with_dashboard(
             observers,
             self.client,
+            executor,
             name=f"{type(self).__name__}, {data.n_samples} samples",
             data=data,
             n_clusters=n_clusters,

@@ -13,6 +13,7 @@ from click.testing import Result
 
 from mscam_dask.cli import extensions
 from mscam_dask.cli.extensions import GROUP, Extension
+from mscam_dask.pipeline.config.toml_document import Document
 
 Call = Callable[..., Result]
 
@@ -37,8 +38,8 @@ class Other(Extension):
     def owns_directory(self, directory: Path) -> bool:
         return (directory / "other").is_file()
 
-    def run(self, file: Path, **options: Any) -> int:
-        self.calls.append(("run", file, options["dry_run"]))
+    def run(self, document: Document, **options: Any) -> int:
+        self.calls.append(("run", document.path, options["dry_run"]))
         return 7
 
     def resume(self, directory: Path) -> int:

@@ -81,14 +81,17 @@ _NOT_IN_CLUSTER = {
 
 
 def read_config(
-    path: str | Path, overrides: Sequence[Override] = (), *, dask_defaults: bool = False
+    file: str | Path | Document,
+    overrides: Sequence[Override] = (),
+    *,
+    dask_defaults: bool = False,
 ) -> Settings:
     """Read and check a pipeline file.
 
     Parameters
     ----------
-    path
-        TOML file.
+    file
+        TOML file, or its document.
     overrides
         Values that replace those of the file.
     dask_defaults
@@ -107,7 +110,8 @@ def read_config(
         Lists every unknown or misplaced key, wrong type and wrong value, with file, line, table and
         key. Also raised when the name of the file is not valid for a directory.
     """
-    document = read_document(path, overrides)
+    document = file if isinstance(file, Document) else read_document(file)
+    document = document.overridden(overrides)
     if dask_defaults:
         document = with_dask_defaults(document)
     problems: list[str] = [
@@ -138,7 +142,7 @@ def read_config(
     assert incremental is not None
     assert output is not None
     return Settings(
-        name=name_of_pipeline(path),
+        name=name_of_pipeline(document.path),
         data=_with_paths(document, "data", data, ("path", "cache")),
         cluster=cluster,
         execution=_with_paths(

@@ -78,14 +78,15 @@ class FakeClient:
 
 def begun(client: FakeClient, **options: int) -> ClusterEvents:
     events = ClusterEvents(client, name="x", flush_timeout_s=0.01, **options)  # type: ignore[arg-type]
-    events.new_run(views=VIEWS, n_samples=10, n_clusters=2)
+    events.new_run("0a1b2c3d4", views=VIEWS, n_samples=10, n_clusters=2)
     return events
 
 
 def test_everything_arrives_in_order_under_the_id_of_the_run() -> None:
     client = FakeClient(runs_at_once=True)
     events = ClusterEvents(client)  # type: ignore[arg-type]
-    run_id = events.new_run(views=VIEWS, n_samples=10, n_clusters=2)
+    run_id = "0a1b2c3d4"
+    events.new_run(run_id, views=VIEWS, n_samples=10, n_clusters=2)
     for event in (started(), SELECTED, outer(0), ENDED):
         events(event)
     assert client.events() == [
@@ -214,7 +215,7 @@ def test_the_id_of_a_run_is_never_taken_for_an_iteration(monkeypatch: pytest.Mon
 def test_a_driver_that_dies_leaves_a_lost_run() -> None:
     with local_client(1, processes=False) as client:
         with Client(client.scheduler.address, set_as_default=False) as driver:  # type: ignore[union-attr]
-            ClusterEvents(driver).new_run(views=VIEWS, n_samples=10, n_clusters=2)
+            ClusterEvents(driver).new_run("0a1b2c3d4", views=VIEWS, n_samples=10, n_clusters=2)
         until = time.monotonic() + 20
         while states(client) != ["lost"] and time.monotonic() < until:
             time.sleep(0.05)
