@@ -42,7 +42,7 @@ from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.run_directory import lock_directory, write_whole
-from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
+from mscam_dask.pipeline.run.run_record import blas_libraries, software_versions
 
 __all__ = ["Experiment", "ExperimentDirectory", "Observer", "Progress", "default_output"]
 

@@ -141,7 +141,7 @@ class DirectoryObjects:
 
     def remove(self, names: list[str]) -> None:
         """See `Objects.remove`; directories that become empty are removed too."""
-        directories = set()
+        directories: set[Path] = set()
         for name in names:
             path = self._root / PurePosixPath(name)
             if not name.endswith("/"):

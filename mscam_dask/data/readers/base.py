@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,8 @@ __all__ = [
     "check_size",
     "is_label_vector",
     "not_allowed",
+    "open_bytes",
+    "open_text",
     "oriented",
     "unreadable",
     "view_type_named",
@@ -308,3 +312,53 @@ def unreadable(source: Source, what: str, *, is_text: bool = False) -> Iterator[
             f"{source.path} cannot be read as {what}: {str(error) or type(error).__name__}. Check that "
             "the file is complete and in the format that its name says."
         ) from error
+
+
+# Bytes that one byte of gzip can stand for, and those that are unpacked at a time.
+_MAX_DEFLATE = 1032
+_READ_BYTES = 2**20
+
+
+def open_bytes(source: Source) -> IO[bytes]:
+    """Open a text file as bytes, unpacked where its name ends in .gz or .zst.
+
+    Raises
+    ------
+    DataError
+        When the text of a compressed file has more than `Source.max_bytes`, or what reads .zst is missing.
+    """
+    if source.compression is None:
+        return source.file.open("rb")
+    may_be_large = _MAX_DEFLATE * source.file.stat().st_size > source.max_bytes
+    if source.compression == ".zst" or may_be_large:
+        with closing(_unpacked(source)) as content:
+            n_bytes = 0
+            while n_bytes <= source.max_bytes and (part := content.read(_READ_BYTES)):
+                n_bytes += len(part)
+        check_size(source, "its text", n_bytes)
+    unpacked: IO[bytes] = _unpacked(source)
+    return unpacked
+
+
+def open_text(source: Source) -> IO[str]:
+    """Open a text file as UTF-8, without a byte order mark.
+
+    Raises
+    ------
+    DataError
+        As `open_bytes`.
+    """
+    return io.TextIOWrapper(open_bytes(source), encoding="utf-8-sig", newline="")
+
+
+def _unpacked(source: Source) -> Any:
+    if source.compression == ".gz":
+        return gzip.open(source.file)
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise DataError(
+            f"{source.path} is compressed with Zstandard, which needs pyarrow. Install it (pip install "
+            "'mscam-dask[parquet]'), or unpack the file."
+        ) from error
+    return io.BufferedReader(pa.input_stream(str(source.file), compression="zstd"))

@@ -34,8 +34,13 @@ from mscam_dask.pipeline.run.open_data import (
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, new_run, now
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import ResumeEntry, RunRecord, SourceRecord
-from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
+from mscam_dask.pipeline.run.run_record import (
+    ResumeEntry,
+    RunRecord,
+    SourceRecord,
+    blas_libraries,
+    software_versions,
+)
 
 __all__ = ["RunTarget", "resolve_target", "resume_run", "run_or_resume"]
 

@@ -58,8 +58,14 @@ from mscam_dask.pipeline.run.report import report_step
 from mscam_dask.pipeline.run.retention import retain_step
 from mscam_dask.pipeline.run.run_checkpoints import RunCheckpoints, check_reach, place_of
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import ErrorRecord, FitRecord, ResumeEntry, RunRecord
-from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
+from mscam_dask.pipeline.run.run_record import (
+    ErrorRecord,
+    FitRecord,
+    ResumeEntry,
+    RunRecord,
+    blas_libraries,
+    software_versions,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
