@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.monitor.messages import format_excluded, format_graph, plural, printable
-from mscam_dask.pipeline.run.run_record import (
+from mscam_dask.monitor.run_record import (
     AssessmentEntry,
     DataRecord,
     FitRecord,

@@ -30,10 +30,10 @@ from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.messages import duration
+from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.list_runs import list_runs, run_directories
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import RunRecord
 
 __all__ = ["describe_path"]
 

@@ -48,9 +48,12 @@ def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False
     """
     if client is not None:
         from mscam_dask.engine.executors.dask import DaskExecutor
-        from mscam_dask.monitor.dashboard.client import page_link
+        from mscam_dask.monitor.dashboard.client import ensure_page, page_link
 
-        return DaskExecutor(client, dashboard=page_link(client) if watched else None)
+        if not watched:
+            return DaskExecutor(client)
+        ensure_page(client)  # logs once why there is none
+        return DaskExecutor(client, dashboard=page_link(client))
     if n_jobs is None or n_jobs == -1:
         n_jobs = min(_MAX_THREADS, usable_cores())
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs < 1:

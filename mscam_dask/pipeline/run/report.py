@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,9 +18,9 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError, MscamError
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
+from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.previous_runs import PreviousRun, decoded_id
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_record import RunRecord
 
 __all__ = ["report_html", "report_step", "write_report"]
 
@@ -95,7 +94,7 @@ def report_html(directory: RunDirectory, base: Path) -> str:
     labels_true, label_names, notes = _truth(directory, record)
     return run_page(
         RunContent(
-            record=msgspec.to_builtins(record),
+            record=record,
             result=read_result(directory.result),
             settings_text=_settings_text(directory),
             sample_ids=_sample_ids(directory, record),

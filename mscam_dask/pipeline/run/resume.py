@@ -19,6 +19,13 @@ from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.monitor.run_record import (
+    ResumeEntry,
+    RunRecord,
+    SourceRecord,
+    blas_libraries,
+    software_versions,
+)
 from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
@@ -34,13 +41,6 @@ from mscam_dask.pipeline.run.open_data import (
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, new_run, now
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import (
-    ResumeEntry,
-    RunRecord,
-    SourceRecord,
-    blas_libraries,
-    software_versions,
-)
 
 __all__ = ["RunTarget", "resolve_target", "resume_run", "run_or_resume"]
 

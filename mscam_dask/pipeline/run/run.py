@@ -20,6 +20,14 @@ from mscam_dask.data.store.filesystem import failures_are_typed
 from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
+from mscam_dask.monitor.run_record import (
+    ErrorRecord,
+    FitRecord,
+    ResumeEntry,
+    RunRecord,
+    blas_libraries,
+    software_versions,
+)
 from mscam_dask.pipeline.config.settings import Settings, settings_text
 from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run import steps
@@ -58,14 +66,6 @@ from mscam_dask.pipeline.run.report import report_step
 from mscam_dask.pipeline.run.retention import retain_step
 from mscam_dask.pipeline.run.run_checkpoints import RunCheckpoints, check_reach, place_of
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import (
-    ErrorRecord,
-    FitRecord,
-    ResumeEntry,
-    RunRecord,
-    blas_libraries,
-    software_versions,
-)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

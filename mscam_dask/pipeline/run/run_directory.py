@@ -2,7 +2,7 @@
 
     RUN_DIR/
         pipeline.toml   settings with all defaults; can be run again
-        run.json        see `mscam_dask.pipeline.run.run_record`
+        run.json        see `mscam_dask.monitor.run_record`
         events.jsonl    one JSON record for each event, appended during the run
         labels.csv      sample, cluster
         samples.csv     sample, cluster, confidence, next best cluster, vote of each view
@@ -36,8 +36,8 @@ import msgspec
 
 from mscam_dask.data.store.filesystem import LOCAL, full_disk_is_temporary, write_durably
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
+from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_record
 from mscam_dask.pipeline.run.lock import LOCK_NAME, RunLock
-from mscam_dask.pipeline.run.run_record import RunRecord, decode_record, encode_record
 
 __all__ = ["NEXT_SUFFIX", "RunDirectory", "lock_directory", "resolved", "write_whole"]
 

@@ -21,6 +21,7 @@ from distributed import Client
 from distributed.comm.core import CommClosedError
 
 from mscam_dask import MSCAM
+from mscam_dask.engine.executors import dask as executor
 from mscam_dask.monitor.dashboard import client as module
 from mscam_dask.monitor.dashboard import plugin
 from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page, page_link
@@ -192,10 +193,10 @@ def test_a_fit_names_the_page_and_no_address_where_there_is_none(
             two_subspaces()
         )
         page = client.dashboard_link.replace("/status", "/mscam")
-    (executor,) = begun
-    assert re.search(r"\b1\b", executor)  # worker thread
-    assert (page in executor) == has_bokeh
-    assert ("http" in executor) == has_bokeh
+    (described,) = begun
+    assert re.search(r"\b1\b", described)  # worker thread
+    assert (page in described) == has_bokeh
+    assert ("http" in described) == has_bokeh
     said = [item.getMessage() for item in caplog.records if item.name == module.__name__]
     assert len(said) == (not has_bokeh)
     assert has_bokeh or re.search(quotes("bokeh", "pip install 'mscam-dask[dashboard]'"), said[0])
@@ -203,7 +204,7 @@ def test_a_fit_names_the_page_and_no_address_where_there_is_none(
 
 def test_the_id_of_a_run_is_never_taken_for_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
     digits = SimpleNamespace(uuid4=lambda: uuid.UUID("12345678" * 4))
-    monkeypatch.setattr(module, "uuid", digits)
+    monkeypatch.setattr(executor, "uuid", digits)
     with local_client(1, processes=False) as client:
         model = MSCAM(n_clusters=2, auto_settings=False, client=client).fit(two_subspaces())
         (run,) = client.cluster.scheduler.plugins["mscam"].runs.by_id.values()  # type: ignore[union-attr]
