@@ -1,6 +1,6 @@
 """Checkpoints of a fit: written atomically, verified by digests, the last two kept.
 
-Layout, version 2, in a directory or below a prefix of an object store; the files of a checkpoint are
+Layout, in a directory or below a prefix of an object store; the files of a checkpoint are
 those of `mscam_dask.data.checkpoint_format`::
 
     checkpoints/

@@ -94,7 +94,7 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     assert_same(store.load(), snapshot(0))
     store.save(snapshot(1))
     assert {item.name.partition("-")[0] for item in tmp_path.iterdir()} == {
-        *(CURRENT, "mine.txt", "00000000", "00000001")
+        *(CURRENT, "mine.txt", "00000000", "00000002")
     }
     assert_same(store.load(), snapshot(1))
 
