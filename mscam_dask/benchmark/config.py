@@ -17,6 +17,7 @@ from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
 from mscam_dask.pipeline.config.parse import (
+    absolute_paths,
     are_one_name,
     name_of_pipeline,
     name_problem,
@@ -26,6 +27,7 @@ from mscam_dask.pipeline.config.parse import (
     sub_tables,
     unknown_tables,
 )
+from mscam_dask.pipeline.config.read_config import PATHS
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
     Count,
@@ -141,10 +143,8 @@ def read_experiment(
         datasets=datasets,
         parameters=parameters,
         grids=grids,
-        execution=_absolute(
-            document, "execution", execution, ("tls_ca", "tls_cert", "tls_key", "scheduler_file")
-        ),
-        output=_absolute(document, "output", output, ("directory", "root")),
+        execution=absolute_paths(document, "execution", execution, PATHS["execution"]),
+        output=absolute_paths(document, "output", output, PATHS["output"]),
     )
 
 
@@ -244,15 +244,6 @@ def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetT
     if table.labels is not None:
         labels = document.absolute(table.labels, "dataset", key, "labels")
         changes["labels"] = labels if Path(labels).is_file() else table.labels
-    return msgspec.structs.replace(table, **changes)
-
-
-def _absolute(document: Document, name: str, table: Any, keys: Sequence[str]) -> Any:
-    changes: Mapping[str, Any] = {
-        key: document.absolute(value, name, key)
-        for key in keys
-        if (value := getattr(table, key)) is not None
-    }
     return msgspec.structs.replace(table, **changes)
 
 

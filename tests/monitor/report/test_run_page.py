@@ -221,7 +221,12 @@ def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
     ("structure", "badge"), [("STABLE", "good"), ("UNSTABLE", "unsure"), ("NONE", "bad")]
 )
 def test_the_badge_has_the_color_of_the_support(structure: str, badge: str) -> None:
-    assessment = {"structure": structure, "message": "why", "stability": 0.5}
+    assessment = {
+        "structure": structure,
+        "message": "why",
+        "stability": 0.5,
+        "cluster_stability": [0.5] * 4,
+    }
     page = run_page(made_up_content(some_labels(40, 4), fit={"assessment": assessment}))
     assert f'<p class="badge {badge}">' in page
     support = part_of(page, "support")
