@@ -8,15 +8,12 @@ from collections import Counter
 from rich.console import Console, RenderableType
 
 from mscam_dask.cli.console import (
-    clusters_text,
+    fit_pairs,
     key_values,
     relative,
     results_console,
     score_text,
-    settings_text,
     show,
-    sizes_text,
-    support_text,
     table,
     views_table,
 )
@@ -168,16 +165,8 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
     if record.data is not None:
         pairs.append(("Data", f"{record.data.n_samples} samples, digest {record.data.digest}"))
     if record.fit is not None:
-        fit = record.fit
-        support = [] if fit.assessment is None else [("Support", support_text(fit.assessment))]
-        pairs += [
-            ("Clusters", clusters_text(fit)),
-            ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
-            *support,
-            ("Sizes", sizes_text(fit)),
-            ("Settings", settings_text(fit.setting)),
-            ("Iterations", str(fit.n_outer_iterations)),
-        ]
+        iterations = ("Iterations", str(record.fit.n_outer_iterations))
+        pairs += [*fit_pairs(record.fit), iterations]
     if record.metrics is not None:
         pairs.append(("Scores", score_text(record.metrics)))
     return pairs

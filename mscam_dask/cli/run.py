@@ -12,16 +12,13 @@ from typing import Any
 from rich.console import RenderableType
 
 from mscam_dask.cli.console import (
-    clusters_text,
+    fit_pairs,
     key_values,
     progress_console,
     relative,
     results_console,
     score_text,
-    settings_text,
     show,
-    sizes_text,
-    support_text,
     views_table,
 )
 from mscam_dask.cli.extensions import extension_of_directory, extension_of_file
@@ -169,14 +166,6 @@ def _summarize(outcome: RunOutcome) -> int:
     assert fit is not None
     assert data is not None
     assert record.exit_code is not None
-    support = [] if fit.assessment is None else [("Support", support_text(fit.assessment))]
-    clusters = [
-        ("Clusters", clusters_text(fit)),
-        ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
-        *support,
-        ("Sizes", sizes_text(fit)),
-        ("Settings", settings_text(fit.setting)),
-    ]
     results = []
     if record.metrics is not None:
         scores = score_text(record.metrics)
@@ -187,7 +176,7 @@ def _summarize(outcome: RunOutcome) -> int:
     report = "report.html, " if directory.report.is_file() else ""
     files = f"{report}labels.csv, samples.csv, result.zarr, run.json"
     results.append(("Results", f"{relative(directory.path)} ({files})"))
-    parts: list[RenderableType] = [key_values(clusters), views_table(data, fit)]
+    parts: list[RenderableType] = [key_values(fit_pairs(fit)), views_table(data, fit)]
     show(results_console(), *parts, key_values(results))
     return record.exit_code
 
