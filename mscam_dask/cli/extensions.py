@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -64,8 +63,10 @@ def installed_extensions() -> tuple[Extension, ...]:
     click.ClickException
         When an entry point names an object that cannot be imported.
     """
+    import importlib.metadata
+
     extensions = []
-    for entry in entry_points(group=GROUP):
+    for entry in importlib.metadata.entry_points(group=GROUP):
         try:
             extensions.append(entry.load())
         except (AttributeError, ImportError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,11 @@ def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Have one entry point of the group, with this value."""
 
     def declare(value: str) -> None:
-        entry_point = EntryPoint("other", value, GROUP)
-        monkeypatch.setattr(extensions, "entry_points", lambda group: [entry_point])
+        entry_point, real = EntryPoint("other", value, GROUP), entry_points
+        monkeypatch.setattr(
+            "importlib.metadata.entry_points",
+            lambda group: [entry_point] if group == GROUP else real(group=group),
+        )
         extensions.installed_extensions.cache_clear()
 
     yield declare
