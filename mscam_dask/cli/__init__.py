@@ -253,6 +253,12 @@ def describe() -> None:
     type=click.Path(path_type=Path),
     help="File to write; default: report.html in the directory.",
 )
+@click.option(
+    "--columns",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Table of samples to color the plots of a run by: .csv, .tsv or .parquet, ids first.",
+)
 @click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
 @lazy_command("mscam_dask.cli.report:report_run")
 def report() -> None:

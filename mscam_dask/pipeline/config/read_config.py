@@ -60,6 +60,7 @@ _CHECKS: dict[str, Callable[[Document, Any], Iterable[str]]] = {
 PATHS = {
     "data": ("path", "cache"),
     "execution": ("tls_ca", "tls_cert", "tls_key", "scheduler_file"),
+    "report": ("columns",),
     "output": ("directory", "root", "checkpoints", "metrics"),
 }
 """Keys of each table that are paths."""
