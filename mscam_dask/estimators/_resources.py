@@ -49,10 +49,11 @@ def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False
         from mscam_dask.engine.executors.dask import DaskExecutor
         from mscam_dask.monitor.dashboard.client import ensure_page, page_link
 
-        if not watched:
-            return DaskExecutor(client)
-        ensure_page(client)  # logs once why there is none
-        return DaskExecutor(client, dashboard=page_link(client))
+        executor = DaskExecutor(client)
+        if watched:
+            ensure_page(client)  # logs once why there is none
+            executor.dashboard = page_link(client)
+        return executor
     if n_jobs is None or n_jobs == -1:
         n_jobs = min(_MAX_THREADS, usable_cores())
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs < 1:

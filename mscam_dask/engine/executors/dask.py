@@ -320,11 +320,11 @@ class DaskExecutor:
     timeout_s : float, optional
         Seconds without a usable worker, or without an answer of the scheduler, before an error. By
         default `workers_timeout_s`.
-    dashboard : str, optional
-        Address where the tasks can be watched, for `description`.
 
     Attributes
     ----------
+    dashboard : str or None
+        Address where the tasks can be watched, for `description`.
     run_id : str
         Part of every key: a digit and eight random characters.
 
@@ -344,10 +344,9 @@ class DaskExecutor:
         client: Client,
         *,
         timeout_s: float | None = None,
-        dashboard: str | None = None,
     ) -> None:
         self._client = client
-        self._dashboard = dashboard
+        self.dashboard: str | None = None
         self._timeout_s = workers_timeout_s() if timeout_s is None else timeout_s
         # a leading digit keeps it out of key prefixes
         self.run_id = f"0{uuid.uuid4().hex[:8]}"
@@ -368,7 +367,7 @@ class DaskExecutor:
     @property
     def description(self) -> str:
         """See `Executor.description`."""
-        watched = "" if self._dashboard is None else f", dashboard {self._dashboard}"
+        watched = "" if self.dashboard is None else f", dashboard {self.dashboard}"
         return f"on {self.n_workers} Dask worker threads{watched}"
 
     @property
