@@ -25,11 +25,11 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.schedules import Cron, Interval
 
 from mscam_dask.errors import MscamError, without_credentials
+from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import environment_overrides, parse_override
 from mscam_dask.pipeline.run.resume import resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_record import RunRecord
 
 NOT_CONVERGED = 5
 TRY_AGAIN = 75

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -16,6 +16,9 @@ from mscam_dask.cli.errors import handle_errors
 from mscam_dask.cli.extensions import Extension
 from mscam_dask.cli.options import execution_options, no_url, with_options
 from mscam_dask.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mscam_dask.pipeline.config.toml_document import Document
 
 __all__ = ["EXPERIMENTS", "compare", "sweep"]
 
@@ -111,14 +114,13 @@ class _Experiments(Extension):
     def owns_directory(self, directory: Path) -> bool:
         return (directory / "experiment.json").is_file()
 
-    def run(self, file: Path, **options: Any) -> int:
+    def run(self, document: Document, **options: Any) -> int:
         from mscam_dask.benchmark.config import experiment_command
         from mscam_dask.benchmark.run_command import experiment_options, run_experiment
-        from mscam_dask.pipeline.config.toml_document import read_document
 
-        command = experiment_command(read_document(file).tables)
+        command = experiment_command(document.tables)
         assert command is not None
-        return run_experiment(command, file, experiment_options(**options), typed="run")
+        return run_experiment(command, document, experiment_options(**options), typed="run")
 
     def resume(self, directory: Path) -> NoReturn:
         from mscam_dask.benchmark.experiment import ExperimentDirectory

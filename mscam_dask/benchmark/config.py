@@ -17,6 +17,7 @@ from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
 from mscam_dask.pipeline.config.parse import (
+    absolute_paths,
     are_one_name,
     name_of_pipeline,
     name_problem,
@@ -26,6 +27,7 @@ from mscam_dask.pipeline.config.parse import (
     sub_tables,
     unknown_tables,
 )
+from mscam_dask.pipeline.config.read_config import PATHS
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
     Count,
@@ -36,7 +38,7 @@ from mscam_dask.pipeline.config.settings import (
     OutputTable,
     Text,
 )
-from mscam_dask.pipeline.config.toml_document import Document, Override, document_of, read_document
+from mscam_dask.pipeline.config.toml_document import COMMAND_LINE, Document, Override, read_document
 from mscam_dask.pipeline.config.validate import (
     credential_problems,
     execution_problems,
@@ -74,7 +76,7 @@ def experiment_command(tables: Collection[str]) -> Command | None:
 
 
 def read_experiment(
-    path: str | Path | None,
+    file: str | Path | Document,
     overrides: Sequence[Override] = (),
     *,
     command: Command = "compare",
@@ -83,8 +85,8 @@ def read_experiment(
 
     Parameters
     ----------
-    path
-        TOML file; None if the overrides hold all settings.
+    file
+        TOML file, or its document; `COMMAND_LINE` if the overrides hold all settings.
     overrides
         Values from the command line, which override those of the file.
     command
@@ -101,9 +103,9 @@ def read_experiment(
         With every problem, its file, line, table and key: unknown keys, invalid types and values,
         and unknown methods, parameters and data sets with the nearest names.
     """
-    document = with_dask_defaults(
-        document_of(overrides) if path is None else read_document(path, overrides)
-    )
+    document = file if isinstance(file, Document) else read_document(file)
+    document = with_dask_defaults(document.overridden(overrides))
+    is_file = document.path != COMMAND_LINE.path
     problems: list[str] = [
         *unknown_tables(document, _TABLES),
         *text_problems(document),
@@ -134,17 +136,15 @@ def read_experiment(
     assert execution is not None
     assert output is not None
     return ExperimentSettings(
-        name="comparison" if path is None else name_of_pipeline(path),
-        file=None if path is None else str(path),
+        name=name_of_pipeline(document.path) if is_file else "comparison",
+        file=str(document.path) if is_file else None,
         kind=KIND_TABLES[name],
         table=table,
         datasets=datasets,
         parameters=parameters,
         grids=grids,
-        execution=_absolute(
-            document, "execution", execution, ("tls_ca", "tls_cert", "tls_key", "scheduler_file")
-        ),
-        output=_absolute(document, "output", output, ("directory", "root")),
+        execution=absolute_paths(document, "execution", execution, PATHS["execution"]),
+        output=absolute_paths(document, "output", output, PATHS["output"]),
     )
 
 
@@ -244,15 +244,6 @@ def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetT
     if table.labels is not None:
         labels = document.absolute(table.labels, "dataset", key, "labels")
         changes["labels"] = labels if Path(labels).is_file() else table.labels
-    return msgspec.structs.replace(table, **changes)
-
-
-def _absolute(document: Document, name: str, table: Any, keys: Sequence[str]) -> Any:
-    changes: Mapping[str, Any] = {
-        key: document.absolute(value, name, key)
-        for key in keys
-        if (value := getattr(table, key)) is not None
-    }
     return msgspec.structs.replace(table, **changes)
 
 

@@ -37,12 +37,12 @@ from mscam_dask.benchmark.results import (
 )
 from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
+from mscam_dask.monitor.run_record import blas_libraries, software_versions
 from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.run_directory import lock_directory, write_whole
-from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 
 __all__ = ["Experiment", "ExperimentDirectory", "Observer", "Progress", "default_output"]
 

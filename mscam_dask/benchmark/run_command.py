@@ -30,7 +30,13 @@ from mscam_dask.cli.console import (
 from mscam_dask.cli.run import option_overrides
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, printable
-from mscam_dask.pipeline.config.toml_document import Override, environment_overrides, read_document
+from mscam_dask.pipeline.config.toml_document import (
+    COMMAND_LINE,
+    Document,
+    Override,
+    environment_overrides,
+    read_document,
+)
 from mscam_dask.pipeline.run.lock import is_locked
 
 __all__ = [
@@ -298,11 +304,12 @@ def compare_methods(
                 "mscam-dask compare --dataset mine.npz"
             )
         pipeline = _DEFAULT
-    is_robustness = pipeline is not None and "robustness" in read_document(pipeline).tables
-    table_options = _options("robustness" if is_robustness else "compare", datasets, methods, runs)
+    document = COMMAND_LINE if pipeline is None else read_document(pipeline)
+    table = "robustness" if "robustness" in document.tables else "compare"
+    table_options = _options(table, datasets, methods, runs)
     return run_experiment(
         "compare",
-        pipeline,
+        document,
         options,
         typed="compare",
         table_options=table_options,
@@ -312,12 +319,12 @@ def compare_methods(
 
 def sweep_parameters(pipeline: Path, options: ExperimentOptions) -> int:
     """Sweep alpha and graph weight, and return the exit code."""
-    return run_experiment("sweep", pipeline, options, typed="sweep")
+    return run_experiment("sweep", read_document(pipeline), options, typed="sweep")
 
 
 def run_experiment(
     command: Command,
-    pipeline: Path | None,
+    document: Document,
     options: ExperimentOptions,
     *,
     typed: str,
@@ -330,7 +337,8 @@ def run_experiment(
     ----------
     command
         Command for the file.
-    pipeline
+    document
+        Of the file, or `COMMAND_LINE`.
     options
     typed
         Command as typed: `command`, or run.
@@ -341,7 +349,7 @@ def run_experiment(
     """
     others = [override for override, _ in table_options]
     overrides = option_overrides(options.assignments, options.execution, others=others)
-    settings = read_experiment(pipeline, overrides, command=command)
+    settings = read_experiment(document, overrides, command=command)
     if name_by_data:
         settings = msgspec.structs.replace(settings, name=_name_of_data(settings))
     directory = default_output(settings) if options.output is None else options.output
@@ -357,7 +365,7 @@ def run_experiment(
     record = (run_sweep if command == "sweep" else run_comparison)(
         settings,
         directory,
-        command=_command(typed, pipeline, words),
+        command=_command(typed, document, words),
         overwrite=options.overwrite,
         insecure=options.insecure,
         observers=(ProgressLines(),),
@@ -400,9 +408,9 @@ def _options(
     return overrides
 
 
-def _command(name: str, pipeline: Path | None, words: list[str]) -> str:
+def _command(name: str, document: Document, words: list[str]) -> str:
     """Command that repeats the experiment from the current directory."""
-    file = [] if pipeline is None else [relative(pipeline)]
+    file = [] if document is COMMAND_LINE else [relative(document.path)]
     environment = environment_overrides(os.environ)
     variables = [override.origin.removesuffix(" (environment)") for override in environment]
     return " ".join([*map(_assignment, variables), shlex.join(["mscam-dask", name, *file, *words])])

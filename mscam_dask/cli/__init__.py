@@ -7,14 +7,19 @@ This module imports Click only. Each command imports its dependencies when it ru
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from mscam_dask import __version__
-from mscam_dask.cli.errors import handle_errors
+from mscam_dask.cli.errors import lazy_command
 from mscam_dask.cli.extensions import installed_extensions
-from mscam_dask.cli.options import execution_options, max_bytes_option, no_url, with_options
+from mscam_dask.cli.options import (
+    execution_options,
+    free_directory,
+    max_bytes_option,
+    no_url,
+    with_options,
+)
 
 __all__ = ["main"]
 
@@ -112,16 +117,13 @@ def main() -> None:
 @click.option(
     "--append", "append_samples", is_flag=True, help="Append the samples to an existing store."
 )
-@handle_errors
-def ingest(**options: Any) -> int:
+@lazy_command("mscam_dask.cli.ingest:ingest_files")
+def ingest() -> None:
     """Write the files of several views into one store.
 
     SRC is a .npz, .npy, .mat, .csv, .tsv, .parquet, .feather, .h5ad, .h5mu, text, NetCDF or Zarr
     file, or a directory with the UCI mfeat files. Row i is the same sample in every view.
     """
-    from mscam_dask.cli.ingest import ingest_files
-
-    return ingest_files(**options)
 
 
 @main.command()
@@ -137,15 +139,15 @@ def ingest(**options: Any) -> int:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    callback=no_url,
+    callback=free_directory,
     help="Run directory; default: runs/<pipeline>-<digest of settings and data>.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing run.")
 @click.option("--dry-run", is_flag=True, help="Estimate memory and run time without running.")
 @max_bytes_option
 @_execution_options
-@handle_errors
-def run(**options: Any) -> int:
+@lazy_command("mscam_dask.cli.run:run_file")
+def run() -> None:
     """Run a pipeline file.
 
     Ingests the data, clusters, scores the clusters against ground truth if there is any, and
@@ -154,44 +156,30 @@ def run(**options: Any) -> int:
     --scheduler is given; the result is the same. An experiment file ([compare], [robustness],
     [sweep]) is dispatched to the matching command.
     """
-    from mscam_dask.pipeline.run.lock import raise_if_locked
-
-    if options["output"] is not None:
-        raise_if_locked(options["output"].absolute())
-    from mscam_dask.cli.run import run_file
-
-    return run_file(**options)
 
 
 @main.command()
 @_execution_options
-@handle_errors
-def quickstart(**options: Any) -> int:
+@lazy_command("mscam_dask.cli.run:run_quickstart")
+def quickstart() -> None:
     """Cluster 1797 handwritten digits from five views: a first run.
 
     Writes quickstart.toml to the current directory, unless there is one, and runs it.
     """
-    from mscam_dask.cli.run import run_quickstart
-
-    return run_quickstart(Path("quickstart.toml"), **options)
 
 
 @main.command()
-@click.argument("run_directory", metavar="RUN_DIR", type=click.Path(path_type=Path))
+@click.argument(
+    "run_directory", metavar="RUN_DIR", type=click.Path(path_type=Path), callback=free_directory
+)
 @_execution_options
-@handle_errors
-def resume(**options: Any) -> int:
+@lazy_command("mscam_dask.cli.run:resume_directory")
+def resume() -> None:
     """Resume a run that was interrupted, failed or killed.
 
     Continues from the last checkpoint with the recorded settings, and gives the result of an
     uninterrupted run. Options select another executor. A finished run is not changed.
     """
-    from mscam_dask.pipeline.run.lock import raise_if_locked
-
-    raise_if_locked(options["run_directory"].absolute())
-    from mscam_dask.cli.run import resume_directory
-
-    return resume_directory(**options)
 
 
 @main.command()
@@ -205,17 +193,14 @@ def resume(**options: Any) -> int:
     help="File to write, .csv or .parquet; default: CSV on standard output.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-@handle_errors
-def predict(**options: Any) -> int:
+@lazy_command("mscam_dask.cli.predict:predict_samples")
+def predict() -> None:
     """Predict the clusters of new samples with a finished run.
 
     NEW is a store, or files with the same views and columns as those of the run, read with its
     settings; excluded views may be missing. Each sample gets a cluster, a confidence and the next
     best cluster.
     """
-    from mscam_dask.cli.predict import predict_samples
-
-    return predict_samples(**options)
 
 
 @main.command()
@@ -244,26 +229,20 @@ def predict(**options: Any) -> int:
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write an index page."
 )
-@handle_errors
-def runs(**options: Any) -> int:
+@lazy_command("mscam_dask.cli.runs:show_runs")
+def runs() -> None:
     """List the runs in a directory, and compare them.
 
     The agreement of two runs is the adjusted Rand index of their clusters on common samples. The
     index page links the reports and needs no network.
     """
-    from mscam_dask.cli.runs import show_runs
-
-    return show_runs(**options)
 
 
 @main.command()
-@click.argument("path", metavar="STORE|DIR|URL")
-@handle_errors
-def describe(path: str) -> int:
+@click.argument("place", metavar="STORE|DIR|URL")
+@lazy_command("mscam_dask.cli.describe:describe_path")
+def describe() -> None:
     """Describe a store, a run, a directory of runs, or an experiment."""
-    from mscam_dask.cli.describe import describe_path
-
-    return describe_path(path)
 
 
 @main.command()
@@ -281,32 +260,26 @@ def describe(path: str) -> int:
     help="Table of samples to color the plots of a run by: .csv, .tsv or .parquet, ids first.",
 )
 @click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
-@handle_errors
-def report(**options: Any) -> int:
+@lazy_command("mscam_dask.cli.report:report_run")
+def report() -> None:
     """Write the report of a run or an experiment: one HTML file that needs no network.
 
     `mscam-dask run` writes the report at its end; this command writes it again.
     """
-    from mscam_dask.cli.report import report_run
-
-    return report_run(**options)
 
 
 @main.command()
 @click.argument(
     "run", metavar="[RUN_DIR]", required=False, type=click.Path(path_type=Path), callback=no_url
 )
-@handle_errors
-def doctor(run: Path | None) -> int:
+@lazy_command("mscam_dask.cli.doctor:run_checks")
+def doctor() -> None:
     """Check that pipelines can run here, or that a finished run is valid.
 
     For RUN_DIR: files are as the run wrote them, the components of the graph are the clusters, rows
     of the graph and view contributions sum to one, and the data have not changed. Each check prints
     its result and, if there is a problem, the remedy. The exit code is 1 if a check failed.
     """
-    from mscam_dask.cli.doctor import run_checks
-
-    return run_checks(run)
 
 
 @main.command()
@@ -324,13 +297,10 @@ def doctor(run: Path | None) -> int:
     is_flag=True,
     help="Make new certificates with the authority in DIR, valid at most as long as it is.",
 )
-@handle_errors
-def tls(directory: Path, **options: Any) -> int:
+@lazy_command("mscam_dask.cli.tls:make_tls_directory")
+def tls() -> None:
     """Make certificates for an encrypted cluster.
 
     Writes an authority and the certificates and keys of scheduler, workers and client into DIR,
     readable by you only, and prints the commands that use them.
     """
-    from mscam_dask.cli.tls import make_tls_directory
-
-    return make_tls_directory(directory, **options)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.monitor.messages import format_excluded, format_graph, plural, printable
-from mscam_dask.pipeline.run.run_record import (
+from mscam_dask.monitor.run_record import (
     AssessmentEntry,
     DataRecord,
     FitRecord,
@@ -21,16 +21,14 @@ from mscam_dask.pipeline.run.run_record import (
 from mscam_dask.types.result import Structure
 
 __all__ = [
-    "clusters_text",
+    "fit_pairs",
     "key_values",
     "progress_console",
     "relative",
     "results_console",
     "score_text",
-    "settings_text",
     "show",
     "sizes_text",
-    "support_text",
     "table",
     "views_table",
 ]
@@ -127,7 +125,19 @@ def score_text(metrics: dict[str, float | None]) -> str:
     return "  ".join(f"{short} {value:.4f}" for short, value in values if value is not None)
 
 
-def clusters_text(fit: FitRecord) -> str:
+def fit_pairs(fit: FitRecord) -> list[tuple[str, str]]:
+    """Return names and values of a fit, for `key_values`."""
+    support = [] if fit.assessment is None else [("Support", _support_text(fit.assessment))]
+    return [
+        ("Clusters", _clusters_text(fit)),
+        ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
+        *support,
+        ("Sizes", sizes_text(fit)),
+        ("Settings", _settings_text(fit.setting)),
+    ]
+
+
+def _clusters_text(fit: FitRecord) -> str:
     """Return the number of clusters and of connected components."""
     curves = fit.n_clusters_curves
     selected = (
@@ -138,7 +148,7 @@ def clusters_text(fit: FitRecord) -> str:
     return f"{fit.n_clusters} ({selected}graph has {exactly}{components})"
 
 
-def support_text(assessment: AssessmentEntry) -> str:
+def _support_text(assessment: AssessmentEntry) -> str:
     """Return whether the data support the clusters, and which of them they do not separate."""
     name = Structure[assessment.structure].value
     return f"{name[:1].upper()}{name[1:]}: {assessment.message}."
@@ -152,7 +162,7 @@ def sizes_text(fit: FitRecord) -> str:
     return ", ".join(f"{size} in cluster {name}" for name, size in sizes.items())
 
 
-def settings_text(setting: SettingEntry) -> str:
+def _settings_text(setting: SettingEntry) -> str:
     """Return the settings of a fit; those that differ between views are in `views_table`."""
     graph = format_graph(setting.n_neighbors, setting.initial_graph)
     excluded = format_excluded(setting.exclude_views)

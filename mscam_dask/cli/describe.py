@@ -8,15 +8,12 @@ from collections import Counter
 from rich.console import Console, RenderableType
 
 from mscam_dask.cli.console import (
-    clusters_text,
+    fit_pairs,
     key_values,
     relative,
     results_console,
     score_text,
-    settings_text,
     show,
-    sizes_text,
-    support_text,
     table,
     views_table,
 )
@@ -30,10 +27,10 @@ from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.messages import duration
+from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.list_runs import list_runs, run_directories
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import RunRecord
 
 __all__ = ["describe_path"]
 
@@ -168,16 +165,8 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
     if record.data is not None:
         pairs.append(("Data", f"{record.data.n_samples} samples, digest {record.data.digest}"))
     if record.fit is not None:
-        fit = record.fit
-        support = [] if fit.assessment is None else [("Support", support_text(fit.assessment))]
-        pairs += [
-            ("Clusters", clusters_text(fit)),
-            ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
-            *support,
-            ("Sizes", sizes_text(fit)),
-            ("Settings", settings_text(fit.setting)),
-            ("Iterations", str(fit.n_outer_iterations)),
-        ]
+        iterations = ("Iterations", str(record.fit.n_outer_iterations))
+        pairs += [*fit_pairs(record.fit), iterations]
     if record.metrics is not None:
         pairs.append(("Scores", score_text(record.metrics)))
     return pairs

@@ -14,6 +14,7 @@ import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -27,7 +28,7 @@ from mscam_dask.errors import (
     without_credentials,
 )
 
-__all__ = ["handle_errors", "tolerant_streams"]
+__all__ = ["handle_errors", "lazy_command", "tolerant_streams"]
 
 _INTERRUPTED = 130
 
@@ -42,11 +43,18 @@ _PATH_ERRORS = (
 )
 
 
-def handle_errors(command: Callable[..., int]) -> Callable[..., None]:
+def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[..., None]:
     """Add the option --debug to a command, and print messages instead of tracebacks.
 
     Errors of this package, of the operating system and of its limits become a message on standard
     error. Other exceptions are defects and keep their traceback. Credentials are removed from both.
+
+    Parameters
+    ----------
+    command
+        Function that returns the exit code; with `calls`, its docstring only.
+    calls
+        "module:function" that is imported and called in its place.
     """
 
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -54,35 +62,48 @@ def handle_errors(command: Callable[..., int]) -> Callable[..., None]:
     def with_messages(*, debug: bool, **options: Any) -> None:
         sys.excepthook = _print_defect
         with tolerant_streams():
-            code = _exit_code(command, options, debug=debug)
+            try:
+                with _raise_on_sigterm():
+                    module, _, name = calls.partition(":")
+                    function = getattr(import_module(module), name) if calls else command
+                    code = function(**options)
+                    sys.stdout.flush()
+            except (MscamError, MemoryError, OSError, RuntimeError, KeyboardInterrupt) as error:
+                code = _print_failure(error, debug=debug)
         sys.exit(code)
 
     return with_messages
 
 
-def _exit_code(command: Callable[..., int], options: dict[str, Any], *, debug: bool) -> int:
-    """Run a command, print its error if there is one, and return the exit code."""
-    try:
-        with _raise_on_sigterm():
-            code = command(**options)
-            sys.stdout.flush()
-            return code
-    except MscamError as error:
+def lazy_command(calls: str) -> Callable[[Callable[[], None]], Callable[..., None]]:
+    """Decorator of a function that only documents a command; "module:function" carries it out.
+
+    The module is imported when the command runs. See `handle_errors`.
+    """
+
+    def decorate(documented: Callable[[], None]) -> Callable[..., None]:
+        return handle_errors(documented, calls=calls)
+
+    return decorate
+
+
+def _print_failure(error: BaseException, *, debug: bool) -> int:
+    """Print the message of an error, and return the exit code; raise what is a defect."""
+    if isinstance(error, MscamError):
         return _print_error(error, str(error), error.exit_code, debug=debug)
-    except (MemoryError, OSError, RuntimeError) as error:
-        limit = system_limit(error)
-        if limit is not None:
-            return _print_error(error, str(limit), limit.exit_code, debug=debug)
-        if not isinstance(error, OSError):
-            raise
-        return _print_error(error, *_os_error_message(error), debug=debug)
-    except _Terminated as error:
-        logging.disable(logging.CRITICAL)
-        return _print_error(error, "Ended by SIGTERM.", TemporaryFailure.exit_code, debug=debug)
-    except KeyboardInterrupt as error:
+    if isinstance(error, KeyboardInterrupt):
         logging.disable(logging.CRITICAL)  # interrupted threads would log their errors
+        if isinstance(error, _Terminated):
+            code = TemporaryFailure.exit_code
+            return _print_error(error, "Ended by SIGTERM.", code, debug=debug)
         click.echo(f"Interrupted. {error}".strip(), err=True)
         return _INTERRUPTED
+    limit = system_limit(error)
+    if limit is not None:
+        return _print_error(error, str(limit), limit.exit_code, debug=debug)
+    if not isinstance(error, OSError):
+        raise error
+    return _print_error(error, *_os_error_message(error), debug=debug)
 
 
 class _Terminated(KeyboardInterrupt):

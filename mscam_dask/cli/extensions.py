@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
+
+if TYPE_CHECKING:
+    from mscam_dask.pipeline.config.toml_document import Document
 
 __all__ = [
     "GROUP",
@@ -39,8 +41,8 @@ class Extension(Protocol):
     def owns_directory(self, directory: Path) -> bool:
         """Return whether this extension wrote a directory."""
 
-    def run(self, file: Path, **options: Any) -> int:
-        """Run a file with the options of `mscam-dask run`, and return the exit code."""
+    def run(self, document: Document, **options: Any) -> int:
+        """Run a TOML file with the options of `mscam-dask run`, and return the exit code."""
 
     def resume(self, directory: Path) -> int:
         """Resume what was interrupted in a directory, and return the exit code."""
@@ -61,8 +63,10 @@ def installed_extensions() -> tuple[Extension, ...]:
     click.ClickException
         When an entry point names an object that cannot be imported.
     """
+    import importlib.metadata
+
     extensions = []
-    for entry in entry_points(group=GROUP):
+    for entry in importlib.metadata.entry_points(group=GROUP):
         try:
             extensions.append(entry.load())
         except (AttributeError, ImportError) as error:

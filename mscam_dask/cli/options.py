@@ -8,7 +8,17 @@ from typing import Any
 
 import click
 
-__all__ = ["Option", "execution_options", "max_bytes_option", "no_url", "with_options"]
+from mscam_dask.errors import TemporaryFailure
+
+__all__ = [
+    "LockedError",
+    "Option",
+    "execution_options",
+    "free_directory",
+    "max_bytes_option",
+    "no_url",
+    "with_options",
+]
 
 _SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
 
@@ -20,6 +30,26 @@ def no_url(_context: click.Context, _option: click.Parameter, path: Path | None)
     """Click callback that refuses a URL as a run directory."""
     if path is not None and path.parts and path.parts[0] in _SCHEMES:
         raise click.BadParameter("a run directory is on a file system. Give a directory.")
+    return path
+
+
+class LockedError(click.ClickException):
+    """A run directory that another process holds."""
+
+    exit_code = TemporaryFailure.exit_code
+
+
+def free_directory(
+    context: click.Context, option: click.Parameter, path: Path | None
+) -> Path | None:
+    """Click callback that refuses a run directory that another process holds, before slow imports."""
+    from mscam_dask.pipeline.run.lock import raise_if_locked
+
+    if no_url(context, option, path) is not None and path is not None:
+        try:
+            raise_if_locked(path.absolute())
+        except TemporaryFailure as error:
+            raise LockedError(str(error)) from error
     return path
 
 

@@ -12,16 +12,13 @@ from typing import Any
 from rich.console import RenderableType
 
 from mscam_dask.cli.console import (
-    clusters_text,
+    fit_pairs,
     key_values,
     progress_console,
     relative,
     results_console,
     score_text,
-    settings_text,
     show,
-    sizes_text,
-    support_text,
     views_table,
 )
 from mscam_dask.cli.extensions import extension_of_directory, extension_of_file
@@ -78,7 +75,8 @@ def run_file(
 
     A file with [data] or [cluster] is a pipeline. Other files may belong to an extension.
     """
-    tables = read_document(pipeline).tables.keys()
+    document = read_document(pipeline)
+    tables = document.tables.keys()
     extension = None if tables & _PIPELINE_TABLES else extension_of_file(tables)
     if extension is not None:
         if max_bytes is not None:
@@ -87,7 +85,7 @@ def run_file(
                 "max_bytes in the table of each data set."
             )
         return extension.run(
-            pipeline,
+            document,
             assignments=assignments,
             output=output,
             overwrite=overwrite,
@@ -98,7 +96,7 @@ def run_file(
     overrides = option_overrides(assignments, execution)
     if max_bytes is not None:
         overrides.append(Override(("data", "max_bytes"), max_bytes, f"--max-bytes {max_bytes}"))
-    settings = read_config(pipeline, overrides, dask_defaults=True)
+    settings = read_config(document, overrides, dask_defaults=True)
     if dry_run:
         _show_plan(plan_run(settings, output, insecure=insecure))
         return 0
@@ -122,8 +120,9 @@ def run_file(
     return _summarize(outcome)
 
 
-def run_quickstart(pipeline: Path, **execution: Any) -> int:
+def run_quickstart(**execution: Any) -> int:
     """Write the pipeline file of the quickstart unless it is there, run it, return the exit code."""
+    pipeline = Path("quickstart.toml")
     if not pipeline.exists():
         content = resources.files("mscam_dask.cli").joinpath("quickstart.toml").read_bytes()
         pipeline.write_bytes(content)
@@ -167,14 +166,6 @@ def _summarize(outcome: RunOutcome) -> int:
     assert fit is not None
     assert data is not None
     assert record.exit_code is not None
-    support = [] if fit.assessment is None else [("Support", support_text(fit.assessment))]
-    clusters = [
-        ("Clusters", clusters_text(fit)),
-        ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
-        *support,
-        ("Sizes", sizes_text(fit)),
-        ("Settings", settings_text(fit.setting)),
-    ]
     results = []
     if record.metrics is not None:
         scores = score_text(record.metrics)
@@ -185,7 +176,7 @@ def _summarize(outcome: RunOutcome) -> int:
     report = "report.html, " if directory.report.is_file() else ""
     files = f"{report}labels.csv, samples.csv, result.zarr, run.json"
     results.append(("Results", f"{relative(directory.path)} ({files})"))
-    parts: list[RenderableType] = [key_values(clusters), views_table(data, fit)]
+    parts: list[RenderableType] = [key_values(fit_pairs(fit)), views_table(data, fit)]
     show(results_console(), *parts, key_values(results))
     return record.exit_code
 

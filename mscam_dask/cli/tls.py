@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mscam_dask.cli.console import key_values, relative, results_console, show
-from mscam_dask.pipeline.tls.certificates import make_certificates
+from mscam_dask.pipeline.tls import make_certificates
 
 __all__ = ["make_tls_directory"]
 

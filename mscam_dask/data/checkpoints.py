@@ -1,82 +1,188 @@
 """Checkpoints of a fit: written atomically, verified by digests, the last two kept.
 
-Layout, version 1::
+Layout, in a directory or below a prefix of an object store; the files of a checkpoint are
+those of `mscam_dask.data.checkpoint_format`::
 
     checkpoints/
-        CURRENT             name of the newest checkpoint, digest of its manifest and of itself
-        00000006/           previous checkpoint
-        00000007/
-            manifest.json   path, size and SHA-256 of every other file, after its own digest
-            state.json      record
-            arrays/         Zarr v3 group: crc32c on every chunk, every chunk written, numbers only
+        CURRENT                 name of the newest checkpoint, digest of its manifest and of itself
+        00000006-5c1f0a9e/      previous checkpoint
+        00000007-b2d47c13/
 
-A checkpoint is written under a temporary name, read back and compared, synced to disk, renamed, and
-only then named in CURRENT, which is replaced atomically. The previous checkpoint stays intact until
-then.
+An object store has no rename and no lock. A checkpoint is therefore written under a unique name, each
+object is read back and compared, the manifest is written last, and then CURRENT is replaced in one step.
+Objects of a killed writer have a name that CURRENT never had: they are skipped, and removed with the
+next checkpoint.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Protocol
 
-import msgspec
-import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
-
-from mscam_dask.data.store.checksums import digest_of
-from mscam_dask.data.store.filesystem import (
-    LOCAL,
-    Files,
-    failures_are_typed,
-    remove_tree,
-    rename_durably,
-    write_durably,
+from mscam_dask.data.checkpoint_format import (
+    MANIFEST,
+    Checkpoint,
+    Manifest,
+    Pointer,
+    entry_of,
+    put_all,
+    read_checkpoint,
 )
-from mscam_dask.data.store.write import CHUNK_BYTES, create_array
-from mscam_dask.errors import StoreCorruptError
+from mscam_dask.data.store.checksums import digest_of
+from mscam_dask.data.store.filesystem import LOCAL, Files, failures_are_typed, rename_durably
+from mscam_dask.data.store.object_store import Location, ObjectPath
+from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 
 __all__ = [
     "CURRENT",
-    "MANIFEST",
     "Checkpoint",
+    "DirectoryObjects",
     "FileCheckpointStore",
-    "Manifest",
-    "Pointer",
-    "decode_arrays",
-    "decode_record",
-    "encode_array",
-    "encode_group",
-    "encode_record",
-    "entry_of",
-    "newest_whole",
-    "put_all",
-    "read_checkpoint",
+    "ObjectCheckpointStore",
+    "Objects",
+    "RemoteObjects",
 ]
 
-_KEEP = 2
-_NAME = re.compile(r"[0-9]{8}")
+CURRENT = "CURRENT"
+"""Name of the pointer."""
+
+_NAME = re.compile(r"([0-9]{8})-[0-9a-f]{8}")
 _REMEDY = "continue the run: what was saved before is untouched."
 
 
-class FileCheckpointStore:
-    """Store of one fit's checkpoints in a directory; a `mscam_dask.engine.checkpoint.CheckpointStore`.
+class Objects(Protocol):
+    """Objects below one prefix, by name; every operation raises OSError when it cannot be done."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write or replace an object: readers see the old content or the new one."""
+        ...
+
+    def get(self, name: str) -> bytes:
+        """Content of an object; FileNotFoundError when there is none."""
+        ...
+
+    def names(self) -> list[str]:
+        """Names of all objects below the prefix."""
+        ...
+
+    def remove(self, names: list[str]) -> None:
+        """Remove objects; some of them may be gone when this fails."""
+        ...
+
+
+class RemoteObjects:
+    """Objects of a store that is reached through fsspec; see `Objects`."""
+
+    def __init__(self, prefix: ObjectPath) -> None:
+        self._prefix = prefix
+
+    def put(self, name: str, content: bytes) -> None:
+        """See `Objects.put`."""
+        (self._prefix / name).write_bytes(content)
+
+    def get(self, name: str) -> bytes:
+        """See `Objects.get`."""
+        return (self._prefix / name).read_bytes()
+
+    def names(self) -> list[str]:
+        """See `Objects.names`."""
+        below = len(str(self._prefix)) + 1
+        return [str(file)[below:] for file in self._prefix.sizes() if file != self._prefix]
+
+    def remove(self, names: list[str]) -> None:
+        """See `Objects.remove`."""
+        self._prefix.remove([self._prefix / name for name in names])
+
+
+class DirectoryObjects:
+    """Files below a directory as objects, whose names are paths with forward slashes; see `Objects`.
+
+    A file is written under another name, synced and renamed. Directories are synced before a file at
+    the top is replaced, which is CURRENT. `names` has an empty directory with a slash at its end.
+    """
+
+    def __init__(self, root: Path, files: Files) -> None:
+        self._root = root
+        self._files = files
+        self._unsynced: set[Path] = set()
+
+    def put(self, name: str, content: bytes) -> None:
+        """See `Objects.put`."""
+        file = self._root / PurePosixPath(name)
+        self._make_directory(file.parent)
+        partial = file.with_name(f".{file.name}.partial")
+        self._files.write(partial, content)
+        self._files.sync(partial)
+        if file.parent == self._root:
+            for directory in sorted(self._unsynced, reverse=True):  # the innermost first
+                self._files.sync(directory)
+            self._unsynced.clear()
+            rename_durably(self._files, partial, file)
+        else:
+            self._files.rename(partial, file)
+            self._unsynced.add(file.parent)
+
+    def get(self, name: str) -> bytes:
+        """See `Objects.get`."""
+        try:
+            return self._files.read(self._root / PurePosixPath(name))
+        except (NotADirectoryError, IsADirectoryError) as error:
+            raise FileNotFoundError(name) from error
+
+    def names(self) -> list[str]:
+        """See `Objects.names`."""
+        return list(self._below(self._root, ""))
+
+    def remove(self, names: list[str]) -> None:
+        """See `Objects.remove`; directories that become empty are removed too."""
+        directories: set[Path] = set()
+        for name in names:
+            path = self._root / PurePosixPath(name)
+            if not name.endswith("/"):
+                self._files.unlink(path)
+            inside = [path, *path.parents] if name.endswith("/") else path.parents
+            directories.update(each for each in inside if each.is_relative_to(self._root))
+        for directory in sorted(directories, reverse=True):
+            if not self._files.names(directory):
+                self._files.rmdir(directory)
+                self._unsynced.discard(directory)
+
+    def _below(self, directory: Path, prefix: str) -> Iterator[str]:
+        names = self._files.names(directory)
+        if prefix and not names:
+            yield prefix
+        for name in names:
+            if self._files.is_directory(directory / name):
+                yield from self._below(directory / name, f"{prefix}{name}/")
+            else:
+                yield f"{prefix}{name}"
+
+    def _make_directory(self, directory: Path) -> None:
+        if self._files.is_directory(directory):
+            return
+        self._make_directory(directory.parent)
+        self._files.mkdir(directory)
+        if directory.is_relative_to(self._root) and directory != self._root:
+            self._unsynced |= {directory, directory.parent}
+        else:
+            self._files.sync(directory.parent)
+
+
+class ObjectCheckpointStore:
+    """Store of one fit's checkpoints below a prefix; a `mscam_dask.engine.checkpoint.CheckpointStore`.
 
     Parameters
     ----------
-    directory
-        Created when the first checkpoint is saved. The caller ensures that one process at a time
-        writes to it.
-    files
-        File system to write to.
+    prefix
+        Used by one fit only.
+    objects
+        Access to the objects; by default through fsspec.
 
     Attributes
     ----------
@@ -85,42 +191,47 @@ class FileCheckpointStore:
 
     Notes
     -----
+    Two requests for each of about twenty objects, one listing and a removal for each checkpoint.
     Memory: the encoded bytes of one array at a time beside the state itself.
+
+    A second writer is detected by its CURRENT, and the writer that detects it stops. When both replace
+    CURRENT between the same two requests, the checkpoint before is kept by both.
     """
 
-    def __init__(self, directory: str | Path, *, files: Files = LOCAL) -> None:
-        self.directory = Path(os.path.realpath(directory))
+    def __init__(self, prefix: Location, *, objects: Objects | None = None) -> None:
+        self.prefix = prefix
         self.damage: tuple[str, ...] = ()
-        self._files = files
-
-    def sweep(self) -> None:
-        """Remove partial checkpoints of a killed process, and those that CURRENT never named."""
-        current = self._pointer()[0]
-        for name in self._files.names(self.directory):
-            stale = current is not None and bool(_NAME.fullmatch(name)) and name > current
-            if stale or name.endswith(".partial"):
-                remove_tree(self._files, self.directory / name)
+        if objects is None:
+            assert isinstance(prefix, ObjectPath)
+            objects = RemoteObjects(prefix)
+        self._objects = objects
+        self._own: set[bytes | None] | None = None  # what CURRENT can be when nobody else writes
 
     def save(self, snapshot: Checkpoint) -> None:
-        """Save a checkpoint; it is on disk when this returns.
+        """Save a checkpoint; it is on the object store when this returns.
 
         Raises
         ------
         TemporaryFailure
-            When the disk is full or fails; earlier checkpoints stay intact.
+            When the store cannot be reached, or another driver saves below the same prefix; the
+            states before are untouched.
+        ConfigurationError
+            When the credentials do not allow it.
         """
-        with failures_are_typed(f"The checkpoint in {self.directory}", _REMEDY):
-            self._make_directory()
-            self.sweep()
+        with failures_are_typed(f"The checkpoint at {self.prefix}", _REMEDY):
+            before = self._alone()
             kept = self._checkpoints()
-            name = f"{int(kept[-1]) + 1 if kept else 0:08d}"
-            digest = self._write_aside(name, snapshot)
-            aside = self.directory / f".{name}.partial"
-            rename_durably(self._files, aside, self.directory / name)
-            pointer = Pointer(name, digest).encode()
-            write_durably(self._files, self.directory / CURRENT, pointer)
-            for old in kept[: -(_KEEP - 1)]:
-                remove_tree(self._files, self.directory / old)
+            last = self._named(before)
+            numbers = [_number(name) for name in kept] + ([] if last is None else [_number(last)])
+            name = f"{max(numbers, default=-1) + 1:08d}-{uuid.uuid4().hex[:8]}"
+            pointer = Pointer(name, self._write(name, snapshot)).encode()
+            before = self._alone()
+            self._own = {before, pointer}  # the answer to the next request may be lost
+            self._objects.put(CURRENT, pointer)
+            self._own = {pointer}
+            if last is None:
+                last = self._newest_whole(kept)
+            self._remove_old(kept.keys() - {name, last}, kept)
 
     def load(self) -> Checkpoint | None:
         """Return the newest complete checkpoint; `damage` lists the ones that were skipped.
@@ -128,206 +239,164 @@ class FileCheckpointStore:
         Raises
         ------
         StoreCorruptError
-            When there are checkpoints and every one is damaged; names the files.
+            When there are checkpoints and every one is damaged; names the objects.
+        ConfigurationError, TemporaryFailure
+            When the store cannot be read; see `mscam_dask.data.store.object_store.translate_errors`.
         """
-        current, problem = self._pointer()
-        names = self._checkpoints()
-        problems = [problem] if problem and names else []
-        if current is not None and current not in names:
-            problems.append(f"{self.directory / current} is missing.")
-        older = [name for name in names if current is None or name <= current]
-        snapshot, self.damage = newest_whole(
-            reversed(older), self._read, problems, where=self.directory
-        )
+        content = self._get(CURRENT)
+        self._own = {content}
+        current = self._named(content)
+        kept = self._checkpoints()
+        problems = self._problems(content, current, kept)
+        tried = [
+            name
+            for name in _newest_first(kept, current)
+            if MANIFEST in kept[name] or name == current  # the others were never finished
+        ]
+        snapshot, self.damage = _first_whole(tried, self._read, problems, where=self.prefix)
         return snapshot
 
     def clear(self) -> None:
-        """Remove every checkpoint."""
-        with failures_are_typed(f"The checkpoints in {self.directory}", "run the command again."):
-            aside = self.directory.with_name(f".{self.directory.name}.old")
-            for directory in (self.directory, aside):
-                if not self._files.is_directory(directory):
-                    continue
-                if directory != aside:
-                    if self._files.is_directory(aside):
-                        remove_tree(self._files, aside)
-                    self._files.rename(directory, aside)
-                remove_tree(self._files, aside)
+        """Remove every checkpoint, CURRENT first: after an interruption there is none to resume from."""
+        kept = self._checkpoints()
+        if self._get(CURRENT) is not None:
+            self._objects.remove([CURRENT])
+        self._own = None
+        manifests = [f"{name}/{MANIFEST}" for name in kept if MANIFEST in kept[name]]
+        if manifests:
+            self._objects.remove(manifests)
+        self._remove(kept, {name: files - {MANIFEST} for name, files in kept.items()})
 
-    def _read(self, name: str) -> Checkpoint:
-        return read_checkpoint(self.directory / name, partial(self._content, name))
-
-    def _make_directory(self) -> None:
-        missing = []
-        directory = self.directory
-        while not self._files.is_directory(directory):
-            missing.append(directory)
-            directory = directory.parent
-        for directory in reversed(missing):
-            self._files.mkdir(directory)
-            self._files.sync(directory.parent)
-
-    def _checkpoints(self) -> list[str]:
-        """Names of checkpoints, oldest first."""
-        return [name for name in self._files.names(self.directory) if _NAME.fullmatch(name)]
-
-    def _pointer(self) -> tuple[str | None, str | None]:
-        """Name in CURRENT, and the problem with CURRENT or with the manifest that it names."""
-        file = self.directory / CURRENT
+    def _get(self, name: str) -> bytes | None:
         try:
-            content = self._files.read(file)
+            return self._objects.get(name)
         except FileNotFoundError:
-            return None, f"{file} is missing."
-        try:
-            pointer = Pointer.decode(content)
-        except ValueError as error:
-            return None, f"{file} is damaged: {error}."
-        name = pointer.name
-        if not _NAME.fullmatch(name):
-            return None, f"{file} is damaged: it names {name!r}, which is no checkpoint."
-        manifest = self._content(name, MANIFEST)
-        if manifest is not None and digest_of(manifest) != pointer.manifest_sha256:
-            return name, f"{self.directory / name / MANIFEST} is not the one that CURRENT names."
-        return name, None
-
-    def _content(self, name: str, file: str) -> bytes | None:
-        try:
-            return self._files.read(self.directory / name / PurePosixPath(file))
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
-    def _write_aside(self, name: str, snapshot: Checkpoint) -> str:
-        """Write a checkpoint under its temporary name; return the digest of its manifest."""
-        root = self.directory / f".{name}.partial"
-        self._files.mkdir(root)
+    def _content(self, name: str, path: str) -> bytes | None:
+        return self._get(f"{name}/{path}")
+
+    def _read(self, name: str) -> Checkpoint:
+        return read_checkpoint(self.prefix / name, partial(self._content, name))
+
+    def _alone(self) -> bytes | None:
+        """Return the content of CURRENT, if no other writer has replaced it.
+
+        Raises
+        ------
+        TemporaryFailure
+        """
+        content = self._get(CURRENT)
+        if self._own is None:
+            self._own = {content}
+        elif content not in self._own:
+            raise TemporaryFailure(
+                f"Another driver saves checkpoints at {self.prefix}, so this one stops. Let the "
+                "other one finish, or stop it and run the same command again."
+            )
+        return content
+
+    def _checkpoints(self) -> dict[str, set[str]]:
+        """Paths of the objects inside each checkpoint, finished or not, by its name."""
+        found: dict[str, set[str]] = {}
+        for whole in self._objects.names():
+            name, slash, path = whole.partition("/")
+            if slash and _NAME.fullmatch(name):
+                found.setdefault(name, set()).add(path)
+        return found
+
+    def _named(self, content: bytes | None) -> str | None:
+        """Name of the checkpoint in CURRENT; None if CURRENT is missing or damaged."""
+        try:
+            name = Pointer.decode(content or b"").name
+        except ValueError:
+            return None
+        return name if _NAME.fullmatch(name) else None
+
+    def _problems(
+        self, content: bytes | None, current: str | None, kept: dict[str, set[str]]
+    ) -> list[str]:
+        """Problems with CURRENT, or with the manifest it names."""
+        file = self.prefix / CURRENT
+        if content is None:
+            finished = [name for name in kept if MANIFEST in kept[name]]
+            return [f"{file} is missing."] if finished else []
+        if current is None:
+            return [f"{file} is damaged: its content is not what its own digest says."]
+        if current not in kept:
+            return [f"{self.prefix / current} is missing."]
+        manifest = self._content(current, MANIFEST)
+        if manifest is not None and digest_of(manifest) != Pointer.decode(content).manifest_sha256:
+            return [f"{self.prefix / current / MANIFEST} is not the one that CURRENT names."]
+        return []
+
+    def _newest_whole(self, kept: dict[str, set[str]]) -> str | None:
+        """Name of the newest complete checkpoint, for when CURRENT names none."""
+        for name in _newest_first(kept, None):
+            with suppress(StoreCorruptError):
+                self._read(name)
+                return name
+        return None
+
+    def _write(self, name: str, snapshot: Checkpoint) -> str:
+        """Write a checkpoint; return the digest of its manifest."""
         entries = {}
-        directories = {root}
 
         def put(path: str, content: bytes) -> None:
-            file = root / PurePosixPath(path)
-            for parent in reversed(file.relative_to(root).parents[:-1]):
-                if root / parent not in directories:
-                    self._files.mkdir(root / parent)
-                    directories.add(root / parent)
-            self._files.write(file, content)
+            self._objects.put(f"{name}/{path}", content)
             entries[path] = entry_of(content)
-            if self._files.read(file) != content:
-                raise OSError(None, "the file read back differs from what was written", str(file))
-            self._files.sync(file)
+            if self._content(name, path) != content:
+                raise OSError(
+                    None, "the file read back differs from what was written", f"{name}/{path}"
+                )
 
         put_all(snapshot, put)
         manifest = Manifest(entries).encode()
         put(MANIFEST, manifest)
-        for directory in sorted(directories, reverse=True):  # the innermost first
-            self._files.sync(directory)
         return digest_of(manifest)
 
+    def _remove_old(self, names: Iterable[str], kept: dict[str, set[str]]) -> None:
+        """Remove earlier checkpoints; what stays is removed with the next one."""
+        with suppress(TemporaryFailure, OSError):
+            self._remove(names, kept)
 
-CURRENT = "CURRENT"
-"""Name of the pointer."""
-
-_STATE = "state.json"
-_ARRAYS = "arrays"
-
-
-class Pointer:
-    """Content of CURRENT.
-
-    Parameters
-    ----------
-    name : str
-        Of the newest checkpoint.
-    manifest_sha256 : str
-    """
-
-    def __init__(self, name: str, manifest_sha256: str) -> None:
-        self.name = name
-        self.manifest_sha256 = manifest_sha256
-
-    def encode(self) -> bytes:
-        """Encode the pointer, with its own digest at the end."""
-        fields = {"checkpoint": self.name, "manifest_sha256": self.manifest_sha256}
-        own = digest_of(json.dumps(fields).encode())
-        return (json.dumps({**fields, "sha256": own}) + "\n").encode()
-
-    @classmethod
-    def decode(cls, content: bytes) -> Pointer:
-        """Read what `encode` wrote.
-
-        Raises
-        ------
-        ValueError
-            When the content differs in any bit; the message says how.
-        """
-        try:
-            fields = json.loads(content)
-            pointer = cls(str(fields["checkpoint"]), str(fields["manifest_sha256"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError("it names no checkpoint") from error
-        if pointer.encode() != content:
-            raise ValueError("its content is not what its own digest says")
-        return pointer
+    def _remove(self, names: Iterable[str], kept: dict[str, set[str]]) -> None:
+        files = [f"{name}/{path}" for name in names for path in sorted(kept[name])]
+        if files:
+            self._objects.remove(files)
 
 
-def put_all(snapshot: Checkpoint, put: Callable[[str, bytes], Any]) -> None:
-    """Encode a checkpoint file by file: the record, then one array at a time; no manifest."""
-    put(_STATE, encode_record(snapshot.record))
-    for path, content in encode_group(list(snapshot.arrays)).items():
-        put(f"{_ARRAYS}/{path}", content)
-    for name, values in snapshot.arrays.items():
-        for path, content in encode_array(name, values).items():
-            put(f"{_ARRAYS}/{path}", content)
-
-
-def read_checkpoint(root: object, content_of: Callable[[str], bytes | None]) -> Checkpoint:
-    """Read one checkpoint and compare every file with the manifest.
+class FileCheckpointStore(ObjectCheckpointStore):
+    """Store of one fit's checkpoints in a directory; see `ObjectCheckpointStore`.
 
     Parameters
     ----------
-    root
-        Location of the checkpoint, for messages.
-    content_of
-        Content of a file by its path inside; None when it is missing.
-
-    Raises
-    ------
-    StoreCorruptError
-        Naming the first file that is missing or not as it was written.
+    directory
+        Created when the first checkpoint is saved. The caller ensures that one process at a time
+        writes to it.
+    files
+        File system to write to.
     """
-    content = content_of(MANIFEST)
-    if content is None:
-        raise StoreCorruptError(f"{root}/{MANIFEST} is missing.")
-    try:
-        manifest = Manifest.decode(content)
-    except ValueError as error:
-        raise StoreCorruptError(f"{root}/{MANIFEST} is damaged: {error}.") from error
-    contents: dict[str, bytes] = {}
-    for path in manifest.files:
-        found = content_of(path)
-        if found is None:
-            raise StoreCorruptError(f"{root}/{path} is missing.")
-        problem = manifest.problem_with(path, found)
-        if problem is not None:
-            raise StoreCorruptError(f"{root}/{path} is damaged: {problem}.")
-        contents[path] = found
-    try:
-        record = decode_record(contents.pop(_STATE))
-        arrays = decode_arrays(
-            {path.removeprefix(f"{_ARRAYS}/"): found for path, found in contents.items()}
-        )
-    except (KeyError, ValueError) as error:
-        raise StoreCorruptError(
-            f"{root} is no checkpoint of this version of mscam_dask: {error}."
-        ) from error
-    return Checkpoint(arrays, record)
+
+    def __init__(self, directory: str | Path, *, files: Files = LOCAL) -> None:
+        self.directory = Path(os.path.realpath(directory))
+        super().__init__(self.directory, objects=DirectoryObjects(self.directory, files))
+
+    def clear(self) -> None:
+        """Remove every checkpoint, and the directory."""
+        with failures_are_typed(f"The checkpoints in {self.directory}", "run the command again."):
+            super().clear()
+
+    def _remove_old(self, names: Iterable[str], kept: dict[str, set[str]]) -> None:
+        self._remove(names, kept)
 
 
-def newest_whole(
+def _first_whole(
     names: Iterable[str],
     read: Callable[[str], Checkpoint],
     problems: Iterable[str],
     *,
-    where: object,
+    where: Location,
 ) -> tuple[Checkpoint | None, tuple[str, ...]]:
     """Return the first complete checkpoint, and the problems with those before it.
 
@@ -363,213 +432,14 @@ def newest_whole(
     return None, ()
 
 
-_FORMAT = "mscam_dask.checkpoint"
-_VERSION = 1
-_NUMBER = "not finite"  # {"not finite": "nan"}: JSON has no NaN and no infinity
+def _number(name: str) -> int:
+    return int(name.partition("-")[0])
 
 
-def encode_record(record: Mapping[str, Any]) -> bytes:
-    """Return a record as indented JSON; floats are written so that they read back the same."""
-    content = {"format": _FORMAT, "format_version": _VERSION, "record": _plain(record)}
-    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
-
-
-def decode_record(content: bytes) -> dict[str, Any]:
-    """Read what `encode_record` wrote.
-
-    Raises
-    ------
-    ValueError
-        When it is something else, or of another version.
-    """
-    whole = json.loads(content)
-    if not isinstance(whole, dict) or whole.get("format") != _FORMAT:
-        raise ValueError("it is no record of a checkpoint")
-    if whole.get("format_version") != _VERSION:
-        raise ValueError(
-            f"format version {whole.get('format_version')!r}, this version reads {_VERSION}"
-        )
-    record = _restored(whole["record"])
-    if not isinstance(record, dict):
-        raise ValueError("its record is no mapping")
-    return record
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return {_NUMBER: str(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _restored(value: Any) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {_NUMBER}:
-            return float(value[_NUMBER])
-        return {key: _restored(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_restored(item) for item in value]
-    return value
-
-
-_KINDS = "iuf"
-_NAMES = "arrays"
-
-
-def encode_group(names: Sequence[str]) -> dict[str, bytes]:
-    """Metadata of the root group, which lists the arrays."""
-    import zarr
-
-    files: dict[str, Any] = {}
-    zarr.open_group(
-        _memory(files), mode="w-", zarr_format=3, attributes={_NAMES: [str(name) for name in names]}
-    )
-    return {path: buffer.to_bytes() for path, buffer in files.items()}
-
-
-def encode_array(
-    name: str, values: NDArray[Any], *, chunk_bytes: int = CHUNK_BYTES
-) -> dict[str, bytes]:
-    """Files of one array, by path inside the group: metadata and chunks of `chunk_bytes` at most."""
-    import zarr
-
-    if values.dtype.kind not in _KINDS:
-        raise TypeError(f"array {name!r} has dtype {values.dtype}; a checkpoint holds numbers")
-    if not name.isidentifier():
-        raise ValueError(f"array name {name!r} is no identifier; it becomes a directory")
-    files: dict[str, Any] = {}
-    group = zarr.open_group(_memory(files), mode="w-", zarr_format=3)
-    width = max(1, int(np.prod(values.shape[1:])) * values.itemsize)
-    rows = max(1, min(len(values), chunk_bytes // width))
-    chunks = (rows, *(max(1, size) for size in values.shape[1:]))
-    dims = tuple(f"dim_{axis}" for axis in range(values.ndim))
-    dtype = values.dtype.newbyteorder("<")
-    array = create_array(group, name, values.shape, chunks, dtype, dims, nested=False)
-    array[:] = values
-    return {path: buffer.to_bytes() for path, buffer in files.items() if path != "zarr.json"}
-
-
-def decode_arrays(files: Mapping[str, bytes]) -> dict[str, NDArray[Any]]:
-    """Arrays of a group from its files, whose digests were compared before.
-
-    Raises
-    ------
-    ValueError
-        When the files are no such group.
-    """
-    import zarr
-    from zarr.core.buffer import default_buffer_prototype
-
-    make = default_buffer_prototype().buffer.from_bytes
-    store = _memory({path: make(content) for path, content in files.items()})
-    group = zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
-    arrays = {}
-    names: Any = group.attrs[_NAMES]
-    for name in names:
-        array: Any = group[str(name)]
-        arrays[str(name)] = np.asarray(array[...])
-    return arrays
-
-
-def _memory(files: dict[str, Any]) -> Any:
-    from zarr.storage import MemoryStore
-
-    return MemoryStore(files)
-
-
-MANIFEST = "manifest.json"
-"""Name of the file in the directory whose files it lists."""
-
-_MANIFEST_VERSION = 1
-
-
-class FileEntry(Struct, frozen=True):
-    """Size in bytes and SHA-256 of one file."""
-
-    n_bytes: int
-    sha256: str
-
-
-class _Body(Struct, frozen=True):
-    version: int
-    files: dict[str, FileEntry]
-
-
-class _Signed(Struct, frozen=True):
-    """Encoded body with its digest."""
-
-    sha256: str
-    manifest: msgspec.Raw
-
-
-def entry_of(content: bytes) -> FileEntry:
-    """Entry of a file with this content."""
-    return FileEntry(len(content), digest_of(content))
-
-
-class Manifest:
-    """Files of one directory, by path inside it with forward slashes.
-
-    Parameters
-    ----------
-    files : mapping of str to FileEntry
-    """
-
-    def __init__(self, files: Mapping[str, FileEntry]) -> None:
-        self.files = dict(sorted(files.items()))
-
-    def encode(self) -> bytes:
-        """Encode the manifest, after its own digest."""
-        body = msgspec.json.encode(_Body(_MANIFEST_VERSION, self.files))
-        return msgspec.json.encode(_Signed(digest_of(body), msgspec.Raw(body))) + b"\n"
-
-    @classmethod
-    def decode(cls, content: bytes) -> Manifest:
-        """Read what `encode` wrote.
-
-        Raises
-        ------
-        ValueError
-            When the content differs in any bit; the message says how.
-        """
-        try:
-            signed = msgspec.json.decode(content, type=_Signed)
-            body = msgspec.json.decode(signed.manifest, type=_Body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"no manifest: {error}") from error
-        if digest_of(bytes(signed.manifest)) != signed.sha256:
-            raise ValueError("its content is not what its own digest says")
-        if body.version != _MANIFEST_VERSION:
-            raise ValueError(f"manifest of version {body.version}, not {_MANIFEST_VERSION}")
-        manifest = cls(body.files)
-        if manifest.encode() != content:
-            raise ValueError("it is not as it was written")
-        return manifest
-
-    def problem_with(self, name: str, content: bytes) -> str | None:
-        """Return the problem with the content of a listed file; None if it is as it was written."""
-        entry = self.files[name]
-        if len(content) != entry.n_bytes:
-            return f"it has {len(content)} bytes, {entry.n_bytes} were written"
-        if digest_of(content) != entry.sha256:
-            return "its content is not what was written (SHA-256 differs)"
-        return None
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Checkpoint:
-    """State from which a fit can be resumed, independent of its executor and of the storage.
-
-    Attributes
-    ----------
-    arrays : mapping of str to array
-        Numeric arrays by name, such as "graph_data".
-    record : mapping of str to values
-        Nested mappings, sequences, strings, numbers (NaN and infinities too), booleans and None.
-    """
-
-    arrays: Mapping[str, NDArray[Any]]
-    record: Mapping[str, Any]
+def _newest_first(kept: Iterable[str], current: str | None) -> list[str]:
+    """Names in the order in which to read them: the current one, then earlier ones."""
+    names = sorted(kept, reverse=True)
+    if current is None:
+        return names
+    older = [name for name in names if _number(name) < _number(current)]
+    return [current, *older] if current in names else older

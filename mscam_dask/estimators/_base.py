@@ -16,6 +16,7 @@ from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
 from mscam_dask.data.views.missing_cells import impute_methods, impute_views
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.validation import DataIssue, validate
+from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.map_views import map_views
 from mscam_dask.engine.memory import check_memory
@@ -143,21 +144,19 @@ class BaseMultiViewClustering(
         data = imputed.data
         candidates = self._candidates(data)
         first = candidates[0]
+        executor = executor_for(self.client, self.n_jobs, watched=self.solver == "reduced")
         report = validate(
             data,
             n_clusters=first.n_clusters,
             n_neighbors=first.n_neighbors,
             digest=bool(self.solver == "reduced"),
-            over=lambda look, views: map_views(
-                look, views, executor_for(self.client, self.n_jobs), stage="validate"
-            ),
+            over=lambda look, views: map_views(look, views, executor, stage="validate"),
         )
         init_labels = self._validated_init_labels(data, candidates)
         if self.solver == "reference":
-            solution = self._solve_reference(data, candidates)
+            solution = self._solve_reference(data, candidates, executor)
         else:
-            observers, run_id = self._observers(data, first.n_clusters)
-            executor = executor_for(self.client, self.n_jobs, run_id)
+            observers = self._observers(data, first.n_clusters, executor)
             for parameters in candidates:
                 check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
             solution = run_fit(
@@ -179,7 +178,7 @@ class BaseMultiViewClustering(
         self._training_digests = report.digests
         self._keep(of_table)
         if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
-            self._warn_split_duplicates(stacklevel=4)
+            self._warn_split_duplicates(executor, stacklevel=4)
         warn_no_structure(solution, stacklevel=3)
         return self
 
@@ -213,8 +212,7 @@ class BaseMultiViewClustering(
         self._membership = None
         self._coordinates_loaded = None
 
-    def _warn_split_duplicates(self, *, stacklevel: int) -> None:
-        executor = executor_for(self.client, self.n_jobs)
+    def _warn_split_duplicates(self, executor: Executor, *, stacklevel: int) -> None:
         warn_split_duplicates(
             [view for view in self._training.views if view.name not in self.excluded_views_],
             self.labels_,
@@ -232,11 +230,12 @@ class BaseMultiViewClustering(
         data, _ = self._views_to_fit(X)
         return self._candidates(data)
 
-    def _solve_reference(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
+    def _solve_reference(
+        self, data: MultiViewData, candidates: tuple[Parameters, ...], executor: Executor
+    ) -> Solution:
         """Fit with dense matrices in this process; warn if the graph has another number of components."""
         (parameters,) = candidates
-        limit = executor_for(self.client, self.n_jobs).memory_limit_bytes
-        solution = run_reference(data, parameters, memory_limit_bytes=limit)
+        solution = run_reference(data, parameters, memory_limit_bytes=executor.memory_limit_bytes)
         if not solution.status.reached:
             warnings.warn(
                 f"{solution.n_connected_components} connected components instead of "
@@ -278,17 +277,18 @@ class BaseMultiViewClustering(
         return labels
 
     def _observers(
-        self, data: MultiViewData, n_clusters: int
-    ) -> tuple[tuple[Observer, ...], str | None]:
-        """Callbacks, including that of the dashboard of a client, and the id of the run."""
+        self, data: MultiViewData, n_clusters: int, executor: Executor
+    ) -> tuple[Observer, ...]:
+        """Callbacks, including that of the dashboard of a client."""
         observers = () if self.callbacks is None else tuple(self.callbacks)
         if FitCallbacks.are_set(self):
             observers = (*observers, FitCallbacks(self))
         if self.client is None:
-            return observers, None
+            return observers
         return with_dashboard(
             observers,
             self.client,
+            executor,
             name=f"{type(self).__name__}, {data.n_samples} samples",
             data=data,
             n_clusters=n_clusters,

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 _MAX_THREADS = 8
 
 
-def executor_for(client: Client | None, n_jobs: object, run_id: str | None = None) -> Executor:
+def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False) -> Executor:
     """Executor of a fit: the workers of the client, or `n_jobs` threads of this process.
+
+    With `watched`, its description has the address of the dashboard page, which is installed.
 
     Raises
     ------
@@ -45,10 +47,13 @@ def executor_for(client: Client | None, n_jobs: object, run_id: str | None = Non
     """
     if client is not None:
         from mscam_dask.engine.executors.dask import DaskExecutor
-        from mscam_dask.monitor.dashboard.client import page_link
+        from mscam_dask.monitor.dashboard.client import ensure_page, page_link
 
-        watched = None if run_id is None else page_link(client)
-        return DaskExecutor(client, run_id=run_id, dashboard=watched)
+        executor = DaskExecutor(client)
+        if watched:
+            ensure_page(client)  # logs once why there is none
+            executor.dashboard = page_link(client)
+        return executor
     if n_jobs is None or n_jobs == -1:
         n_jobs = min(_MAX_THREADS, usable_cores())
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs < 1:
@@ -109,21 +114,27 @@ def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
 def with_dashboard(
     observers: tuple[Observer, ...],
     client: Client,
+    executor: Executor,
     *,
     name: str,
     data: MultiViewData,
     n_clusters: int,
-) -> tuple[tuple[Observer, ...], str]:
-    """Observers including one for the dashboard of the cluster, and the id of the run there."""
+) -> tuple[Observer, ...]:
+    """Observers including one for the dashboard of the cluster, where the fit is announced."""
+    from mscam_dask.engine.executors.dask import DaskExecutor
     from mscam_dask.monitor.dashboard.client import ClusterEvents
+
+    assert isinstance(executor, DaskExecutor)
 
     given = [one for one in observers if isinstance(one, ClusterEvents)]
     events = next((one for one in given if one.serves(client)), None)
     if events is None:
         events = ClusterEvents(client, name=name)
         observers = (*observers, events)
-    run_id = events.new_run(views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters)
-    return observers, run_id
+    events.new_run(
+        executor.run_id, views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters
+    )
+    return observers
 
 
 if TYPE_CHECKING:

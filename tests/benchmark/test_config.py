@@ -18,7 +18,7 @@ from mscam_dask.benchmark.config import (
 )
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, TABLES
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.toml_document import parse_override, read_document
+from mscam_dask.pipeline.config.toml_document import COMMAND_LINE, parse_override, read_document
 from tests.benchmark.conftest import Write
 from tests.messages import quotes
 
@@ -159,20 +159,20 @@ def test_the_paper_reports_on_methods_that_there_are() -> None:
 
 
 def test_without_a_file(here: Path) -> None:
-    settings = read_experiment(None, [parse_override('compare.datasets=["tiny.npz"]')])
+    settings = read_experiment(COMMAND_LINE, [parse_override('compare.datasets=["tiny.npz"]')])
     assert settings.name == "comparison"
     assert list(settings.datasets) == ["tiny"]
     with pytest.raises(
         ConfigurationError, match=quotes("--set compare.runs=0", "[compare] runs", ">= 1")
     ):
         read_experiment(
-            None,
+            COMMAND_LINE,
             [parse_override('compare.datasets=["tiny.npz"]'), parse_override("compare.runs=0")],
         )
     said = quotes("--set compare.datasets.x=1", "['tiny.npz']")
     with pytest.raises(ConfigurationError, match=said):
         read_experiment(
-            None,
+            COMMAND_LINE,
             [
                 parse_override('compare.datasets=["tiny.npz"]'),
                 parse_override("compare.datasets.x=1"),

@@ -22,7 +22,7 @@ from mscam_dask.benchmark.results import (
     TrialEntry,
 )
 from mscam_dask.errors import DataError
-from mscam_dask.pipeline.run.run_record import ViewEntry
+from mscam_dask.monitor.run_record import ViewEntry
 from tests.messages import quotes
 
 HOSTILE = "<script>alert(1)</script>"

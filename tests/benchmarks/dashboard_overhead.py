@@ -45,6 +45,7 @@ from tornado.websocket import websocket_connect
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.fit import Observer
 from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page
 from mscam_dask.monitor.dashboard.metrics import RunMetrics
@@ -57,9 +58,9 @@ class Unwatched(MSCAM):
     """The same fit without the observer for the dashboard."""
 
     def _observers(
-        self, data: MultiViewData, n_clusters: int
-    ) -> tuple[tuple[Observer, ...], str | None]:
-        return (), None
+        self, data: MultiViewData, n_clusters: int, executor: Executor
+    ) -> tuple[Observer, ...]:
+        return ()
 
 
 class Watching(threading.local):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from click.testing import Result
 
 from mscam_dask.cli import extensions
 from mscam_dask.cli.extensions import GROUP, Extension
+from mscam_dask.pipeline.config.toml_document import Document
 
 Call = Callable[..., Result]
 
@@ -37,8 +38,8 @@ class Other(Extension):
     def owns_directory(self, directory: Path) -> bool:
         return (directory / "other").is_file()
 
-    def run(self, file: Path, **options: Any) -> int:
-        self.calls.append(("run", file, options["dry_run"]))
+    def run(self, document: Document, **options: Any) -> int:
+        self.calls.append(("run", document.path, options["dry_run"]))
         return 7
 
     def resume(self, directory: Path) -> int:
@@ -61,8 +62,11 @@ def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Have one entry point of the group, with this value."""
 
     def declare(value: str) -> None:
-        entry_point = EntryPoint("other", value, GROUP)
-        monkeypatch.setattr(extensions, "entry_points", lambda group: [entry_point])
+        entry_point, real = EntryPoint("other", value, GROUP), entry_points
+        monkeypatch.setattr(
+            "importlib.metadata.entry_points",
+            lambda group: [entry_point] if group == GROUP else real(group=group),
+        )
         extensions.installed_extensions.cache_clear()
 
     yield declare

@@ -17,11 +17,11 @@ import pytest
 from click.testing import Result
 
 from mscam_dask.data.store.read import open_store
+from mscam_dask.monitor.run_record import decode_record, encode_record
 from mscam_dask.pipeline.run import doctor
 from mscam_dask.pipeline.run.doctor import CHECKS, Check
 from mscam_dask.pipeline.run.lock import RunLock
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_record import decode_record, encode_record
 from tests.cli.screens import numbers
 from tests.messages import quotes
 

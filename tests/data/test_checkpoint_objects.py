@@ -15,8 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mscam_dask.cli import main
-from mscam_dask.data.checkpoint_objects import ObjectCheckpointStore
-from mscam_dask.data.checkpoints import Checkpoint
+from mscam_dask.data.checkpoints import Checkpoint, ObjectCheckpointStore
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure

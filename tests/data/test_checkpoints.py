@@ -14,10 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from mscam_dask.data.checkpoints import (
-    CURRENT,
-    Checkpoint,
-    FileCheckpointStore,
+from mscam_dask.data.checkpoint_format import (
     Manifest,
     decode_arrays,
     decode_record,
@@ -26,6 +23,7 @@ from mscam_dask.data.checkpoints import (
     encode_record,
     entry_of,
 )
+from mscam_dask.data.checkpoints import CURRENT, Checkpoint, FileCheckpointStore
 from mscam_dask.errors import StoreCorruptError
 from tests.messages import quotes
 
@@ -40,6 +38,11 @@ def snapshot(number: int) -> Checkpoint:
         "nothing": np.zeros(0),
     }
     return Checkpoint(arrays, {"iteration": number, "gap": float("nan"), "score": 0.1 + number})
+
+
+def root_of(directory: Path, number: int) -> Path:
+    (root,) = directory.glob(f"{number:08d}-*")
+    return root
 
 
 def assert_same(found: Checkpoint | None, expected: Checkpoint) -> None:
@@ -64,11 +67,12 @@ def test_the_last_state_comes_back_and_two_are_kept(tmp_path: Path) -> None:
         again = FileCheckpointStore(store.directory)
         assert_same(again.load(), snapshot(number))
         assert again.damage == ()
-    names = {item.name for item in store.directory.iterdir()}
+    names = {item.name[:8] for item in store.directory.iterdir()}
     assert names == {CURRENT, "00000002", "00000003"}
-    group = zarr.open_group(store.directory / "00000003" / "arrays", mode="r")
+    root = root_of(store.directory, 3)
+    group = zarr.open_group(root / "arrays", mode="r")
     assert_array_equal(np.asarray(group["graph_data"]), snapshot(3).arrays["graph_data"])
-    codecs = zarr.open_array(store.directory / "00000003/arrays/graph_data").metadata.codecs  # type: ignore[union-attr]
+    codecs = zarr.open_array(root / "arrays/graph_data").metadata.codecs  # type: ignore[union-attr]
     assert "Crc32cCodec" in [type(codec).__name__ for codec in codecs]
 
 
@@ -83,14 +87,14 @@ def test_large_arrays_are_cut_into_chunks() -> None:
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     store = FileCheckpointStore(tmp_path)
     store.save(snapshot(0))
-    (tmp_path / ".00000001.partial" / "arrays").mkdir(parents=True)
+    (tmp_path / "00000001-0123abcd" / "arrays").mkdir(parents=True)
     (tmp_path / ".CURRENT.partial").touch()
-    (tmp_path / "00000001").mkdir()  # renamed, and killed before CURRENT named it
+    shutil.copytree(root_of(tmp_path, 0), tmp_path / "00000001-4567cdef")  # CURRENT never named it
     (tmp_path / "mine.txt").touch()
     assert_same(store.load(), snapshot(0))
     store.save(snapshot(1))
-    assert {item.name for item in tmp_path.iterdir()} == {
-        *(CURRENT, "mine.txt", "00000000", "00000001")
+    assert {item.name.partition("-")[0] for item in tmp_path.iterdir()} == {
+        *(CURRENT, "mine.txt", "00000000", "00000002")
     }
     assert_same(store.load(), snapshot(1))
 
@@ -99,10 +103,11 @@ def test_a_missing_checkpoint_is_said_when_an_earlier_one_is_taken(tmp_path: Pat
     store = FileCheckpointStore(tmp_path)
     store.save(snapshot(0))
     store.save(snapshot(1))
-    shutil.rmtree(tmp_path / "00000001")
+    newest = root_of(tmp_path, 1)
+    shutil.rmtree(newest)
     assert_same(store.load(), snapshot(0))
     (damage,) = store.damage
-    assert str(tmp_path / "00000001") in damage
+    assert str(newest) in damage
 
 
 @pytest.mark.parametrize("values", [np.array(["a"]), np.array([object()]), np.array([1j])])
@@ -121,7 +126,7 @@ def test_array_names_stay_inside(tmp_path: Path, name: str) -> None:
 def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     store = FileCheckpointStore(tmp_path)
     store.save(snapshot(0))
-    root = tmp_path / "00000000"
+    root = root_of(tmp_path, 0)
     content = (root / "state.json").read_bytes().replace(b'_version": 1', b'_version": 29')
     (root / "state.json").write_bytes(content)
     manifest = Manifest.decode((root / "manifest.json").read_bytes())

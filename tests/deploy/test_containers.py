@@ -14,7 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from mscam_dask.pipeline.tls.certificates import make_certificates
+from mscam_dask.pipeline.tls import make_certificates
 from tests.deploy.files import DEPLOY, ROOT, documents, installed_program, run
 
 COMPOSE = DEPLOY / "compose.yaml"

@@ -16,7 +16,7 @@ import pytest
 
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.data.store.write import write_store
-from mscam_dask.pipeline.tls.certificates import make_certificates
+from mscam_dask.pipeline.tls import make_certificates
 from tests.deploy.files import run, script_environment
 from tests.deploy.hosts import Host, hosts
 

@@ -18,7 +18,7 @@ import yaml
 
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import environment_overrides
-from mscam_dask.pipeline.tls.certificates import make_certificates
+from mscam_dask.pipeline.tls import make_certificates
 from tests.clusters import local_client
 from tests.deploy.files import DEPLOY, documents, paths
 

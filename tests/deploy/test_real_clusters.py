@@ -17,7 +17,7 @@ import pytest
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.data.store.write import write_store
 from mscam_dask.pipeline.config.toml_document import toml_text
-from mscam_dask.pipeline.tls.certificates import make_certificates
+from mscam_dask.pipeline.tls import make_certificates
 from tests.deploy.files import run, script_environment
 from tests.deploy.gateway_server import gateway_server
 from tests.deploy.ssh_server import ssh_server

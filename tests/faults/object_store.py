@@ -12,7 +12,7 @@ How = Literal["undone", "half done", "done", "killed"]
 
 
 class MemoryObjects:
-    """Objects by name; see `mscam_dask.data.checkpoint_objects.Objects`."""
+    """Objects by name; see `mscam_dask.data.checkpoints.Objects`."""
 
     def __init__(self, content: dict[str, bytes] | None = None) -> None:
         self.content = dict(content or {})

@@ -13,13 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoints import (
-    CURRENT,
-    Checkpoint,
-    FileCheckpointStore,
-    decode_arrays,
-    encode_array,
-)
+from mscam_dask.data.checkpoint_format import decode_arrays, encode_array
+from mscam_dask.data.checkpoints import CURRENT, Checkpoint, FileCheckpointStore
 from mscam_dask.errors import TemporaryFailure
 from tests.faults.memory_disk import FailingFiles, Loss, MemoryDisk, PowerCut
 from tests.messages import quotes
@@ -44,11 +39,11 @@ def encoded_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "mscam_dask.data.checkpoints.encode_array",
+            "mscam_dask.data.checkpoint_format.encode_array",
             lambda name, values: encoded(name, values.dtype.str, values.shape, values.tobytes()),
         )
         patch.setattr(
-            "mscam_dask.data.checkpoints.decode_arrays",
+            "mscam_dask.data.checkpoint_format.decode_arrays",
             lambda files: decoded(pickle.dumps(files)),
         )
         yield

@@ -7,8 +7,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoint_objects import ObjectCheckpointStore
-from mscam_dask.data.checkpoints import CURRENT, Checkpoint
+from mscam_dask.data.checkpoints import CURRENT, Checkpoint, ObjectCheckpointStore
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure

@@ -12,8 +12,7 @@ import pytest
 from rich.console import Console
 
 from mscam_dask.monitor.events import StepFinished, StepStarted
-from mscam_dask.monitor.notebook import NotebookProgress
-from mscam_dask.monitor.progress import progress_on
+from mscam_dask.monitor.progress import NotebookProgress, progress_on
 from tests.messages import quotes
 from tests.monitor.records import ENDED, FAILED, SELECTED, outer, started
 

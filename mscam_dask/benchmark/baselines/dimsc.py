@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
-from mscam_dask.benchmark.baselines._spectral import neighbor_affinity, spectral_labels
 from mscam_dask.benchmark.baselines.base import Baseline, View, require_count, require_number
+from mscam_dask.benchmark.baselines.spectral import neighbor_affinity, spectral_labels
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.linalg.eigensolver import apply_sparse

@@ -18,8 +18,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from mscam_dask.benchmark.baselines._spectral import kmeans_labels
 from mscam_dask.benchmark.baselines.base import Baseline, View, require_count, require_number
+from mscam_dask.benchmark.baselines.spectral import kmeans_labels
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.linalg.simplex import project_rows_to_simplex

@@ -16,7 +16,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mscam_dask.benchmark.baselines._spectral import (
+from mscam_dask.benchmark.baselines.base import View, require_number
+from mscam_dask.benchmark.baselines.spectral import (
     AffinityBaseline,
     kmeans_labels,
     leading_eigenvectors,
@@ -24,7 +25,6 @@ from mscam_dask.benchmark.baselines._spectral import (
     unit_rows,
     view_affinity,
 )
-from mscam_dask.benchmark.baselines.base import View, require_number
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConvergenceWarning
 

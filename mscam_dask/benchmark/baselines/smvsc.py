@@ -20,7 +20,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mscam_dask.benchmark.baselines._spectral import kmeans_labels, unit_rows
 from mscam_dask.benchmark.baselines.base import (
     Baseline,
     View,
@@ -28,6 +27,7 @@ from mscam_dask.benchmark.baselines.base import (
     require_count,
     require_number,
 )
+from mscam_dask.benchmark.baselines.spectral import kmeans_labels, unit_rows
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.linalg.simplex import project_rows_to_simplex

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.benchmark.baselines._spectral import spectral_labels
 from mscam_dask.benchmark.baselines.base import (
     SingleViewBaseline,
     View,
     require_number,
 )
+from mscam_dask.benchmark.baselines.spectral import spectral_labels
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConvergenceWarning, DataError
 from mscam_dask.linalg.ridge import basis_from_rows

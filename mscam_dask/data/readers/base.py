@@ -1,13 +1,15 @@
-"""Sources of readers, their contents, and the limits and errors that all readers share."""
+"""Sources of readers, their contents, and the limits, checks and errors that all readers share."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +25,14 @@ __all__ = [
     "Selection",
     "Source",
     "SourceContents",
+    "check_hdf5",
     "check_lazy_size",
     "check_row_size",
     "check_size",
     "is_label_vector",
     "not_allowed",
+    "open_bytes",
+    "open_text",
     "oriented",
     "unreadable",
     "view_type_named",
@@ -308,3 +313,138 @@ def unreadable(source: Source, what: str, *, is_text: bool = False) -> Iterator[
             f"{source.path} cannot be read as {what}: {str(error) or type(error).__name__}. Check that "
             "the file is complete and in the format that its name says."
         ) from error
+
+
+# Bytes that one byte of gzip can stand for, and those that are unpacked at a time.
+_MAX_DEFLATE = 1032
+_READ_BYTES = 2**20
+
+
+def open_bytes(source: Source) -> IO[bytes]:
+    """Open a text file as bytes, unpacked where its name ends in .gz or .zst.
+
+    Raises
+    ------
+    DataError
+        When the text of a compressed file has more than `Source.max_bytes`, or what reads .zst is missing.
+    """
+    if source.compression is None:
+        return source.file.open("rb")
+    may_be_large = _MAX_DEFLATE * source.file.stat().st_size > source.max_bytes
+    if source.compression == ".zst" or may_be_large:
+        with closing(_unpacked(source)) as content:
+            n_bytes = 0
+            while n_bytes <= source.max_bytes and (part := content.read(_READ_BYTES)):
+                n_bytes += len(part)
+        check_size(source, "its text", n_bytes)
+    unpacked: IO[bytes] = _unpacked(source)
+    return unpacked
+
+
+def open_text(source: Source) -> IO[str]:
+    """Open a text file as UTF-8, without a byte order mark.
+
+    Raises
+    ------
+    DataError
+        As `open_bytes`.
+    """
+    return io.TextIOWrapper(open_bytes(source), encoding="utf-8-sig", newline="")
+
+
+def _unpacked(source: Source) -> Any:
+    if source.compression == ".gz":
+        return gzip.open(source.file)
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise DataError(
+            f"{source.path} is compressed with Zstandard, which needs pyarrow. Install it (pip install "
+            "'mscam-dask[parquet]'), or unpack the file."
+        ) from error
+    return io.BufferedReader(pa.input_stream(str(source.file), compression="zstd"))
+
+
+def check_hdf5(node: Any, source: Source) -> None:
+    """Refuse a file, group or dataset that reads other files, or whose declared sizes are too large.
+
+    Parameters
+    ----------
+    node
+        h5py file, group or dataset. What a reference leads to need not be linked from the root: it is
+        checked when it is reached.
+    source
+        The file, for messages and its limit.
+
+    Raises
+    ------
+    DataError
+        With the name of the dataset or link.
+    """
+    import h5py
+
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        address = int(h5py.h5o.get_info(current.id).addr)
+        if address in seen:
+            continue
+        seen.add(address)
+        if isinstance(current, h5py.Dataset):
+            _check_dataset(current, source)
+        elif isinstance(current, h5py.Group):
+            waiting.extend(_members(current, source))
+
+
+def _members(group: Any, source: Source) -> list[Any]:
+    """The objects of a group; soft links lead to these or to nothing."""
+    members = []
+    for name in list(group):
+        kind = group.id.links.get_info(name.encode("utf-8", "surrogateescape")).type
+        if kind == _link_type("TYPE_HARD"):
+            members.append(group[name])
+        elif kind != _link_type("TYPE_SOFT"):
+            _refuse(source, f"{group.name.rstrip('/')}/{name}", "is a link to another file")
+    return members
+
+
+def _link_type(name: str) -> int:
+    import h5py
+
+    return int(getattr(h5py.h5l, name))
+
+
+def _check_dataset(dataset: Any, source: Source) -> None:
+    import h5py
+
+    name = dataset.name or "a dataset without a name"
+    plan = dataset.id.get_create_plist()
+    if plan.get_external_count():
+        files = sorted(plan.get_external(i)[0].decode() for i in range(plan.get_external_count()))
+        _refuse(source, name, f"has its values in another file ({', '.join(files[:3])})")
+    if plan.get_layout() == h5py.h5d.VIRTUAL:
+        _refuse(source, name, "is a virtual dataset, whose values are in other datasets or files")
+    if dataset.shape is None:
+        return
+    chunks = dataset.chunks
+    check_lazy_size(
+        source,
+        repr(name),
+        shape=dataset.shape,
+        item_bytes=dataset.dtype.itemsize,
+        chunks=chunks,
+        stored_bytes=dataset.id.get_storage_size(),
+    )
+    if chunks is None and dataset.id.get_storage_size() > source.file.stat().st_size:
+        raise DataError(
+            f"{source.path}: {name!r} declares {math.prod(dataset.shape)} values, more than the file "
+            "holds. Restore it from a copy."
+        )
+
+
+def _refuse(source: Source, name: str, fault: str) -> NoReturn:
+    raise DataError(
+        f"{source.path}: {name!r} {fault}; a file is read without what lies elsewhere. Copy its values "
+        "into the file (in Python: new[name] = old[name][()])."
+    )

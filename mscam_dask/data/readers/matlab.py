@@ -25,12 +25,12 @@ from mscam_dask.data.readers.base import (
     Selection,
     Source,
     SourceContents,
+    check_hdf5,
     check_row_size,
     check_size,
     oriented,
     unreadable,
 )
-from mscam_dask.data.readers.hdf5_check import check_hdf5
 from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import rows_of
 from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource

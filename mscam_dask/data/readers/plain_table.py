@@ -12,8 +12,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import Source
-from mscam_dask.data.readers.text_files import open_bytes
+from mscam_dask.data.readers.base import Source, open_bytes
 
 __all__ = ["MISSING", "PlainTable", "read_plain_table"]
 

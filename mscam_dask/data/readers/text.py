@@ -21,10 +21,10 @@ from mscam_dask.data.readers.base import (
     Selection,
     Source,
     SourceContents,
+    open_text,
     unreadable,
 )
 from mscam_dask.data.readers.plain_table import MISSING, PlainTable, read_plain_table
-from mscam_dask.data.readers.text_files import open_text
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
 

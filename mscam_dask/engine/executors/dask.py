@@ -320,10 +320,13 @@ class DaskExecutor:
     timeout_s : float, optional
         Seconds without a usable worker, or without an answer of the scheduler, before an error. By
         default `workers_timeout_s`.
-    run_id : str, optional
-        Part of every key: a digit and eight characters of any kind but "-". By default random.
-    dashboard : str, optional
+
+    Attributes
+    ----------
+    dashboard : str or None
         Address where the tasks can be watched, for `description`.
+    run_id : str
+        Part of every key: a digit and eight random characters.
 
     Raises
     ------
@@ -341,14 +344,12 @@ class DaskExecutor:
         client: Client,
         *,
         timeout_s: float | None = None,
-        run_id: str | None = None,
-        dashboard: str | None = None,
     ) -> None:
         self._client = client
-        self._dashboard = dashboard
+        self.dashboard: str | None = None
         self._timeout_s = workers_timeout_s() if timeout_s is None else timeout_s
         # a leading digit keeps it out of key prefixes
-        self._run = run_id or f"0{uuid.uuid4().hex[:8]}"
+        self.run_id = f"0{uuid.uuid4().hex[:8]}"
         if client.status != "running":
             raise ClusterError(
                 f"the Dask client is {client.status}; allowed is one that is connected. Make a new "
@@ -366,7 +367,7 @@ class DaskExecutor:
     @property
     def description(self) -> str:
         """See `Executor.description`."""
-        watched = "" if self._dashboard is None else f", dashboard {self._dashboard}"
+        watched = "" if self.dashboard is None else f", dashboard {self.dashboard}"
         return f"on {self.n_workers} Dask worker threads{watched}"
 
     @property
@@ -425,7 +426,7 @@ class DaskExecutor:
         """
         stage, _, name = key.partition("/")
         first, _, rest = name.partition("/")
-        group = f"{stage}-{self._run}"
+        group = f"{stage}-{self.run_id}"
         phase = phase_of(stage, first)
         if phase is not None:
             group, name = f"{group}-{first}", rest
@@ -522,7 +523,7 @@ class DaskExecutor:
 
     def _worker_lost(self, error: KilledWorker) -> WorkerLostError:
         group, name = error.task if isinstance(error.task, tuple) else (error.task, "")
-        stage, _, first = str(group).partition(f"-{self._run}")
+        stage, _, first = str(group).partition(f"-{self.run_id}")
         task = f"{stage} {'/'.join(part for part in (first.strip('-'), str(name)) if part)}"
         limit = self.memory_limit_bytes
         memory = f"the smallest worker's limit is {limit / _GIB:.1f} GiB" if limit else "no limit"

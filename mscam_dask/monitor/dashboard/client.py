@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import uuid
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -133,11 +132,12 @@ class ClusterEvents:
         """Return whether events go to the scheduler of this client."""
         return self._client is client
 
-    def new_run(self, *, views: Sequence[str], n_samples: int, n_clusters: int) -> str:
-        """Announce a fit before its first task, and return its id for the task keys."""
+    def new_run(
+        self, run_id: str, *, views: Sequence[str], n_samples: int, n_clusters: int
+    ) -> None:
+        """Announce a fit before its first task; `run_id` is that of its task keys."""
         ensure_page(self._client)
-        # with a leading digit, Dask does not make it part of a key prefix
-        self._run_id = f"0{uuid.uuid4().hex[:8]}"
+        self._run_id = run_id
         self._put(
             RunAnnounced(
                 name=self._name or f"{n_samples} samples, {len(views)} views",
@@ -148,7 +148,6 @@ class ClusterEvents:
             )
         )
         self._idle.wait(self._flush_timeout_s)  # the announcement arrives before the tasks
-        return self._run_id
 
     def __deepcopy__(self, memo: object) -> ClusterEvents:
         """Return the same object: clones of an estimator report to the same cluster."""

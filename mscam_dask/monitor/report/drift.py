@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mscam_dask.monitor.report.formatting import count, percent, plural
+from mscam_dask.monitor.run_record import DriftRecord
 
 if TYPE_CHECKING:
     from mscam_dask.monitor.report.page import FileLink
@@ -69,7 +70,7 @@ class DriftSection:
 
 
 def drift_section(
-    drift: Mapping[str, Any] | None, moved: Sequence[MovedSample], files: Sequence[FileLink]
+    drift: DriftRecord | None, moved: Sequence[MovedSample], files: Sequence[FileLink]
 ) -> DriftSection | None:
     """Return the section, or None if there is no previous run.
 
@@ -84,16 +85,16 @@ def drift_section(
     """
     if drift is None:
         return None
-    n_common, n_moved = drift["n_common"], drift["n_moved"]
+    n_common, n_moved = drift.n_common, drift.n_moved
     sizes, cut = _sizes(drift)
     moves = Counter((old, new) for _, old, new in moved).most_common(_MAX_MOVES)
     return DriftSection(
-        previous=drift["earlier"],
+        previous=drift.earlier,
         how=_how(drift),
         facts=(
             ("In both runs", count(n_common)),
-            ("New", count(drift["n_new"])),
-            ("Removed", count(drift["n_gone"])),
+            ("New", count(drift.n_new)),
+            ("Removed", count(drift.n_gone)),
             ("Moved", f"{count(n_moved)} ({percent(n_moved / n_common if n_common else 0.0)})"),
         ),
         sizes=sizes,
@@ -105,18 +106,18 @@ def drift_section(
     )
 
 
-def _how(drift: Mapping[str, Any]) -> str:
-    if drift["start"] == "warm":
-        runs = plural(drift["warm_runs"], "warm start")
+def _how(drift: DriftRecord) -> str:
+    if drift.start == "warm":
+        runs = plural(drift.warm_runs, "warm start")
         return f"The fit started from its clusters and settings: {runs} in a row."
-    if drift["start"] == "cold":
-        return f"The fit did not start from it: {drift['reason'].rstrip('.')}."
+    if drift.start == "cold":
+        return f"The fit did not start from it: {drift.reason.rstrip('.')}."
     return "Views and settings are the same, so its clusters were reused."
 
 
-def _sizes(drift: Mapping[str, Any]) -> tuple[tuple[SizeRow, ...], str]:
-    pairs = list(zip_longest(drift["sizes_before"], drift["sizes_after"], fillvalue=0))
-    names = drift["cluster_names"]
+def _sizes(drift: DriftRecord) -> tuple[tuple[SizeRow, ...], str]:
+    pairs = list(zip_longest(drift.sizes_before, drift.sizes_after, fillvalue=0))
+    names = drift.cluster_names
     rows = list(zip(names, pairs, strict=True))
     cut = ""
     if len(rows) > _MAX_TABLE:

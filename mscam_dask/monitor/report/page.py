@@ -47,6 +47,7 @@ from mscam_dask.monitor.report.tables import (
     separation_rows,
     size_bars,
 )
+from mscam_dask.monitor.run_record import RefinementEntry, RunRecord
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -89,7 +90,7 @@ class RunContent:
     Attributes
     ----------
     record
-        run.json as plain dicts and lists.
+        run.json of a run with results.
     result
     settings_text
         Text of pipeline.toml.
@@ -110,7 +111,7 @@ class RunContent:
         Properties of the samples by name, with n values each, to color the plots by.
     """
 
-    record: Mapping[str, Any]
+    record: RunRecord
     result: StoredResult
     settings_text: str
     sample_ids: Sequence[str] | None
@@ -156,8 +157,9 @@ def run_page(content: RunContent) -> str:
     views, n_embedded = view_figures(result, drawing)
     plots = {"graph": graph.plot, **{view.key: view.plot for view in views}}
     bars, bars_cut = size_bars(result.labels)
-    fit = content.record["fit"]
-    settings = fit["candidate_settings"]
+    fit = content.record.fit
+    assert fit is not None
+    settings = fit.candidate_settings
     matrix = matrix_figure(result)
     return render(
         _asset("run.html.j2"),
@@ -176,15 +178,15 @@ def run_page(content: RunContent) -> str:
             "presence": presence_section(result.view_coordinates),
             "n_embedded": n_embedded,
             "shares": sorted(result.view_contributions.items(), key=lambda pair: -pair[1]),
-            "drift": drift_section(content.record.get("drift"), content.moved, content.files),
-            "selection": n_clusters_section(fit.get("n_clusters_curves")),
+            "drift": drift_section(content.record.drift, content.moved, content.files),
+            "selection": n_clusters_section(fit.n_clusters_curves),
             "bars": bars,
             "bars_cut": bars_cut,
             "separation": separation_rows(matrix.matrix),
             "is_rebuilt": result.learned_graph is not result.consensus_graph,
             "assessed": support_section(result.assessment),
             "structure": "" if result.assessment is None else result.assessment.structure.value,
-            "charts": convergence_charts(result, fit["n_clusters"]),
+            "charts": convergence_charts(result, fit.n_clusters),
             "settings": [
                 {
                     **candidate,
@@ -194,8 +196,8 @@ def run_page(content: RunContent) -> str:
                 for candidate in settings[:_MAX_SETTINGS]
             ],
             "n_settings": len(settings),
-            "selected": fit["selected_setting"],
-            "refinement": _refinement(fit["refinement"]),
+            "selected": fit.selected_setting,
+            "refinement": _refinement(fit.refinement),
             "confusion": None
             if content.labels_true is None
             else confusion(content.labels_true, result.labels, content.label_names),
@@ -217,10 +219,10 @@ def run_page(content: RunContent) -> str:
     )
 
 
-def _refinement(refinement: Mapping[str, Any] | None) -> str:
+def _refinement(refinement: RefinementEntry | None) -> str:
     if refinement is None:
         return ""
-    return format_refinement(refinement["scores"], refinement["n_accepted"])
+    return format_refinement(refinement.scores, refinement.n_accepted)
 
 
 def _payload(

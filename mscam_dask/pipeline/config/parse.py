@@ -17,6 +17,7 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.toml_document import Document
 
 __all__ = [
+    "absolute_paths",
     "are_one_name",
     "check_name",
     "choices",
@@ -144,6 +145,19 @@ def read_table(
     except msgspec.ValidationError as error:
         problems.append(type_problem(_flat(document, path), title, known, error, kind))
         return None
+
+
+def absolute_paths(document: Document, name: str, table: _TableT, keys: Sequence[str]) -> _TableT:
+    """Make the paths at some keys of the table [name] absolute."""
+    given = {key: getattr(table, key) for key in keys}
+    return msgspec.structs.replace(
+        table,
+        **{
+            key: document.absolute(value, name, key)
+            for key, value in given.items()
+            if value is not None
+        },
+    )
 
 
 def _flat(document: Document, path: tuple[str, ...]) -> Document:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
 from mscam_dask.pipeline.config.parse import (
+    absolute_paths,
     known_keys,
     name_of_pipeline,
     nearest,
@@ -41,17 +42,7 @@ from mscam_dask.pipeline.config.validate import (
     text_problems,
 )
 
-__all__ = ["read_config"]
-
-_TableT = TypeVar(
-    "_TableT",
-    DataTable,
-    ExecutionTable,
-    EvaluateTable,
-    IncrementalTable,
-    ReportTable,
-    OutputTable,
-)
+__all__ = ["PATHS", "read_config"]
 
 _KINDS: dict[str, type[msgspec.Struct]] = {
     "data": DataTable,
@@ -61,6 +52,19 @@ _KINDS: dict[str, type[msgspec.Struct]] = {
     "report": ReportTable,
     "output": OutputTable,
 }
+_CHECKS: dict[str, Callable[[Document, Any], Iterable[str]]] = {
+    "data": data_problems,
+    "execution": execution_problems,
+    "output": output_problems,
+}
+PATHS = {
+    "data": ("path", "cache"),
+    "execution": ("tls_ca", "tls_cert", "tls_key", "scheduler_file"),
+    "report": ("columns",),
+    "output": ("directory", "root", "checkpoints", "metrics"),
+}
+"""Keys of each table that are paths."""
+
 _TABLES = ("data", "cluster", "execution", "evaluate", "incremental", "report", "output")
 _EXPERIMENTS = ("compare", "robustness", "sweep")
 
@@ -81,14 +85,17 @@ _NOT_IN_CLUSTER = {
 
 
 def read_config(
-    path: str | Path, overrides: Sequence[Override] = (), *, dask_defaults: bool = False
+    file: str | Path | Document,
+    overrides: Sequence[Override] = (),
+    *,
+    dask_defaults: bool = False,
 ) -> Settings:
     """Read and check a pipeline file.
 
     Parameters
     ----------
-    path
-        TOML file.
+    file
+        TOML file, or its document.
     overrides
         Values that replace those of the file.
     dask_defaults
@@ -107,7 +114,8 @@ def read_config(
         Lists every unknown or misplaced key, wrong type and wrong value, with file, line, table and
         key. Also raised when the name of the file is not valid for a directory.
     """
-    document = read_document(path, overrides)
+    document = file if isinstance(file, Document) else read_document(file)
+    document = document.overridden(overrides)
     if dask_defaults:
         document = with_dask_defaults(document)
     problems: list[str] = [
@@ -115,41 +123,23 @@ def read_config(
         *text_problems(document),
         *credential_problems(document),
     ]
-    data = _table(document, "data", DataTable, problems)
-    execution = _table(document, "execution", ExecutionTable, problems)
-    evaluate = _table(document, "evaluate", EvaluateTable, problems)
-    report = _table(document, "report", ReportTable, problems)
-    incremental = _table(document, "incremental", IncrementalTable, problems)
-    output = _table(document, "output", OutputTable, problems)
+    tables: dict[str, Any] = {
+        name: read_table(document, (name,), kind, problems, _suggest_table)
+        for name, kind in _KINDS.items()
+        if name != "data" or name in document.tables  # reported as missing
+    }
     cluster = _cluster(document, problems)
-    if data is not None:
-        problems.extend(data_problems(document, data))
-    if execution is not None:
-        problems.extend(execution_problems(document, execution))
-    if output is not None:
-        problems.extend(output_problems(document, output))
-    if problems:
+    for name, check in _CHECKS.items():
+        if tables.get(name) is not None:
+            problems.extend(check(document, tables[name]))
+    if problems or cluster is None:
         raise ConfigurationError("\n".join(dict.fromkeys(problems)))
-    assert data is not None
-    assert cluster is not None
-    assert execution is not None
-    assert evaluate is not None
-    assert report is not None
-    assert incremental is not None
-    assert output is not None
+    for name, keys in PATHS.items():
+        tables[name] = absolute_paths(document, name, tables[name], keys)
     return Settings(
-        name=name_of_pipeline(path),
-        data=_with_paths(document, "data", data, ("path", "cache")),
+        name=name_of_pipeline(document.path),
         cluster=cluster,
-        execution=_with_paths(
-            document, "execution", execution, ("tls_ca", "tls_cert", "tls_key", "scheduler_file")
-        ),
-        evaluate=evaluate,
-        report=_with_paths(document, "report", report, ("columns",)),
-        incremental=incremental,
-        output=_with_paths(
-            document, "output", output, ("directory", "root", "checkpoints", "metrics")
-        ),
+        **{**tables, "data": _with_source_paths(document, tables["data"])},
     )
 
 
@@ -170,15 +160,6 @@ def _unknown_tables(document: Document) -> Iterable[str]:
     for name in ("data", "cluster"):
         if name not in document.tables:
             yield f"{document.path}: the table [{name}] is missing. Add it."
-
-
-def _table(
-    document: Document, name: str, kind: type[_TableT], problems: list[str]
-) -> _TableT | None:
-    """Read one table; None, with problems, if it is invalid."""
-    if name == "data" and name not in document.tables:
-        return None  # reported as missing
-    return read_table(document, (name,), kind, problems, _suggest_table)
 
 
 def _suggest_table(key: str, allowed: Sequence[str]) -> str:
@@ -283,18 +264,13 @@ def _range_problems(
             yield f"{document.where('cluster', key)}: [cluster] {message}"
 
 
-def _with_paths(document: Document, name: str, table: _TableT, keys: Sequence[str]) -> _TableT:
-    """Make the paths of a table absolute."""
+def _with_source_paths(document: Document, data: DataTable) -> DataTable:
+    """Make the paths of files in [data] absolute."""
     changes: dict[str, Any] = {}
-    for key in keys:
-        value = getattr(table, key)
-        if value is not None:
-            changes[key] = document.absolute(value, name, key)
-    if isinstance(table, DataTable):
-        if table.source not in BUILT_IN_SOURCES:
-            paths = [document.absolute(item, name, "source") for item in table.sources]
-            changes["source"] = paths[0] if len(paths) == 1 else paths
-        if table.labels is not None:
-            candidate = document.absolute(table.labels, name, "labels")
-            changes["labels"] = candidate if Path(candidate).is_file() else table.labels
-    return msgspec.structs.replace(table, **changes)
+    if data.source not in BUILT_IN_SOURCES:
+        paths = [document.absolute(item, "data", "source") for item in data.sources]
+        changes["source"] = paths[0] if len(paths) == 1 else paths
+    if data.labels is not None:
+        candidate = document.absolute(data.labels, "data", "labels")
+        changes["labels"] = candidate if Path(candidate).is_file() else data.labels
+    return msgspec.structs.replace(data, **changes)

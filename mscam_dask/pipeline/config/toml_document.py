@@ -6,8 +6,8 @@ override that is not `table.key=value`.
 
 from __future__ import annotations
 
-import json
-import math
+import copy
+import dataclasses
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from mscam_dask.errors import ConfigurationError
 
 __all__ = [
+    "COMMAND_LINE",
     "ENVIRONMENT_PREFIX",
     "MAX_BYTES",
     "Document",
     "Override",
-    "document_of",
     "environment_overrides",
     "parse_override",
     "read_document",
@@ -42,7 +44,6 @@ _PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
 _HEADER = re.compile(rf"\s*\[\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]")
 _KEY = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)\s*$")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _BARE = re.compile(r"(?:[^\W\d]|[./~])[^\s\"'\[\]{}=#,]*")
 
 
@@ -84,6 +85,20 @@ class Document:
     tables: dict[str, Any]
     lines: Mapping[tuple[str, ...], int]
     overrides: Mapping[tuple[str, ...], str]
+
+    def overridden(self, overrides: Sequence[Override]) -> Document:
+        """Return the document with overrides applied, later ones winning.
+
+        Raises
+        ------
+        ConfigurationError
+            When an override does not fit the tables.
+        """
+        tables = copy.deepcopy(self.tables)
+        for override in overrides:
+            _apply(tables, override)
+        origins = {override.key: override.origin for override in overrides}
+        return dataclasses.replace(self, tables=tables, overrides={**self.overrides, **origins})
 
     def where(self, *key: str) -> str:
         """Return the place of a key, or of the nearest table around it, for a message."""
@@ -143,44 +158,22 @@ def _texts(value: object, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
             yield from _texts(item, key)
 
 
-def read_document(path: str | Path, overrides: Sequence[Override] = ()) -> Document:
-    """Read a TOML file and apply overrides to it, later ones winning.
+COMMAND_LINE = Document(path=Path("the command line"), tables={}, lines={}, overrides={})
+"""Document without a file, for overrides only."""
 
-    Parameters
-    ----------
-    path
-        The file, at most 64 KiB of UTF-8 text.
-    overrides
-        From `parse_override`, or from options of the command line.
 
-    Returns
-    -------
-    Document
+def read_document(path: str | Path) -> Document:
+    """Read a TOML file of at most 64 KiB of UTF-8 text.
 
     Raises
     ------
     ConfigurationError
-        When the file cannot be read, is too large, is not TOML or repeats a key, or an
-        override does not fit its tables.
+        When the file cannot be read, is too large, is not TOML or repeats a key.
     """
     file = Path(path)
     text = _read_text(file)
     tables = _parse(text, str(file))
-    applied = _applied(tables, overrides)
-    return Document(path=file, tables=tables, lines=_places(text), overrides=applied)
-
-
-def document_of(overrides: Sequence[Override]) -> Document:
-    """Return a document of overrides without a file; later ones win.
-
-    Raises
-    ------
-    ConfigurationError
-        When one does not fit the tables of the previous ones.
-    """
-    tables: dict[str, Any] = {}
-    applied = _applied(tables, overrides)
-    return Document(path=Path("the command line"), tables=tables, lines={}, overrides=applied)
+    return Document(path=file, tables=tables, lines=_places(text), overrides={})
 
 
 def parse_override(text: str) -> Override:
@@ -282,13 +275,6 @@ def _key_path(text: str) -> tuple[str, ...] | None:
     return tuple(part.strip("\"'") for part in re.findall(_PART, text))
 
 
-def _applied(tables: dict[str, Any], overrides: Sequence[Override]) -> dict[tuple[str, ...], str]:
-    """Apply overrides to tables, and return the origin of each overridden key."""
-    for override in overrides:
-        _apply(tables, override)
-    return {override.key: override.origin for override in overrides}
-
-
 def _apply(tables: dict[str, Any], override: Override) -> None:
     table = tables
     for depth, part in enumerate(override.key[:-1], start=1):
@@ -370,58 +356,19 @@ def _environment_value(text: str) -> object:
 
 
 def toml_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Format tables of booleans, numbers, texts, lists and inline tables; None is omitted.
+    """Format tables as TOML; keys that are None are omitted.
 
     Examples
     --------
-    >>> print(toml_text({"data": {"source": "digits", "views": ["pixels"], "path": None}}))
+    >>> print(toml_text({"data": {"source": "digits", "header": True, "path": None}}))
     [data]
     source = "digits"
-    views = ["pixels"]
+    header = true
     <BLANKLINE>
     """
-    blocks = []
-    for name, table in tables.items():
-        lines = [
-            f"{_toml_key(key)} = {_toml_value(value)}"
-            for key, value in table.items()
-            if value is not None
-        ]
-        blocks.append("\n".join([f"[{_toml_key(name)}]", *lines]) + "\n")
-    return "\n".join(blocks)
-
-
-def _toml_key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _toml_string(name)
-
-
-def _toml_string(value: str) -> str:
-    # TOML has the escapes of JSON, and also requires one for DEL.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _toml_value(value: Any) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return _toml_string(value)
-        case int():
-            return str(value)
-        case float():
-            return _toml_number(value)
-        case list() | tuple():
-            return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-        case dict():
-            inner = ", ".join(
-                f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items()
-            )
-            return "{" + inner + "}"
-        case _:
-            raise TypeError(f"{type(value).__name__} cannot be written as TOML: {value!r}")
-
-
-def _toml_number(value: float) -> str:
-    if math.isfinite(value):
-        return repr(value)
-    return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    return tomli_w.dumps(
+        {
+            name: {key: value for key, value in table.items() if value is not None}
+            for name, table in tables.items()
+        }
+    )

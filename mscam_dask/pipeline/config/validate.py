@@ -22,7 +22,7 @@ from mscam_dask.pipeline.config.settings import (
     OutputTable,
 )
 from mscam_dask.pipeline.config.toml_document import Document
-from mscam_dask.pipeline.tls.check import check_certificates
+from mscam_dask.pipeline.tls import check_certificates
 
 __all__ = [
     "check_execution",

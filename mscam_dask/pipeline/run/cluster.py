@@ -51,7 +51,7 @@ from mscam_dask.pipeline.run.cluster_classes import (
     start_errors,
 )
 from mscam_dask.pipeline.run.graceful_shutdown import defer_signals
-from mscam_dask.pipeline.tls.check import check_handshake
+from mscam_dask.pipeline.tls import check_handshake
 
 if TYPE_CHECKING:
     from distributed import Client, Security, SpecCluster

@@ -18,12 +18,11 @@ from mscam_dask.data.results import read_result
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import MscamError
+from mscam_dask.monitor.run_record import DataRecord, blas_libraries, software_versions
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster import open_cluster, smallest_memory_bytes
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import DataRecord
-from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 from mscam_dask.solvers.invariants import violations
 from mscam_dask.solvers.spectral_cut import canonical_labels
 

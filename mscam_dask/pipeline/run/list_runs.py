@@ -19,10 +19,10 @@ from mscam_dask import __version__
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.monitor.report.page import render
+from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
-from mscam_dask.pipeline.run.run_record import RunRecord
 
 __all__ = [
     "Comparison",

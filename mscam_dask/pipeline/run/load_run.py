@@ -27,11 +27,11 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.estimators._stored import restore_fit, stored_feature_names
 from mscam_dask.linalg.impute import ImputeMethod, Imputer, fit_imputer
+from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.settings import DataTable
 from mscam_dask.pipeline.run.open_data import files_of
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import RunRecord
 from mscam_dask.pipeline.run.sample_tables import SampleTable, sample_table
 
 __all__ = ["finished_run", "load_run", "predict_files"]

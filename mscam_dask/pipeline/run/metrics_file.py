@@ -17,7 +17,7 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.run.run_directory import write_whole
 
 if TYPE_CHECKING:
-    from mscam_dask.pipeline.run.run_record import RunRecord
+    from mscam_dask.monitor.run_record import RunRecord
 
 __all__ = ["METRICS", "metrics_text", "read_success", "shared_file", "write_shared"]
 

@@ -26,9 +26,9 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
+from mscam_dask.monitor.run_record import DataRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable
 from mscam_dask.pipeline.config.validate import parse_memory
-from mscam_dask.pipeline.run.run_record import DataRecord, SourceRecord, ViewEntry
 
 __all__ = [
     "OpenData",

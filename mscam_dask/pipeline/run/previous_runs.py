@@ -35,9 +35,9 @@ from mscam_dask.data.views.sources import ViewDigest, row_ranges
 from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import matched_labels
+from mscam_dask.monitor.run_record import DataRecord, DriftRecord, FitRecord, RunRecord
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory
-from mscam_dask.pipeline.run.run_record import DataRecord, DriftRecord, FitRecord, RunRecord
 from mscam_dask.types.result import Solution, Status
 
 __all__ = [

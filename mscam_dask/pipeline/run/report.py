@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,9 +20,9 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError, MscamError
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
+from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.previous_runs import PreviousRun, decoded_id
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_record import RunRecord
 
 __all__ = ["report_html", "report_step", "write_report"]
 
@@ -106,7 +105,7 @@ def report_html(directory: RunDirectory, base: Path, columns: Path | None = None
     properties, more_notes = _columns(record, columns, sample_ids, len(result.labels))
     return run_page(
         RunContent(
-            record=msgspec.to_builtins(record),
+            record=record,
             result=result,
             settings_text=_settings_text(directory),
             sample_ids=sample_ids,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,13 @@ from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators import MSCAM, MSCAN
-from mscam_dask.monitor.events import Event, JsonLines
+from mscam_dask.monitor.run_record import (
+    ResumeEntry,
+    RunRecord,
+    SourceRecord,
+    blas_libraries,
+    software_versions,
+)
 from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
@@ -33,11 +39,8 @@ from mscam_dask.pipeline.run.open_data import (
     source_records,
 )
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
-from mscam_dask.pipeline.run.report import report_step
-from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, now, run_pipeline
+from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, new_run, now
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import ResumeEntry, RunRecord, SourceRecord
-from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 
 __all__ = ["RunTarget", "resolve_target", "resume_run", "run_or_resume"]
 
@@ -116,7 +119,7 @@ def _action(directory: RunDirectory, fingerprint: str, *, verify: bool) -> Actio
     try:
         record = directory.read_record()
     except DataError:
-        return "run"  # nothing there, or nothing readable, which run_pipeline reports
+        return "run"  # nothing there, or nothing readable, which new_run reports
     if record.run_fingerprint != fingerprint:
         return "run"
     if record.state != "finished" or (
@@ -145,7 +148,7 @@ def run_or_resume(
     overwrite
         Run in any case; an earlier run is replaced when the new one has finished.
     insecure, observers
-        See `mscam_dask.pipeline.run.run.run_pipeline`.
+        See `mscam_dask.pipeline.run.run.new_run`.
 
     Returns
     -------
@@ -155,11 +158,11 @@ def run_or_resume(
     Raises
     ------
     MscamError
-        As `run_pipeline` and `resume_run`.
+        As `Run.execute` and `resume_run`.
     """
     target = resolve_target(settings, output, verify=False)
     if target.action == "run" or overwrite:
-        return run_pipeline(
+        prepared = new_run(
             target.settings,
             target.directory,
             run_fingerprint=target.run_fingerprint,
@@ -167,14 +170,17 @@ def run_or_resume(
             insecure=insecure,
             observers=observers,
         )
-    return resume_run(
-        target.directory,
-        execution=settings.execution,
-        output=target.settings.output,
-        insecure=insecure,
-        observers=observers,
-        fingerprint=target.run_fingerprint,
-    )
+    else:
+        prepared = _resumed_run(
+            target.directory,
+            execution=settings.execution,
+            output=target.settings.output,
+            insecure=insecure,
+            observers=observers,
+            fingerprint=target.run_fingerprint,
+        )
+    with prepared as run:
+        return run.execute()
 
 
 def _next_of(directory: RunDirectory, fingerprint: str | None) -> RunDirectory | None:
@@ -192,15 +198,7 @@ def _next_of(directory: RunDirectory, fingerprint: str | None) -> RunDirectory |
     return None
 
 
-def resume_run(
-    path: str | Path,
-    *,
-    execution: Sequence[Override] | ExecutionTable = (),
-    output: OutputTable | None = None,
-    insecure: bool = False,
-    observers: Sequence[Observer] = (),
-    fingerprint: str | None = None,
-) -> RunOutcome:
+def resume_run(path: str | Path, **options: Any) -> RunOutcome:
     """Resume a run; it ends with the results of an undisturbed one.
 
     Parameters
@@ -209,15 +207,10 @@ def resume_run(
         Its run directory.
     execution
         Changes of [execution], or all of it; they do not change the result.
-    output
-        Replaces the recorded [output] (checkpoints, retention); None for no change.
     insecure
         Allow a scheduler on another computer without encryption.
     observers
         Called with each event, including those of iterations done earlier.
-    fingerprint
-        Fingerprint of the run to resume; by default the last one that was started at the path,
-        which may be one that is to replace a finished run.
 
     Returns
     -------
@@ -233,6 +226,26 @@ def resume_run(
     TemporaryFailure
         When another driver holds the directory.
     """
+    with _resumed_run(path, **options) as run:
+        return run.execute()
+
+
+@contextlib.contextmanager
+def _resumed_run(
+    path: str | Path,
+    *,
+    execution: Sequence[Override] | ExecutionTable = (),
+    output: OutputTable | None = None,
+    insecure: bool = False,
+    observers: Sequence[Observer] = (),
+    fingerprint: str | None = None,
+) -> Iterator[Run]:
+    """Lock the directory of a run and check its data; see `resume_run`.
+
+    `output` replaces the recorded [output] (checkpoints, retention). `fingerprint` is that of the run
+    to resume; by default it is the last one that was started at the path, which may be one that is to
+    replace a finished run.
+    """
     root = _place_of(resolved(path))
     if not root.is_dir() and RunDirectory(root).next() is None:
         raise ConfigurationError(
@@ -247,8 +260,8 @@ def resume_run(
         if record.state == "finished":
             problem = PreviousRun(directory, record).integrity_problem()
             if not problem:
-                _write_missing_report(directory, settings, observers)
-                return RunOutcome(directory, record, resumed=False)
+                yield Run(settings, directory, record, observers)
+                return
         if output is not None and output != settings.output:
             settings = msgspec.structs.replace(settings, output=output)
             record = msgspec.structs.replace(record, settings=msgspec.to_builtins(settings))
@@ -280,7 +293,7 @@ def resume_run(
         entry = msgspec.structs.replace(entry, warnings=entry.warnings + notes)
         record = msgspec.structs.replace(record, resumed=(*record.resumed[:-1], entry))
         directory.write_record(record)
-        return Run(settings, directory, record, observers).execute(opened)
+        yield Run(settings, directory, record, observers, opened=opened)
 
 
 def _place_of(path: Path) -> Path:
@@ -290,22 +303,6 @@ def _place_of(path: Path) -> Path:
         if replaced is not None and path.name == f"{replaced}{NEXT_SUFFIX}":
             return path.with_name(replaced)
     return path
-
-
-def _write_missing_report(
-    directory: RunDirectory, settings: Settings, observers: Sequence[Observer]
-) -> None:
-    """Write the report of a finished run that was killed before its report was complete."""
-    if not settings.report.enabled or directory.report.exists():
-        return
-    with directory.append_events() as stream:
-        every: list[Observer] = [*observers, JsonLines(stream)]
-
-        def emit(event: Event) -> None:
-            for observer in every:
-                observer(event)
-
-        report_step(directory, emit)
 
 
 def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:

@@ -20,10 +20,24 @@ from mscam_dask.data.store.filesystem import failures_are_typed
 from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
+from mscam_dask.monitor.run_record import (
+    ErrorRecord,
+    FitRecord,
+    ResumeEntry,
+    RunRecord,
+    blas_libraries,
+    software_versions,
+)
 from mscam_dask.pipeline.config.settings import Settings, settings_text
 from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run import steps
-from mscam_dask.pipeline.run.cluster import check_workers, observers_of, open_cluster, page_of
+from mscam_dask.pipeline.run.cluster import (
+    OpenCluster,
+    check_workers,
+    observers_of,
+    open_cluster,
+    page_of,
+)
 from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.metrics_file import (
@@ -52,11 +66,11 @@ from mscam_dask.pipeline.run.report import report_step
 from mscam_dask.pipeline.run.retention import retain_step
 from mscam_dask.pipeline.run.run_checkpoints import RunCheckpoints, check_reach, place_of
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
-from mscam_dask.pipeline.run.run_record import ErrorRecord, FitRecord, ResumeEntry, RunRecord
-from mscam_dask.pipeline.run.versions import blas_libraries, software_versions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from mscam_dask.estimators import MSCAM, MSCAN
 
 __all__ = [
     "EXIT_DRIFT",
@@ -64,6 +78,7 @@ __all__ = [
     "Observer",
     "Run",
     "RunOutcome",
+    "new_run",
     "now",
     "run_pipeline",
 ]
@@ -101,7 +116,14 @@ class RunOutcome:
     resumed: bool = True
 
 
-def run_pipeline(
+def run_pipeline(settings: Settings, output: str | Path, **options: Any) -> RunOutcome:
+    """Run a pipeline in a run directory, which must hold no run; see `new_run`."""
+    with new_run(settings, output, **options) as run:
+        return run.execute()
+
+
+@contextlib.contextmanager
+def new_run(
     settings: Settings,
     output: str | Path,
     *,
@@ -109,8 +131,8 @@ def run_pipeline(
     overwrite: bool = False,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
-) -> RunOutcome:
-    """Run a pipeline in a run directory.
+) -> Iterator[Run]:
+    """Lock and claim a run directory for a run of a pipeline, which `Run.execute` carries out.
 
     A finished run that is overwritten keeps its files until the new one has finished.
 
@@ -132,10 +154,7 @@ def run_pipeline(
     Raises
     ------
     MscamError
-        Also recorded in run.json, unless the directory could not be claimed.
-        `TemporaryFailure` after SIGTERM: `mscam_dask.pipeline.run.resume.resume_run` continues.
-    KeyboardInterrupt
-        After Ctrl-C; the run can be resumed too.
+        When the settings cannot be used here, or the directory cannot be claimed.
     """
     check_execution(settings.execution, insecure=insecure)
     check_sources_outside(settings.data, resolved(output))
@@ -158,7 +177,7 @@ def run_pipeline(
             directory = stack.enter_context(directory.lock_next())
         directory.claim(record, overwrite=overwrite)
         directory.write(directory.pipeline, settings_text(settings).encode())
-        return Run(settings, directory, record, observers).execute(fresh=overwrite)
+        yield Run(settings, directory, record, observers, fresh=overwrite)
 
 
 class Run:
@@ -173,6 +192,10 @@ class Run:
         As just written there.
     observers
         Called with each event, in order.
+    opened
+        Verified data of a run that is resumed; None to ingest them.
+    fresh
+        Remove checkpoints of the same fit that another run directory left.
     """
 
     def __init__(
@@ -181,11 +204,16 @@ class Run:
         directory: RunDirectory,
         record: RunRecord,
         observers: Sequence[Observer],
+        *,
+        opened: OpenData | None = None,
+        fresh: bool = False,
     ) -> None:
         self.record = record
         self._settings = settings
         self.directory = directory
         self._observers = tuple(observers)
+        self._opened = opened
+        self._fresh = fresh
         self._started = time.perf_counter()
         self._started_at = now()
         self._metrics: Path | None = None
@@ -193,26 +221,48 @@ class Run:
             self._metrics = shared_file(settings.output.metrics, settings.name)
         self._success = None if self._metrics is None else read_success(self._metrics)
         self._runs = previous_runs(settings, directory)
-        self._opened: OpenData | None = None
         self._checkpoints: RunCheckpoints | None = None
         self._shutdown = GracefulShutdown(self.on_deadline)
 
-    def execute(self, opened: OpenData | None = None, *, fresh: bool = False) -> RunOutcome:
+    def execute(self) -> RunOutcome:
         """Run every remaining step; the record is written after each.
 
-        Parameters
-        ----------
-        opened
-            Verified data of a run that is resumed; None to ingest them.
-        fresh
-            Remove checkpoints of the same fit that another run directory left.
+        Raises
+        ------
+        MscamError
+            Also recorded in run.json. `TemporaryFailure` after SIGTERM:
+            `mscam_dask.pipeline.run.resume.resume_run` continues.
+        KeyboardInterrupt
+            After Ctrl-C; the run can be resumed too.
         """
-        self._opened = opened
-        with self.directory.append_events() as stream, self._shutdown:
-            self._observers = (*self._observers, JsonLines(stream))
+        if self.record.state == "finished":
+            return self._finished_before()
+        with self._events_appended(), self._shutdown:
             try:
                 with changes_are_temporary(self._settings.data, lambda: self._opened):
-                    self._run_steps(fresh=fresh)
+                    opened = self._open()
+                    self._validate(opened)
+                    clusters = self._reuse_previous(opened)
+                    if clusters is None:
+                        start = self._warm_start(opened)
+                        checkpoints = self._open_checkpoints()
+                        with self._cluster(opened) as cluster, self._step("cluster") as summary:
+                            estimator, notes = steps.cluster(
+                                opened.data,
+                                self._settings.cluster,
+                                client=cluster.client,
+                                n_threads=self._settings.execution.threads,
+                                observers=(
+                                    *self._observers,
+                                    *observers_of(cluster, self._settings.name),
+                                ),
+                                checkpoint_store=checkpoints,
+                                from_previous_fit=None if start is None else start.arguments,
+                            )
+                            clusters = self._clusters(opened, start, estimator)
+                            summary.notes = (*notes, *steps.drift_notes(clusters.drift))
+                            summary.text = steps.fit_summary(clusters.fit)
+                    self._finish(opened, clusters)
                 directory = self._replace()
                 if self._settings.output.keep is not None:
                     retain_step(self._settings, directory, self._emit)
@@ -223,14 +273,30 @@ class Run:
                 raise
         return RunOutcome(directory, directory.read_record())
 
-    def _run_steps(self, *, fresh: bool) -> None:
+    @contextlib.contextmanager
+    def _events_appended(self) -> Iterator[None]:
+        """Append the events to events.jsonl."""
+        with self.directory.append_events() as stream:
+            self._observers = (*self._observers, JsonLines(stream))
+            yield
+
+    def _finished_before(self) -> RunOutcome:
+        """Write the report of a finished run that was killed before its report was complete."""
+        if self._settings.report.enabled and not self.directory.report.exists():
+            with self._events_appended():
+                report_step(self.directory, self._emit)
+        return RunOutcome(self.directory, self.record, resumed=False)
+
+    def _open(self) -> OpenData:
+        """Return the data of a resumed run, or ingest them."""
         self._write_metrics()
         check_reach(self._settings)
         if self.record.resumed:
             self._report_resume(self._opened)
-        opened = self._opened or self._ingest()
-        self._validate(opened)
-        clusters = self._reuse_previous(opened) or self._cluster(opened, fresh=fresh)
+        return self._opened or self._ingest()
+
+    def _finish(self, opened: OpenData, clusters: ClusteringOutput) -> None:
+        """Evaluate the clusters, write the results and the report."""
         labels = opened.data.labels
         if labels is not None and self._settings.evaluate.enabled:
             self._evaluate(labels, clusters.labels)
@@ -417,13 +483,12 @@ class Run:
         self._update(started_from="" if start is None else start.earlier.name)
         return start
 
-    def _cluster(self, opened: OpenData, *, fresh: bool) -> ClusteringOutput:
-        settings = self._settings
-        start = self._warm_start(opened)
+    def _open_checkpoints(self) -> RunCheckpoints:
+        """Return the checkpoint store of the fit."""
         assert self.record.clustering_fingerprint is not None
         self._checkpoints = RunCheckpoints(
             place_of(
-                settings,
+                self._settings,
                 self.directory,
                 clustering=self.record.clustering_fingerprint,
                 start=self.record.started_from,
@@ -431,36 +496,36 @@ class Run:
             self.record_resume,
             self._writing,
         )
-        if fresh:
+        if self._fresh:
             self._checkpoints.clear()
+        return self._checkpoints
+
+    @contextlib.contextmanager
+    def _cluster(self, opened: OpenData) -> Iterator[OpenCluster]:
+        """Start or connect to the Dask cluster of [execution]; no step for tasks in this process."""
+        execution = self._settings.execution
         with contextlib.ExitStack() as stack:
-            if settings.execution.in_process:
-                cluster = stack.enter_context(open_cluster(settings.execution))
+            if execution.in_process:
+                cluster = stack.enter_context(open_cluster(execution))
             else:
                 with self._step("start") as summary:
-                    cluster = stack.enter_context(open_cluster(settings.execution))
+                    cluster = stack.enter_context(open_cluster(execution))
                     check_workers(cluster, [opened.store])
                     assert cluster.client is not None
                     page, summary.notes = page_of(cluster.client)
                     summary.text = f"{cluster.description}, {page}"
             self._update(executor=cluster.description)
-            with self._step("cluster") as summary:
-                estimator, notes = steps.cluster(
-                    opened.data,
-                    settings.cluster,
-                    client=cluster.client,
-                    n_threads=settings.execution.threads,
-                    observers=(*self._observers, *observers_of(cluster, settings.name)),
-                    checkpoint_store=self._checkpoints,
-                    from_previous_fit=None if start is None else start.arguments,
-                )
-                solution = named_as_before(start, estimator.solution_)
-                fit = steps.fit_record(solution)
-                drift, moved = drift_of(start, solution, fit, opened.data)
-                self._update(fit=fit, drift=drift)
-                summary.notes = (*notes, *steps.drift_notes(drift))
-                summary.text = steps.fit_summary(fit)
+            yield cluster
+
+    def _clusters(
+        self, opened: OpenData, start: WarmStart | None, estimator: MSCAM | MSCAN
+    ) -> ClusteringOutput:
+        """Return the clusters of a fit, named after those of the run that it started from."""
+        solution = named_as_before(start, estimator.solution_)
         estimator.solution_, estimator.labels_ = solution, solution.labels
+        fit = steps.fit_record(solution)
+        drift, moved = drift_of(start, solution, fit, opened.data)
+        self._update(fit=fit, drift=drift)
         write = partial(steps.write_model, estimator)
         return ClusteringOutput(solution.labels, fit, write, drift, moved)
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from mscam_dask.data.checkpoint_objects import ObjectCheckpointStore
-from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
+from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.fingerprints import NAME_DIGITS, fit_fingerprint

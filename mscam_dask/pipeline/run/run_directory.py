@@ -2,7 +2,7 @@
 
     RUN_DIR/
         pipeline.toml   settings with all defaults; can be run again
-        run.json        see `mscam_dask.pipeline.run.run_record`
+        run.json        see `mscam_dask.monitor.run_record`
         events.jsonl    one JSON record for each event, appended during the run
         labels.csv      sample, cluster
         samples.csv     sample, cluster, confidence, next best cluster, vote of each view
@@ -36,8 +36,8 @@ import msgspec
 
 from mscam_dask.data.store.filesystem import LOCAL, full_disk_is_temporary, write_durably
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
+from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_record
 from mscam_dask.pipeline.run.lock import LOCK_NAME, RunLock
-from mscam_dask.pipeline.run.run_record import RunRecord, decode_record, encode_record
 
 __all__ = ["NEXT_SUFFIX", "RunDirectory", "lock_directory", "resolved", "write_whole"]
 
@@ -65,6 +65,16 @@ _OWN = (
 _PRIVATE = 0o700
 
 
+class _Inside:
+    """Path of a file of a run directory, by its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, directory: RunDirectory, owner: type[RunDirectory]) -> Path:
+        return directory.path / self._name
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """Paths inside a run directory, and how its files are written.
@@ -83,65 +93,23 @@ class RunDirectory:
     replaced: Path | None = None
     held: RunLock | None = field(default=None, compare=False, repr=False)
 
+    # One path for each file of the module's list.
+    pipeline = _Inside("pipeline.toml")
+    record = _Inside(_RECORD)
+    events = _Inside("events.jsonl")
+    labels = _Inside("labels.csv")
+    samples = _Inside("samples.csv")
+    moved = _Inside("moved.csv")
+    metrics = _Inside("metrics.prom")
+    data = _Inside("data.zarr")
+    checkpoints = _Inside("checkpoints")
+    result = _Inside("result.zarr")
+    report = _Inside("report.html")
+
     @property
     def place(self) -> Path:
         """Path that the directory has when its run has finished."""
         return self.replaced or self.path
-
-    @property
-    def pipeline(self) -> Path:
-        """Copy of the settings."""
-        return self.path / "pipeline.toml"
-
-    @property
-    def record(self) -> Path:
-        """Record of the run."""
-        return self.path / _RECORD
-
-    @property
-    def events(self) -> Path:
-        """Events, one JSON record a line."""
-        return self.path / "events.jsonl"
-
-    @property
-    def labels(self) -> Path:
-        """Cluster of each sample, as text."""
-        return self.path / "labels.csv"
-
-    @property
-    def samples(self) -> Path:
-        """Cluster, confidence, next best cluster and votes of each sample, as text."""
-        return self.path / "samples.csv"
-
-    @property
-    def moved(self) -> Path:
-        """Samples that changed cluster since the previous run."""
-        return self.path / "moved.csv"
-
-    @property
-    def metrics(self) -> Path:
-        """Metrics for Prometheus."""
-        return self.path / "metrics.prom"
-
-    @property
-    def data(self) -> Path:
-        """Store of the data."""
-        return self.path / "data.zarr"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Checkpoints of the fit; see `mscam_dask.data.checkpoints`."""
-        return self.path / "checkpoints"
-
-    @property
-    def result(self) -> Path:
-        """Store of the result."""
-        return self.path / "result.zarr"
-
-    @property
-    def report(self) -> Path:
-        """HTML report."""
-        return self.path / "report.html"
 
     @classmethod
     @contextmanager

@@ -32,6 +32,15 @@ from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.estimators._stored import stored_model
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
+from mscam_dask.monitor.run_record import (
+    AssessmentEntry,
+    DriftRecord,
+    FitRecord,
+    RefinementEntry,
+    SettingEntry,
+    SourceRecord,
+    ViewSettingsEntry,
+)
 from mscam_dask.pipeline.config.settings import ClusterTable, Settings
 from mscam_dask.pipeline.run.fingerprints import data_fingerprint, run_fingerprint
 from mscam_dask.pipeline.run.open_data import (
@@ -48,15 +57,6 @@ from mscam_dask.pipeline.run.previous_runs import (
     encoded_id,
     link_tree,
     reusable_store,
-)
-from mscam_dask.pipeline.run.run_record import (
-    AssessmentEntry,
-    DriftRecord,
-    FitRecord,
-    RefinementEntry,
-    SettingEntry,
-    SourceRecord,
-    ViewSettingsEntry,
 )
 from mscam_dask.pipeline.run.sample_tables import (
     FORMATS,

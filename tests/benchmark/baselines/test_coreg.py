@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mscam_dask.benchmark.baselines._spectral import (
+from mscam_dask.benchmark.baselines.coreg import CoReg, _consensus
+from mscam_dask.benchmark.baselines.spectral import (
     gaussian_affinity,
     leading_eigenvectors,
     normalized_affinity,
 )
-from mscam_dask.benchmark.baselines.coreg import CoReg, _consensus
 from mscam_dask.errors import ConfigurationError
 from tests.messages import quotes
 from tests.synthetic import gaussian_views

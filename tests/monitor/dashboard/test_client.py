@@ -21,6 +21,7 @@ from distributed import Client
 from distributed.comm.core import CommClosedError
 
 from mscam_dask import MSCAM
+from mscam_dask.engine.executors import dask as executor
 from mscam_dask.monitor.dashboard import client as module
 from mscam_dask.monitor.dashboard import plugin
 from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page, page_link
@@ -78,14 +79,15 @@ class FakeClient:
 
 def begun(client: FakeClient, **options: int) -> ClusterEvents:
     events = ClusterEvents(client, name="x", flush_timeout_s=0.01, **options)  # type: ignore[arg-type]
-    events.new_run(views=VIEWS, n_samples=10, n_clusters=2)
+    events.new_run("0a1b2c3d4", views=VIEWS, n_samples=10, n_clusters=2)
     return events
 
 
 def test_everything_arrives_in_order_under_the_id_of_the_run() -> None:
     client = FakeClient(runs_at_once=True)
     events = ClusterEvents(client)  # type: ignore[arg-type]
-    run_id = events.new_run(views=VIEWS, n_samples=10, n_clusters=2)
+    run_id = "0a1b2c3d4"
+    events.new_run(run_id, views=VIEWS, n_samples=10, n_clusters=2)
     for event in (started(), SELECTED, outer(0), ENDED):
         events(event)
     assert client.events() == [
@@ -191,10 +193,10 @@ def test_a_fit_names_the_page_and_no_address_where_there_is_none(
             two_subspaces()
         )
         page = client.dashboard_link.replace("/status", "/mscam")
-    (executor,) = begun
-    assert re.search(r"\b1\b", executor)  # worker thread
-    assert (page in executor) == has_bokeh
-    assert ("http" in executor) == has_bokeh
+    (described,) = begun
+    assert re.search(r"\b1\b", described)  # worker thread
+    assert (page in described) == has_bokeh
+    assert ("http" in described) == has_bokeh
     said = [item.getMessage() for item in caplog.records if item.name == module.__name__]
     assert len(said) == (not has_bokeh)
     assert has_bokeh or re.search(quotes("bokeh", "pip install 'mscam-dask[dashboard]'"), said[0])
@@ -202,7 +204,7 @@ def test_a_fit_names_the_page_and_no_address_where_there_is_none(
 
 def test_the_id_of_a_run_is_never_taken_for_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
     digits = SimpleNamespace(uuid4=lambda: uuid.UUID("12345678" * 4))
-    monkeypatch.setattr(module, "uuid", digits)
+    monkeypatch.setattr(executor, "uuid", digits)
     with local_client(1, processes=False) as client:
         model = MSCAM(n_clusters=2, auto_settings=False, client=client).fit(two_subspaces())
         (run,) = client.cluster.scheduler.plugins["mscam"].runs.by_id.values()  # type: ignore[union-attr]
@@ -214,7 +216,7 @@ def test_the_id_of_a_run_is_never_taken_for_an_iteration(monkeypatch: pytest.Mon
 def test_a_driver_that_dies_leaves_a_lost_run() -> None:
     with local_client(1, processes=False) as client:
         with Client(client.scheduler.address, set_as_default=False) as driver:  # type: ignore[union-attr]
-            ClusterEvents(driver).new_run(views=VIEWS, n_samples=10, n_clusters=2)
+            ClusterEvents(driver).new_run("0a1b2c3d4", views=VIEWS, n_samples=10, n_clusters=2)
         until = time.monotonic() + 20
         while states(client) != ["lost"] and time.monotonic() < until:
             time.sleep(0.05)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from mscam_dask.data.results import StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
+from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.types.events import IterationFinished, ViewIteration
 from mscam_dask.types.result import Assessment, Status
 
@@ -140,64 +142,67 @@ def made_up_content(
         "adjusted_rand_index": 0.9713,
     }
     return RunContent(
-        record={
-            "state": "finished",
-            "pipeline": name,
-            "method": "mscam",
-            "seed": 0,
-            "started": "2026-11-21T02:48:03+00:00",
-            "ended": "2026-11-21T02:48:21+00:00",
-            "executor": "in this process",
-            "sources": [{"source": f"{name}.npz", "n_bytes": 9, "sha256": "ab" * 32}],
-            "data": {
-                "store": "data.zarr",
-                "digest": "cd" * 32,
-                "n_samples": len(labels),
-                "views": [
-                    {
-                        "name": view,
-                        "view_type": "features",
-                        "shape": [len(labels), 7],
-                        "dtype": "float64",
-                        "digest": "ef" * 32,
-                    }
-                    for view in views
-                ],
-                "n_classes": None,
-                "has_sample_ids": ids is not None,
-                "notes": [f"View {views[0]!r}: 1 of 7 columns has one value only."],
-            },
-            "fit": {
-                "status": result.status,
-                "message": Status.CONVERGED.message,
-                "has_requested_components": True,
-                "n_clusters": n_clusters,
-                "n_connected_components": n_clusters,
-                "n_outer_iterations": 3,
-                "score": result.score,
-                "setting": setting,
-                "candidate_settings": [tried, {**tried, "scale": "standard", "score": 1.0}],
-                "selected_setting": 0,
-                "refinement": None,
-                "assessment": None
-                if result.assessment is None
-                else {
-                    "structure": result.assessment.structure.name,
-                    "message": result.assessment.message,
-                    "stability": 0.5,
-                    "cluster_stability": result.assessment.cluster_stability.tolist(),
+        record=msgspec.convert(
+            {
+                "state": "finished",
+                "pipeline": name,
+                "method": "mscam",
+                "seed": 0,
+                "started": "2026-11-21T02:48:03+00:00",
+                "ended": "2026-11-21T02:48:21+00:00",
+                "executor": "in this process",
+                "sources": [{"source": f"{name}.npz", "n_bytes": 9, "sha256": "ab" * 32}],
+                "data": {
+                    "store": "data.zarr",
+                    "digest": "cd" * 32,
+                    "n_samples": len(labels),
+                    "views": [
+                        {
+                            "name": view,
+                            "view_type": "features",
+                            "shape": [len(labels), 7],
+                            "dtype": "float64",
+                            "digest": "ef" * 32,
+                        }
+                        for view in views
+                    ],
+                    "n_classes": None,
+                    "has_sample_ids": ids is not None,
+                    "notes": [f"View {views[0]!r}: 1 of 7 columns has one value only."],
                 },
-                "view_contributions": result.view_contributions,
-                "cluster_sizes": np.bincount(labels).tolist(),
-                "cluster_names": list(range(n_clusters)),
-                **(fit or {}),
+                "fit": {
+                    "status": result.status,
+                    "message": Status.CONVERGED.message,
+                    "has_requested_components": True,
+                    "n_clusters": n_clusters,
+                    "n_connected_components": n_clusters,
+                    "n_outer_iterations": 3,
+                    "score": result.score,
+                    "setting": setting,
+                    "candidate_settings": [tried, {**tried, "scale": "standard", "score": 1.0}],
+                    "selected_setting": 0,
+                    "refinement": None,
+                    "assessment": None
+                    if result.assessment is None
+                    else {
+                        "structure": result.assessment.structure.name,
+                        "message": result.assessment.message,
+                        "stability": 0.5,
+                        "cluster_stability": result.assessment.cluster_stability.tolist(),
+                    },
+                    "view_contributions": result.view_contributions,
+                    "cluster_sizes": np.bincount(labels).tolist(),
+                    "cluster_names": list(range(n_clusters)),
+                    **(fit or {}),
+                },
+                "metrics": scores if labels_true is not None else None,
+                "seconds": {"ingest": 0.2, "cluster": 18.2, "total": 18.7},
+                "versions": {"mscam_dask": "0.1.0", "python": "3.13.1"},
+                "blas": [],
+                "error": None,
             },
-            "metrics": scores if labels_true is not None else None,
-            "seconds": {"ingest": 0.2, "cluster": 18.2, "total": 18.7},
-            "versions": {"mscam_dask": "0.1.0", "python": "3.13.1"},
-            "blas": [],
-            "error": None,
-        },
+            RunRecord,
+        ),
         result=result,
         settings_text="[data]\nsource = 'made-up.npz'\n",
         sample_ids=ids,

@@ -8,10 +8,12 @@ import json
 import re
 from html.parser import HTMLParser
 
+import msgspec
 import numpy as np
 import pytest
 
 from mscam_dask.monitor.report.page import FileLink, run_page
+from mscam_dask.monitor.run_record import DriftRecord
 from mscam_dask.types.result import Status
 from tests.monitor.report.made_up import made_up_content
 
@@ -154,9 +156,9 @@ def page_after(record: dict[str, object] | None, **changes: object) -> str:
     moved = (("s4", 0, 2), ("<b>s7</b>", 0, 2))
     link = FileLink(name="moved.csv", href="a%20b/moved.csv", what="moved")
     changes = {"moved": moved, "files": (link,), **changes}
-    return run_page(
-        dataclasses.replace(content, record={**content.record, "drift": record}, **changes)  # type: ignore[arg-type]
-    )
+    of_run = None if record is None else msgspec.convert(record, DriftRecord)
+    changed = msgspec.structs.replace(content.record, drift=of_run)
+    return run_page(dataclasses.replace(content, record=changed, **changes))  # type: ignore[arg-type]
 
 
 def section(page: str) -> str:
@@ -220,7 +222,12 @@ def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
     ("structure", "badge"), [("STABLE", "good"), ("UNSTABLE", "unsure"), ("NONE", "bad")]
 )
 def test_the_badge_has_the_color_of_the_support(structure: str, badge: str) -> None:
-    assessment = {"structure": structure, "message": "why", "stability": 0.5}
+    assessment = {
+        "structure": structure,
+        "message": "why",
+        "stability": 0.5,
+        "cluster_stability": [0.5] * 4,
+    }
     page = run_page(made_up_content(some_labels(40, 4), fit={"assessment": assessment}))
     assert f'<p class="badge {badge}">' in page
     support = part_of(page, "support")

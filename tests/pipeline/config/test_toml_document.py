@@ -153,7 +153,7 @@ def test_overrides_win_over_the_file_and_over_earlier_ones(tmp_path: Path) -> No
         Override(("execution", "workers"), 2, "--workers 2"),
         Override(("cluster", "alpha"), None, "nothing"),
     ]
-    document = read_document(file, overrides)
+    document = read_document(file).overridden(overrides)
     assert document.tables == {"cluster": {"n_clusters": 5}, "execution": {"workers": 2}}
     assert document.where("cluster", "n_clusters") == "--set cluster.n_clusters=5"
     assert document.where("execution", "workers") == "--workers 2"
@@ -163,7 +163,7 @@ def test_an_override_cannot_enter_what_is_no_table(tmp_path: Path) -> None:
     file = write(tmp_path, "[data]\nview_type = 'kernel'\n")
     said = quotes("--set data.view_type.pix=kernel", "'kernel'")
     with pytest.raises(ConfigurationError, match=said):
-        read_document(file, [parse_override("data.view_type.pix=kernel")])
+        read_document(file).overridden([parse_override("data.view_type.pix=kernel")])
 
 
 def test_relative_paths_start_at_the_file_or_at_the_command_line(
@@ -175,7 +175,8 @@ def test_relative_paths_start_at_the_file_or_at_the_command_line(
     file = write(tmp_path, "[data]\nsource = 'a'\n")
     assert read_document(file).base("data", "source") == tmp_path
     assert (
-        read_document(file, [parse_override("data.source=a")]).base("data", "source") == elsewhere
+        read_document(file).overridden([parse_override("data.source=a")]).base("data", "source")
+        == elsewhere
     )
 
 
@@ -197,5 +198,5 @@ def test_written_toml_reads_back_the_same(tables: dict[str, dict[str, Any]]) -> 
 
 def test_written_toml_leaves_out_none_and_refuses_what_toml_has_not() -> None:
     assert tomllib.loads(toml_text({"a": {"b": None, "c": math.nan}}))["a"].keys() == {"c"}
-    with pytest.raises(TypeError, match=quotes("complex", "1j")):
+    with pytest.raises(TypeError, match="complex"):
         toml_text({"a": {"b": 1j}})

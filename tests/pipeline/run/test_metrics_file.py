@@ -16,7 +16,7 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.metrics_file import METRICS, metrics_text, read_success
 from mscam_dask.pipeline.run.run import run_pipeline
-from mscam_dask.pipeline.tls.certificates import make_certificates
+from mscam_dask.pipeline.tls import make_certificates
 from tests.messages import quotes
 
 Write = Callable[[str], Path]

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from mscam_dask.errors import DataError
+from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run import run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_record import RunRecord
 from tests.messages import quotes
 
 Write = Callable[[str], Path]

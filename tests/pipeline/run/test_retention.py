@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.monitor.run_record import FitRecord, RunRecord
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.lock import RunLock
@@ -20,7 +21,6 @@ from mscam_dask.pipeline.run.previous_runs import (
 )
 from mscam_dask.pipeline.run.retention import remove_old_runs
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_record import FitRecord, RunRecord
 from tests.messages import quotes
 
 Write = Callable[[str], Path]

@@ -16,9 +16,9 @@ import pytest
 
 from mscam_dask.data.store.filesystem import LocalFilesystem, full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_record
 from mscam_dask.pipeline.run.lock import raise_if_locked
 from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
-from mscam_dask.pipeline.run.run_record import RunRecord, decode_record, encode_record
 from tests.messages import quotes
 
 

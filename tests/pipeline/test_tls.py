@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.tls.certificates import ROLES, make_certificates
+from mscam_dask.pipeline.tls import ROLES, make_certificates
 from tests.messages import quotes
 
 

@@ -1,13 +1,16 @@
-"""Record of a run (run.json): everything about a run except its arrays."""
+"""Record of a run (run.json): everything about a run except its arrays, and software versions in it."""
 
 from __future__ import annotations
 
 import hashlib
+import platform
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from mscam_dask import __version__
 from mscam_dask.errors import DataError, StoreCorruptError
 
 __all__ = [
@@ -23,8 +26,10 @@ __all__ = [
     "SettingEntry",
     "SourceRecord",
     "ViewEntry",
+    "blas_libraries",
     "decode_record",
     "encode_record",
+    "software_versions",
 ]
 
 RUN_FORMAT = "mscam_dask.run"
@@ -404,4 +409,38 @@ def _damaged(where: str, reason: str) -> StoreCorruptError:
     return StoreCorruptError(
         f"{where} is damaged: {reason}. Restore the file from a copy, or run the pipeline again "
         "with --overwrite."
+    )
+
+
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "xarray")
+
+
+def software_versions() -> dict[str, str]:
+    """Return the versions of Python, this package and its numerical dependencies."""
+    versions = {
+        "mscam_dask": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "unknown"
+    return versions
+
+
+def blas_libraries() -> tuple[dict[str, Any], ...]:
+    """Return the linear algebra libraries of this process, without their paths.
+
+    A fit limits each to one thread, whatever `num_threads` is.
+    """
+    from threadpoolctl import threadpool_info
+
+    return tuple(
+        {
+            key: library.get(key)
+            for key in ("user_api", "internal_api", "version", "architecture", "num_threads")
+        }
+        for library in threadpool_info()
     )
