@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from mscam_dask.engine.assess import submit_ahead
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, initial_graph
 from mscam_dask.engine.scoring import (
@@ -102,6 +103,8 @@ def evaluate_graph(
             partitions = first_cuts(spectrum, prepared, parameters, executor, key=key)
         else:
             partitions = all_minima(spectrum, prepared, parameters, executor, key=key, known=known)
+        if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
+            submit_ahead(prepared, parameters, executor)
     best = _argbest(partitions, prepared, executor, key=key)
     return Initialization(parameters, prepared, first, spectrum, best)
 

@@ -72,6 +72,7 @@ def choose_count(
             graph,
             None,
             most + 1,
+            most + 1,
             parameters.seed,
             key=f"graph_spectrum/count/{index}",
         )

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.missing_cells import impute_methods, impute_views
+from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.map_views import map_views
@@ -191,7 +192,9 @@ class BaseMultiViewClustering(
         warn_split_duplicates(
             [view for view in self._training.views if view.name not in self.excluded_views_],
             self.labels_,
-            lambda view: map_views(row_fingerprints, [view], executor, stage="fingerprints")[0],
+            lambda view: np.concatenate(
+                map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
+            ),
             stacklevel=stacklevel,
         )
 

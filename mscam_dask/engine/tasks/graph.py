@@ -57,15 +57,23 @@ class WarmStart:
 
 
 def graph_spectrum(
-    graph: Graph, previous: GraphSpectrum | WarmStart | None, n_pairs: int, seed: int
+    graph: Graph,
+    previous: GraphSpectrum | WarmStart | None,
+    n_pairs: int,
+    n_accurate: int,
+    seed: int,
 ) -> GraphSpectrum:
-    """Laplacian and bottom eigenpairs of a graph, from the previous eigenvectors as a start."""
+    """Laplacian and bottom eigenpairs of a graph, from the previous eigenvectors as a start.
+
+    The first `n_accurate` of them meet the tolerance.
+    """
     matrix = laplacian(graph.affinity)
     spectrum = bottom_eigenpairs(
         matrix,
         n_pairs,
         warm_start=None if previous is None else previous.vectors,
         components=(graph.n_components, graph.components),
+        n_accurate=n_accurate,
         relative_tolerance=_SPECTRUM_TOLERANCE,
         rng=np.random.default_rng(seed),
     )
