@@ -273,7 +273,7 @@ def spectrum_of(
         graph,
         previous,
         n_pairs,
-        parameters.n_clusters + 1,
+        parameters.n_clusters,
         parameters.seed,
         key=f"graph_spectrum/{key}",
     )
