@@ -44,9 +44,11 @@ def map_views(
         Error of the first view, in order, that has one.
     """
     stays = [is_in_memory(view) and not executor.shares_memory for view in views]
-    outcomes = [
-        _outcome(look, view) if here else None for view, here in zip(views, stays, strict=True)
-    ]
+    outcomes: dict[int, _Result | DataError] = {
+        index: _outcome(look, view)
+        for index, (view, here) in enumerate(zip(views, stays, strict=True))
+        if here
+    }
     if not all(stays):
         with executor:
             handles = {
@@ -54,10 +56,8 @@ def map_views(
                 for index, view in enumerate(views)
                 if not stays[index]
             }
-            gathered = executor.gather(list(handles.values()))
-        for index, outcome in zip(handles, gathered, strict=True):
-            outcomes[index] = outcome
-    return [_result_or_raise(outcome) for outcome in outcomes]
+            outcomes |= zip(handles, executor.gather(list(handles.values())), strict=True)
+    return [_result_or_raise(outcomes[index]) for index in range(len(views))]
 
 
 def _outcome(look: Callable[[RowSource], _Result], view: RowSource) -> _Result | DataError:
