@@ -13,7 +13,7 @@ from mscam_dask.solvers.cluster_tree import cluster_tree
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Assessment
 
-__all__ = ["assess"]
+__all__ = ["assess", "submit_ahead"]
 
 
 def assess(learned: Handle, labels: Handle, context: FitContext, executor: Executor) -> Assessment:
@@ -29,7 +29,7 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
     """
     prepared, parameters = context.prepared, context.parameters
     names = compared_views(prepared.validation_views)
-    cuts = perturbed_cuts(prepared, learned, parameters, executor)
+    cuts = _perturbed_cuts(prepared, learned, names, parameters, executor)
     evidence = executor.submit(
         assess_tasks.evidence,
         list(prepared.reference_graphs.handles(executor, names)),
@@ -52,15 +52,16 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
             parameters.n_clusters,
             key="cluster_weights",
         )
-    found, between = executor.gather([evidence, weights])
-    executor.release([evidence, weights, cuts])
+    agreement = prepared.reference_graphs.view_agreement(executor, names)
+    found, between, between_views = executor.gather([evidence, weights, agreement])
+    executor.release([evidence, weights, cuts, agreement])
     selection = context.n_clusters_selection
     return Assessment(
         cluster_stability=found.stability,
         co_clustering=found.together,
         view_names=names,
         cluster_agreement=found.by_view,
-        view_agreement=found.between_views,
+        view_agreement=between_views,
         cluster_tree=cluster_tree(between),
         neighbor_overlap=_neighbor_overlap(context),
         has_uninformative_views=context.selection is not None
@@ -72,19 +73,33 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
     )
 
 
-def perturbed_cuts(
-    prepared: PreparedHandles, learned: Handle, parameters: Parameters, executor: Executor
-) -> Handle:
-    """Submit the spectral cuts of perturbed graphs; those of large data were submitted at the start."""
-    if prepared.perturbed_cuts is not None:
-        return prepared.perturbed_cuts
+def submit_ahead(prepared: PreparedHandles, parameters: Parameters, executor: Executor) -> None:
+    """Submit the tasks of an assessment that need no graph of the fit: workers are idle beside its spectrum."""
     names = compared_views(prepared.validation_views)
+    prepared.reference_graphs.view_agreement(executor, names)
+    if prepared.n_validation_samples:
+        _perturbed_cuts(prepared, None, names, parameters, executor)
+
+
+def _perturbed_cuts(
+    prepared: PreparedHandles,
+    learned: Handle | None,
+    names: tuple[str, ...],
+    parameters: Parameters,
+    executor: Executor,
+) -> Handle:
+    """Submit the spectral cuts of perturbed graphs: of a sample, or of all samples with the learned graph."""
+    if prepared.n_validation_samples:
+        n_pairs = parameters.n_pairs(prepared.n_validation_samples)
+        return prepared.reference_graphs.perturbed_cuts(
+            executor, names, parameters.n_clusters, n_pairs
+        )
     return executor.submit(
         assess_tasks.perturbed_cuts,
         list(prepared.reference_graphs.handles(executor, names)),
-        None if prepared.n_validation_samples else learned,
+        learned,
         parameters.n_clusters,
-        parameters.n_pairs(prepared.n_validation_samples or prepared.n_samples),
+        parameters.n_pairs(prepared.n_samples),
         key="perturbed_cuts",
     )
 

@@ -14,8 +14,9 @@ _MIN_BLOCK = 512
 _MAX_BLOCK = 8192
 _BLOCKS = 8
 
-# Number of views of which one task searches a whole block of rows.
-_VIEWS_TOGETHER = 16
+# Number of views of which one task searches a whole block of rows, and most tasks of a block.
+_VIEWS_TOGETHER = 8
+_MAX_PARTS = 16
 
 
 def row_ranges(n_samples: int) -> list[tuple[int, int]]:
@@ -61,8 +62,8 @@ def _exact_block(
     *,
     key: str,
 ) -> Handle:
-    """Candidate neighbors of one block of rows, by a task for every sixteen views, up to eight tasks."""
-    size = -(-(stop - start) // min(_BLOCKS, -(-len(views) // _VIEWS_TOGETHER)))
+    """Candidate neighbors of one block of rows, by a task for every eight views, up to sixteen tasks."""
+    size = -(-(stop - start) // min(_MAX_PARTS, -(-len(views) // _VIEWS_TOGETHER)))
     parts = [
         executor.submit(
             neighbor_tasks.candidates,

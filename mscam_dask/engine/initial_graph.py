@@ -14,7 +14,6 @@ from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
-from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.graph_update import assemble_graph, graph_rows
 from mscam_dask.solvers.spectral_cut import spread_rows
@@ -50,8 +49,6 @@ class PreparedHandles:
         Candidate neighbors, one handle per block of rows; those of large data with the order of rows.
     n_validation_samples : int
         Number of samples of the reference graphs if these are not all, otherwise 0.
-    perturbed_cuts : handle or None
-        Cuts of perturbed graphs (`mscam_dask.engine.assess`), if these do not depend on the fit.
     """
 
     names: tuple[str, ...]
@@ -61,7 +58,6 @@ class PreparedHandles:
     reference_graphs: LazyReferenceGraphs
     blocks: tuple[Handle, ...] | BlockedCandidates
     n_validation_samples: int = 0
-    perturbed_cuts: Handle | None = None
 
 
 _MAX_VIEWS = 16
@@ -139,17 +135,13 @@ def _prepare_large(
     """Ridge views with truncated bases and approximate candidate neighbors of large data."""
     # no partition is scored before the eigenvectors are there: until then workers have time for these
     names = [data.views[index].name for index in parameters.active_views(len(data.views))]
-    graphs = precomputed.reference_graphs.handles(executor, names)
-    perturbed = None
+    precomputed.reference_graphs.handles(executor, names)
     if 1 < parameters.n_clusters < data.n_samples:
-        by_name = dict(zip(names, graphs, strict=True))
-        perturbed = executor.submit(
-            assess_tasks.perturbed_cuts,
-            [by_name[name] for name in compared_views(names)],
-            None,
+        precomputed.reference_graphs.perturbed_cuts(
+            executor,
+            compared_views(names),
             parameters.n_clusters,
             parameters.n_pairs(precomputed.n_validation_samples),
-            key="perturbed_cuts",
         )
     for of_sample in precomputed.factored.values():
         executor.release(of_sample)  # the settings are selected
@@ -171,8 +163,7 @@ def _prepare_large(
     )
     for view in views:
         executor.release(view.rows)
-    prepared = _with_candidates(precomputed, ordered, candidates, parameters)
-    return dataclasses.replace(prepared, perturbed_cuts=perturbed)
+    return _with_candidates(precomputed, ordered, candidates, parameters)
 
 
 def _prepared(

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.engine.assess import submit_ahead
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import (
@@ -138,6 +139,8 @@ def evaluate_graph(
             partitions = first_cuts(spectrum, prepared, parameters, executor, key=key)
         else:
             partitions = all_minima(spectrum, prepared, parameters, executor, key=key, known=known)
+        if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
+            submit_ahead(prepared, parameters, executor)
     best = _argbest(partitions, prepared, executor, key=key)
     return Initialization(parameters, prepared, first, spectrum, best)
 

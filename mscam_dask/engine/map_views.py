@@ -22,9 +22,9 @@ def map_views(
     *,
     stage: str,
 ) -> list[_Result]:
-    """Apply a function to each view and return the results in the order of the views.
+    """Apply a function to each view, or part of a view, and return the results in their order.
 
-    Stored views are read by tasks, one for each view, so that a large store does not pass through the
+    Stored views are read by tasks, one for each of them, so that a large store does not pass through the
     driver. Arrays in the memory of the driver are processed there, unless tasks share this memory.
 
     Parameters
@@ -32,7 +32,7 @@ def map_views(
     look : callable
         Function of a view; importable at module level.
     views : sequence of RowSource
-        Views with distinct names.
+        Views, or rows of views.
     executor : Executor
         Entered while tasks run.
     stage : str
@@ -43,17 +43,21 @@ def map_views(
     DataError
         Error of the first view, in order, that has one.
     """
-    in_driver = {view.name for view in views if is_in_memory(view) and not executor.shares_memory}
-    outcomes = {view.name: _outcome(look, view) for view in views if view.name in in_driver}
-    others = [view for view in views if view.name not in in_driver]
-    if others:
+    stays = [is_in_memory(view) and not executor.shares_memory for view in views]
+    outcomes: dict[int, _Result | DataError] = {
+        index: _outcome(look, view)
+        for index, (view, here) in enumerate(zip(views, stays, strict=True))
+        if here
+    }
+    if not all(stays):
         with executor:
-            handles = [
-                executor.submit(_outcome, look, view, key=f"{stage}/{view.name}") for view in others
-            ]
-            gathered = executor.gather(handles)
-        outcomes |= {view.name: outcome for view, outcome in zip(others, gathered, strict=True)}
-    return [_result_or_raise(outcomes[view.name]) for view in views]
+            handles = {
+                index: executor.submit(_outcome, look, view, key=f"{stage}/{view.name}")
+                for index, view in enumerate(views)
+                if not stays[index]
+            }
+            outcomes |= zip(handles, executor.gather(list(handles.values())), strict=True)
+    return [_result_or_raise(outcomes[index]) for index in range(len(views))]
 
 
 def _outcome(look: Callable[[RowSource], _Result], view: RowSource) -> _Result | DataError:

@@ -19,6 +19,7 @@ from mscam_dask.engine.executors._process import KEPT_BYTES
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.incomplete import uses_sample
 from mscam_dask.engine.initialize import have_view_graphs
+from mscam_dask.engine.row_blocks.embedding import FAN_IN
 from mscam_dask.engine.row_blocks.handles import most_rows
 from mscam_dask.engine.scoring import MAX_SCORE_TASKS
 from mscam_dask.engine.tasks.partition_scores import MAX_EVIDENCE_ENTRIES
@@ -196,9 +197,6 @@ _SEARCHED_BLOCKS = 8
 # Blocks whose sums one task adds up, of a third of the size of the reduced problem each.
 _BLOCKS_OF_SUMS = 22
 
-# Views whose distances, and blocks whose Gram matrices, one task adds up.
-_FAN_IN = 16
-
 # Number of partitions that are scored together: ten minima and two more cuts by each of two
 # embeddings.
 _CUTS = 24
@@ -301,6 +299,8 @@ def held_during(
     vectors = value * n * (pairs + max(5, pairs // 2) if large else pairs)
     edges = n * parameters.candidates(n)
     always = len(data.views) * 320 * (SIZES.n_scored if large else n) + 20 * 8 * n
+    if large:  # partitions in single precision, and the order of the rows
+        always -= (20 * 8 - (_CUTS // 2 + 4) * 4) * n
     always += 2 * encoders(data, ranks)  # in the SVD and in the ridge view
     if carried:
         # read for two scalings and the reference graphs; large data are read whole only once
@@ -401,10 +401,13 @@ def _blocked_graph_tasks(
     # points of the searched cells as sent and together; the order of all rows
     search = 2 * 4 * columns * min(n, _SEARCHED_BLOCKS * rows) + 8 * n
     search += _SEARCH_BYTES + 60 * rows * n_candidates
-    spectrum = 2 * held.vectors + own_laplacian + 5 * (held.vectors // n) * rows
+    read = min(n, (2 * k + 1) * rows)
+    spectrum = held.vectors // n * (n + read + 5 * rows) + own_laplacian
     coarse = 6 * 8 * MOST_AGGREGATES**2 + 4 * n
     pool = 2 * 4 * columns * min(n, c * 4096, 2**24 // columns + c * (k + 2))
-    walking = held.walking + held.laplacian + held.vectors
+    walking = held.walking + held.vectors + held.sums
+    if parameters.model == "mscan":  # which solves again for another λ
+        walking += held.laplacian
     return [
         TaskMemory("cells", int(3 * sampled), held.choosing),
         # bases before, in pieces and after
@@ -414,11 +417,11 @@ def _blocked_graph_tasks(
             held.always + 2 * 4 * n * sum(ranks.values()),
         ),
         TaskMemory("candidates", search, held.choosing),
-        TaskMemory("graph", 60 * n + 80 * rows * k, walking + held.sums),
+        TaskMemory("graph", 60 * n + 80 * rows * k, walking),
         TaskMemory("graph spectrum", max(spectrum, coarse), held.choosing + held.start),
         TaskMemory(
             "projected distances",
-            (_FAN_IN + 1) * held.embeddings // max(_FAN_IN, len(data.views))
+            (FAN_IN + 1) * held.embeddings // max(FAN_IN, len(data.views))
             + 24 * rows * n_candidates,
             walking,
         ),
@@ -454,7 +457,7 @@ def view_tasks(
     if view_type == "features" and large and min(shape) > MAX_EXACT_GRAM:
         factor += 4 * 8 * d * (rank + N_OVERSAMPLES)
     elif view_type == "features" and d <= n:
-        factor += (_FAN_IN + 4 if large else 4) * 8 * d * d
+        factor += (FAN_IN + 4 if large else 4) * 8 * d * d
     elif view_type != "features" and large and n > MAX_EXACT_GRAM:
         directions = max(5 * 8 * n * rank, 3 * 8 * RANK_SAMPLE**2)
         factor = 8 * n * n + max(basis + directions, drawn) + stream
@@ -468,9 +471,12 @@ def view_tasks(
     subspace = 4 * n * (rank + 2 * c)
     reduced = 6 * 8 * (rank + 2 * c) ** 2
     solve = held.laplacian + held.vectors + subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + reduced
-    if large and parameters.model == "mscam":  # the rows that the block's neighbors have, once more
-        own = (held.laplacian + held.vectors) // n * rows + 4 * 8 * rows * (rank + 2 * c)
-        solve = 2 * subspace + held.vectors + own + reduced * _BLOCKS_OF_SUMS
+    if (
+        large and parameters.model == "mscam"
+    ):  # some blocks in which neighbors are, and their rows again
+        read = min(n, (FAN_IN + 1) * rows)
+        own = held.laplacian // n * rows + 4 * 8 * rows * (rank + 2 * c)
+        solve = (2 * subspace + held.vectors) // n * read + own + reduced * _BLOCKS_OF_SUMS
     blocks = 2 if view_type == "features" else 4  # as read and as checked; another one, transposed
     return [
         TaskMemory("validate {view}", blocks * min(BLOCK_BYTES, 8 * n * d)),

@@ -88,6 +88,7 @@ def choose_count(
             graph,
             None,
             most + 1,
+            0,  # all eigenvalues are compared
             parameters.seed,
             key=f"graph_spectrum/count/{index}",
         )

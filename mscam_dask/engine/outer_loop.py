@@ -170,6 +170,10 @@ def _solve_views(
     results = embed_views(spectrum, graph_weight, prepared, parameters, executor, key=key)
     if isinstance(prepared.blocks, BlockedCandidates):
         sums = block_embedding.projected_sums(results, prepared.blocks, executor, key=key)
+        for result in results:  # of which only the records are needed again
+            executor.release([*result.rows, *result.scaled])
+        if parameters.model == "mscam":  # the distances of MSCAN are computed again for another λ
+            executor.release(spectrum.laplacian)
         return _SolvedViews(results, sums)
     distances = [
         _summed_over_views(results, block, parameters.model, executor, key=f"{key}/{index}")

@@ -14,6 +14,7 @@ from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.incomplete import uses_sample
 from mscam_dask.engine.preprocessing_selection import rows_compared
+from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.engine.tasks import partition_scores as score_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.errors import DataError, StoreCorruptError
@@ -30,7 +31,7 @@ __all__ = [
 
 
 class LazyReferenceGraphs:
-    """Reference graphs of the views, submitted when they are first needed.
+    """Reference graphs of the views, and what a fit computes from them alone, submitted when first needed.
 
     Parameters
     ----------
@@ -53,6 +54,8 @@ class LazyReferenceGraphs:
         mean = sum(n_present) / len(n_present)
         self._weights = {view.name: view.shape[0] / mean for view in data.views}
         self._handles: dict[str, Handle] = {}
+        self._perturbed: dict[tuple[tuple[str, ...], int, int], Handle] = {}
+        self._agreement: dict[tuple[str, ...], Handle] = {}
 
     def handles(self, executor: Executor, names: Sequence[str]) -> tuple[Handle, ...]:
         """Return one handle for each of these views, the same ones in each call."""
@@ -69,6 +72,32 @@ class LazyReferenceGraphs:
                     key=f"reference_graphs/{name}",
                 )
         return tuple(self._handles[name] for name in names)
+
+    def perturbed_cuts(
+        self, executor: Executor, names: tuple[str, ...], n_clusters: int, n_pairs: int
+    ) -> Handle:
+        """Return the cuts of graphs of two halves of these views, the same handle in each call."""
+        key = (names, n_clusters, n_pairs)
+        if key not in self._perturbed:
+            self._perturbed[key] = executor.submit(
+                assess_tasks.perturbed_cuts,
+                list(self.handles(executor, names)),
+                None,
+                n_clusters,
+                n_pairs,
+                key="perturbed_cuts",
+            )
+        return self._perturbed[key]
+
+    def view_agreement(self, executor: Executor, names: tuple[str, ...]) -> Handle:
+        """Return the agreement of each pair of these views, the same handle in each call."""
+        if names not in self._agreement:
+            self._agreement[names] = executor.submit(
+                assess_tasks.view_agreement,
+                list(self.handles(executor, names)),
+                key="view_agreement",
+            )
+        return self._agreement[names]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,7 +42,7 @@ ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
 
 # The smallest numbers of views in a task, and the largest numbers of tasks that select settings in a round,
 # and whose dense graphs of the sample are summed.
-_MIN_TOGETHER = 4
+_MIN_TOGETHER = 2
 _MAX_TASKS = 64
 _MAX_SUMMED = 8
 

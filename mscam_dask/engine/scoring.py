@@ -22,6 +22,7 @@ from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.engine.tasks.graph import eigengap
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
 
 __all__ = [
     "MAX_SCORE_TASKS",
@@ -40,6 +41,10 @@ __all__ = [
 
 MAX_SCORE_TASKS = 16
 """Maximum number of tasks that score partitions; with more views, each task has several."""
+
+# Random starts of k-means in one task, and the fewest samples with which they are split.
+_STARTS = 5
+_MIN_SPLIT = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,13 +120,24 @@ def first_cuts(
         return block_spectrum.submit_cuts(
             spectrum, order, parameters, executor, key=key, random=True
         )
-    return executor.submit(
-        cut_tasks.first_cuts,
-        spectrum,
-        parameters.n_clusters,
-        parameters.seed,
-        key=f"spectral_cut/{key}",
+    is_split = prepared.n_samples >= max(_MIN_SPLIT, 2 * parameters.n_clusters)
+    together = _STARTS if is_split else SIZES.n_random_starts
+    drawn = [
+        executor.submit(
+            cut_tasks.drawn_starts,
+            spectrum,
+            parameters.n_clusters,
+            parameters.seed,
+            range(first, min(first + together, SIZES.n_random_starts)),
+            key=f"random_starts/{key}/{first}",
+        )
+        for first in range(0, SIZES.n_random_starts, together)
+    ]
+    cuts = executor.submit(
+        cut_tasks.first_cuts, spectrum, parameters.n_clusters, drawn, key=f"spectral_cut/{key}"
     )
+    executor.release(drawn)
+    return cuts
 
 
 def all_minima(
@@ -258,6 +274,7 @@ def spectrum_of(
         graph,
         previous,
         n_pairs,
+        parameters.n_clusters,
         parameters.seed,
         key=f"graph_spectrum/{key}",
     )

@@ -15,6 +15,7 @@ from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
 from mscam_dask.data.views.missing_cells import impute_methods, impute_views
 from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.validation import DataIssue, validate
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.fit import Observer, run_fit
@@ -216,7 +217,9 @@ class BaseMultiViewClustering(
         warn_split_duplicates(
             [view for view in self._training.views if view.name not in self.excluded_views_],
             self.labels_,
-            lambda view: map_views(row_fingerprints, [view], executor, stage="fingerprints")[0],
+            lambda view: np.concatenate(
+                map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
+            ),
             stacklevel=stacklevel,
         )
 

@@ -223,11 +223,25 @@ def cut_cells(
         block = np.arange(start, min(start + step, len(owner)))
         gaps = norms - 2.0 * (near[block] @ near.T)
         gaps[block - start, block] = -np.inf
-        nearest = np.argsort(gaps, axis=1, kind="stable")
-        short = np.cumsum(sizes[nearest], axis=1) < _POINTS_PER_NEIGHBOR * n_candidates
-        wanted = np.maximum(_PROBES, np.count_nonzero(short, axis=1) + 1)
-        probes += [row[:count].copy() for row, count in zip(nearest, wanted, strict=True)]
+        probes += [_nearest_cells(row, sizes, n_candidates) for row in gaps]
     return IVFIndex(order, np.array(bounds, dtype=np.int64), tuple(probes))
+
+
+def _nearest_cells(
+    gaps: NDArray[np.float32], sizes: NDArray[np.int64], n_candidates: int
+) -> NDArray[np.int64]:
+    """Nearest cells of one, in order: a few, or as many as hold enough points."""
+    wanted = _POINTS_PER_NEIGHBOR * n_candidates
+    count = _PROBES
+    while True:
+        some = np.arange(len(gaps))
+        if 4 * count < len(gaps):  # sorting all of them takes longer
+            some = np.flatnonzero(gaps <= np.partition(gaps, 4 * count)[4 * count])
+        nearest = some[np.argsort(gaps[some], kind="stable")]
+        n_short = int(np.count_nonzero(np.cumsum(sizes[nearest]) < wanted))
+        if n_short < len(nearest) or len(nearest) == len(gaps):
+            return nearest[: max(_PROBES, n_short + 1)]
+        count *= 4
 
 
 def build_ivf(

@@ -6,52 +6,62 @@ package, and would log each of some hundred k-means runs as a model of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster._kmeans import _kmeans_single_lloyd
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
-__all__ = ["k_means", "lloyd"]
+__all__ = ["k_means_starts", "least", "lloyd"]
 
 _MAX_ITERATIONS = 100
 
 
-def k_means(
-    rows: NDArray[np.float64], n_clusters: int, *, n_init: int, seed: int
-) -> tuple[NDArray[np.int64], float]:
-    """Solve k-means by Lloyd's iterations from several k-means++ starts: best partition, sum of squares.
+def k_means_starts(
+    rows: NDArray[np.float64], n_clusters: int, seed: int, starts: range
+) -> list[tuple[NDArray[np.int64], float]]:
+    """Local minima of k-means that Lloyd's iterations reach from some of the k-means++ starts of a seed.
 
     Parameters
     ----------
     rows : (n, d)
     n_clusters : int
         c ≤ n.
-    n_init : int
-        Number of starts.
     seed : int
-        Seed of the starts.
+    starts : range
+        Consecutive starts; each is the same in any range.
 
     Returns
     -------
-    labels : (n,) int64
-        Clusters 0 … c−1, some of which may be empty where rows are equal.
-    sum_of_squares : float
+    list of ((n,) int64, float)
+        Clusters 0 … c−1, some of which may be empty where rows are equal, and the sum of squares.
 
     Notes
     -----
-    Bit-identical to ``KMeans(n_clusters, n_init=n_init, max_iter=100, tol=0.0, random_state=seed)``.
-    A start is better if its sum of squares is lower and its partition differs.
+    `least` of the first m starts has the bits of
+    ``KMeans(n_clusters, n_init=m, max_iter=100, tol=0.0, random_state=seed)``.
     """
     rng = np.random.RandomState(seed)
+    # k-means++ draws the first center, and 2 + ⌊log c⌋ proposals for each of the others
+    rng.random_sample(starts.start * (1 + (n_clusters - 1) * (2 + int(np.log(n_clusters)))))
     centered = np.ascontiguousarray(rows - rows.mean(axis=0))
     norms = np.einsum("ij,ij->i", centered, centered)
-    best: tuple[NDArray[np.int64], float] | None = None
-    for _ in range(n_init):
+    found = []
+    for _ in starts:
         chosen = _plus_plus(centered, norms, n_clusters, rng)
-        labels, squares = _iterate(centered, centered[chosen])
-        if best is None or (squares < best[1] and not _is_same(labels, best[0], n_clusters)):
+        found.append(_iterate(centered, centered[chosen]))
+    return found
+
+
+def least(
+    minima: Sequence[tuple[NDArray[np.int64], float]], n_clusters: int
+) -> tuple[NDArray[np.int64], float]:
+    """Best of some minima in their order: a later one has a lower sum of squares and another partition."""
+    best = minima[0]
+    for labels, squares in minima[1:]:
+        if squares < best[1] and not _is_same(labels, best[0], n_clusters):
             best = labels, squares
-    assert best is not None, "n_init is at least one"
     return best
 
 

@@ -169,20 +169,25 @@ def _products_in_float32(
     """Blocks of columns around their mean, squared norms, and the unit of both; copies only if needed."""
     blocks = []
     norms = np.zeros(len(points))
+    magnitudes = [
+        max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
+        for columns in points.blocks
+    ]
     largest = max(
-        float(np.abs(columns).max(initial=0.0)) * float(np.sqrt(weights.max(initial=0.0)))
-        for columns, weights in points.pairs()
+        magnitude * float(np.sqrt(weights.max(initial=0.0)))
+        for magnitude, weights in zip(magnitudes, points.weights, strict=True)
     )
     # a power of two: scaling by it is exact, and nothing over- or underflows
     exponent = int(np.frexp(largest)[1])
-    for columns, weights in points.pairs():
-        mean = columns.mean(axis=0, dtype=np.float64)
-        magnitude = float(np.abs(columns).max(initial=0.0))
-        if columns.dtype == np.float32 and np.abs(mean).max(initial=0.0) <= _CENTERED * magnitude:
-            centered = columns
+    for (columns, weights), magnitude in zip(points.pairs(), magnitudes, strict=True):
+        allowed = _CENTERED * magnitude * len(points)
+        with np.errstate(over="ignore"):
+            total = float(np.abs(columns.sum(axis=0)).max(initial=0.0))
+        if columns.dtype == np.float32 and total <= allowed:
+            centered, shift = columns, -2 * exponent
         else:
-            centered = np.ldexp(columns - mean, -exponent).astype(np.float32)
-        shift = -2 * exponent if centered is columns else 0
+            mean = columns.mean(axis=0, dtype=np.float64)
+            centered, shift = np.ldexp(columns - mean, -exponent).astype(np.float32), 0
         factors = np.ldexp(weights, shift).astype(np.float32)
         blocks.append((centered, factors))
         norms += np.einsum("ij,ij->i", centered, centered * factors)
@@ -208,8 +213,9 @@ def _check_search(points: WeightedBlocks, n_candidates: int, start: int, stop: i
         )
     for columns in points.blocks:
         # a finite sum means finite values, and is cheaper to check
-        if np.isfinite(columns.sum(dtype=np.float64)):
-            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(columns.sum()):
+                continue
         bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
         if bad.size:
             raise DataError(

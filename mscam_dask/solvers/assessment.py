@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs
 from mscam_dask.solvers.stability import co_clustering, jaccard_coefficients, perturbed_cuts
-from mscam_dask.solvers.view_agreement import cluster_agreement, neighbor_agreement, view_graph
+from mscam_dask.solvers.view_agreement import cluster_agreement, view_graph
 
 __all__ = ["ClusterEvidence", "cluster_evidence", "cuts_of_perturbed_graphs"]
 
@@ -28,14 +28,11 @@ class ClusterEvidence:
         Probability that samples of two clusters share a cluster of such a cut.
     by_view : (V, c)
         How well each view sees each cluster, `cluster_agreement`.
-    between_views : (V, V)
-        How far two views have the same neighbors, `neighbor_agreement`.
     """
 
     stability: NDArray[np.float64]
     together: NDArray[np.float64]
     by_view: NDArray[np.float64]
-    between_views: NDArray[np.float64]
 
 
 def cuts_of_perturbed_graphs(
@@ -82,7 +79,6 @@ def cluster_evidence(
         stability=_mean([jaccard_coefficients(labels, cut, n_clusters) for cut in cuts]),
         together=_mean([co_clustering(labels, cut, n_clusters) for cut in cuts]),
         by_view=np.array([cluster_agreement(graph, labels, n_clusters) for graph in graphs]),
-        between_views=neighbor_agreement(graphs),
     )
 
 

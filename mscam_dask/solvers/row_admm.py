@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mscam_dask.linalg.block_eigensolver import LaplacianRows
 from mscam_dask.solvers.admm import (
@@ -25,7 +26,7 @@ from mscam_dask.solvers.admm import (
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.types.parameters import Parameters
 
-__all__ = ["ReducedSums", "embed_rows", "reduced_sums", "solve_reduced"]
+__all__ = ["ReducedSums", "added_sums", "embed_rows", "reduced_sums", "solve_reduced"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,14 +47,33 @@ def reduced_sums(
     views: Sequence[RidgeView],
     vectors: Sequence[NDArray[Any]],
     rows: LaplacianRows,
+    first: int,
     parameters: Parameters,
 ) -> ReducedSums:
-    """Sums of a block of rows; `views` and `vectors` are of the blocks of its halo."""
-    pairs = zip(views, vectors, strict=True)
-    gathered = rows.halo.gather([_columns(view, block, parameters) for view, block in pairs])
-    own = gathered[rows.own].astype(np.float64)
-    image = np.asarray(rows.matrix @ gathered, dtype=np.float64)
-    return ReducedSums(np.stack([own.T @ own, own.T @ image]), rows.largest_degree)
+    """Sums of a block of rows over some blocks of its halo, from the `first` on; BᵀB is in the first ones.
+
+    The last of `views` and of `vectors` is the block itself.
+    """
+    *pairs, (view, block) = zip(views, vectors, strict=True)
+    own = _columns(view, block, parameters).astype(np.float64)
+    some = slice(first, first + len(pairs))
+    parts = [
+        _columns(view, block, parameters)[mine]
+        for (view, block), mine in zip(pairs, rows.halo.rows[some], strict=True)
+    ]
+    matrix = rows.matrix
+    if len(parts) < len(rows.halo.rows):
+        edges = np.cumsum([0, *(len(mine) for mine in rows.halo.rows)])
+        matrix = csr_array(matrix[:, edges[some.start] : edges[some.stop]])
+    image = np.asarray(matrix @ np.concatenate(parts), dtype=np.float64)
+    gram = own.T @ own if first == 0 else np.zeros((own.shape[1], own.shape[1]))
+    return ReducedSums(np.stack([gram, own.T @ image]), rows.largest_degree)
+
+
+def added_sums(parts: Sequence[ReducedSums]) -> ReducedSums:
+    """Sums of a block of rows over all blocks of its halo."""
+    products = sum((one.products for one in parts[1:]), parts[0].products)
+    return ReducedSums(products, parts[0].largest_degree)
 
 
 def solve_reduced(

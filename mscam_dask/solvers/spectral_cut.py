@@ -14,7 +14,7 @@ from scipy.spatial.distance import pdist
 
 from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
 from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks, PresentSamples
-from mscam_dask.linalg.k_means import k_means, lloyd
+from mscam_dask.linalg.k_means import k_means_starts, least, lloyd
 from mscam_dask.solvers.spectral_embedding import SpectralEmbedding
 from mscam_dask.types.rules import RULES, SIZES
 
@@ -23,6 +23,7 @@ __all__ = [
     "as_good_minima",
     "canonical_labels",
     "cluster_means",
+    "drawn_starts",
     "extend_cut",
     "good_minima",
     "merge_components",
@@ -52,6 +53,7 @@ def spectral_cut(
     known: NDArray[np.int64] | None = None,
     rng: np.random.Generator | None = None,
     n_starts: int = SIZES.n_random_starts,
+    drawn: list[Minimum] | None = None,
 ) -> list[NDArray[np.int64]]:
     """Solve k-means on the rows of a spectral embedding, with as many clusters as eigenvectors.
 
@@ -65,6 +67,8 @@ def spectral_cut(
         Generator of random starts; without it there are none.
     n_starts : int
         Number of random starts.
+    drawn : list of Minimum, optional
+        Random starts that were solved already, from `drawn_starts`.
 
     Returns
     -------
@@ -89,16 +93,14 @@ def spectral_cut(
     """
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
-    least = _lloyd(rows, _qr_assignment(vectors), c)
+    best = _lloyd(rows, _qr_assignment(vectors), c)
     if rng is not None:
-        order, seed = _own_order(vectors), int(rng.integers(2**31))
-        if len(rows) < 2 * c:
-            other = _merged_in(order, rows[order], c)
-        else:
-            other = _drawn_in(order, rows[order], c, n_init=n_starts, seed=seed)
-        least = min(least, other, key=_SQUARES)
+        drawn = drawn_starts(embedding, int(rng.integers(2**31)), range(n_starts))
+    if drawn is not None:
+        order = _own_order(vectors)
+        best = min(best, _in_data_order(order, rows[order], *least(drawn, c), c), key=_SQUARES)
     cuts = [] if known is None else [_lloyd(rows, known, c)]
-    return [labels for labels, _ in (*cuts, least)]
+    return [labels for labels, _ in (*cuts, best)]
 
 
 def good_minima(
@@ -126,6 +128,22 @@ Minimum = tuple[NDArray[np.int64], float]
 """Partition at a local minimum of k-means, and its sum of squares."""
 
 
+def drawn_starts(
+    embedding: SpectralEmbedding, seed: int, starts: range = range(SIZES.n_random_starts)
+) -> list[Minimum]:
+    """Local minima of k-means from some of the thirty random starts of `spectral_cut`.
+
+    Samples are ordered by leverage, and clusters may be empty. Where clusters have fewer than two
+    samples on average, the one from Ward's merges.
+    """
+    vectors, rows = _in_double(embedding)
+    c = vectors.shape[1]
+    ordered = rows[_own_order(vectors)]
+    if len(rows) < 2 * c:
+        return [_merged(ordered, c)]
+    return k_means_starts(ordered, c, seed, starts)
+
+
 def random_minima(
     embedding: SpectralEmbedding, seed: int, starts: range = range(SIZES.n_random_starts)
 ) -> list[Minimum]:
@@ -138,9 +156,12 @@ def random_minima(
     order = _own_order(vectors)
     ordered = rows[order]
     if len(rows) < 2 * c:
-        return [_merged_in(order, ordered, c)]
+        return [_in_data_order(order, ordered, *_merged(ordered, c), c)]
     seeds = np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts)
-    return [_drawn_in(order, ordered, c, n_init=1, seed=seeds[start]) for start in starts]
+    return [
+        _in_data_order(order, ordered, *k_means_starts(ordered, c, seeds[start], range(1))[0], c)
+        for start in starts
+    ]
 
 
 def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:
@@ -223,24 +244,20 @@ def _own_order(vectors: NDArray[np.float64]) -> NDArray[np.intp]:
     return np.argsort(np.linalg.norm(vectors, axis=1), kind="stable")
 
 
-def _drawn_in(
+def _in_data_order(
     order: NDArray[np.intp],
     ordered: NDArray[np.float64],
+    found: NDArray[np.int64],
+    squares: float,
     n_clusters: int,
-    *,
-    n_init: int,
-    seed: int,
-) -> tuple[NDArray[np.int64], float]:
-    """Best partition of several k-means++ starts on ordered rows, and its sum of squares."""
-    drawn, squares = k_means(ordered, n_clusters, n_init=n_init, seed=seed)
+) -> Minimum:
+    """Minimum of ordered rows in the order of the data, without empty clusters."""
     labels = np.empty(len(ordered), dtype=np.int64)
-    labels[order] = canonical_labels(_fill_empty(ordered, drawn, n_clusters))
+    labels[order] = canonical_labels(_fill_empty(ordered, found, n_clusters))
     return canonical_labels(labels), squares
 
 
-def _merged_in(
-    order: NDArray[np.intp], ordered: NDArray[np.float64], n_clusters: int
-) -> tuple[NDArray[np.int64], float]:
+def _merged(ordered: NDArray[np.float64], n_clusters: int) -> Minimum:
     """Partition that Lloyd's iterations reach from Ward's merges of ordered rows, and its sum of squares."""
     n = len(ordered)
     clusters = {i: [i] for i in range(n)}
@@ -252,9 +269,7 @@ def _merged_in(
     start = np.empty(n, dtype=np.int64)
     for cluster, members in enumerate(clusters.values()):
         start[members] = cluster
-    labels = np.empty(n, dtype=np.int64)
-    labels[order], squares = _lloyd(ordered, start, n_clusters)
-    return canonical_labels(labels), squares
+    return _lloyd(ordered, start, n_clusters)
 
 
 def _qr_assignment(rows: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -59,4 +59,4 @@ def test_bits_do_not_depend_on_the_tasks(n_views: int, monkeypatch: pytest.Monke
             assert_array_equal(block.squared_distances, expected.squared_distances)
     n_searches = sum(key.startswith("candidate_neighbors/") for key in keys)
     n_blocks = len(found[0])
-    assert n_searches == (3 if n_views == 1 else 1 + 2 + 8) * n_blocks
+    assert n_searches == (3 if n_views == 1 else 1 + 2 + 16) * n_blocks

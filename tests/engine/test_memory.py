@@ -21,8 +21,8 @@ from mscam_dask import MSCAM
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import MultiViewData, ViewType, as_multi_view
-from mscam_dask.data.views.sources import ArrayRows, ViewDigest
-from mscam_dask.data.views.validation import validate_view
+from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.candidate_neighbors import row_ranges
 from mscam_dask.engine.executors.base import Handle, SerialExecutor
 from mscam_dask.engine.fit import run_fit
@@ -396,7 +396,7 @@ def test_validating_a_view_stays_below_its_figure(view_type: ViewType) -> None:
     view = ArrayRows(values.astype(np.float32), "v0", view_type)  # which reading makes double
     tracemalloc.start()
     try:
-        validate_view(view, ViewDigest(view.shape))
+        validate(MultiViewData((view,)), n_clusters=2, n_neighbors=2, digest=True)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from mscam_dask.pipeline.run.run_record import encode_record
 from numpy.testing import assert_allclose, assert_array_equal
 
 from mscam_dask.cli.describe import describe_path
@@ -22,7 +23,6 @@ from mscam_dask.errors import DataError
 from mscam_dask.pipeline.run.doctor import check_run
 from mscam_dask.pipeline.run.load_run import load_run
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.run_record import encode_record
 from tests.golden.make import FOLDER, IDS, checkpoint, data
 from tests.messages import quotes
 

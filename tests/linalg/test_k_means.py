@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from mscam_dask.linalg.k_means import k_means, lloyd
+from mscam_dask.linalg.k_means import k_means_starts, least, lloyd
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -21,7 +21,9 @@ def test_the_bits_are_those_of_the_estimator(kind: str, n_init: int) -> None:
         rows = rows[rng.integers(5, size=400)]
     for seed in range(5):
         model = KMeans(7, n_init=n_init, max_iter=100, tol=0.0, random_state=seed).fit(rows)
-        labels, squares = k_means(rows, 7, n_init=n_init, seed=seed)
+        starts = (range(n_init // 3), range(n_init // 3, n_init))
+        minima = [one for some in starts for one in k_means_starts(rows, 7, seed, some)]
+        labels, squares = least(minima, 7)
         np.testing.assert_array_equal(labels, model.labels_)
         assert squares == model.inertia_
 

@@ -244,12 +244,22 @@ def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
     found = bottom_eigenpairs(matrix, 6, rng=np.random.default_rng(0))
     vectors: NDArray[Any] = found.vectors.astype(np.float32)
     rows = rows_of_laplacian(graph)
-    sums = [
-        row_admm.reduced_sums(
-            [views[block] for block in one.halo.blocks], cut(vectors, one), one, PARAMETERS
-        )
-        for one in rows
-    ]
+    together = 2  # blocks of a halo of four
+    sums = []
+    for number, one in enumerate(rows):
+        own = slice(*RANGES[number])
+        parts = [
+            row_admm.reduced_sums(
+                [*(views[block] for block in one.halo.blocks[a : a + together]), views[number]],
+                [*cut(vectors, one)[a : a + together], vectors[own]],
+                one,
+                a,
+                PARAMETERS,
+            )
+            for a in range(0, len(one.halo.blocks), together)
+        ]
+        assert len(parts) == 2
+        sums.append(row_admm.added_sums(parts))
     coefficients, solution = row_admm.solve_reduced(sums, views[0], PARAMETERS, 2.0)
     embedding = np.concatenate(
         [

@@ -1,6 +1,6 @@
 """Data dictionary of a store: arrays by name, dimensions, type and meaning.
 
-A store is one Zarr v3 group in a local or shared directory. Its layout, version 2::
+A store is one Zarr v3 group in a local or shared directory. Its layout, version 3::
 
     data.zarr/                          attributes: format, format_version, n_samples, n_views,
         |                               has_labels, has_sample_ids, label_names, nodes, checksum
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 FORMAT = "mscam_dask.dataset"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 FEATURE_NAMES = "feature_names"
 """Attribute of a view's group, not of its array, whose metadata are read with every block."""
@@ -88,7 +88,7 @@ VALUES = ArraySpec(
         "Values of one view, one row per sample, chunked by rows only. Their meaning is in the "
         "attribute `view_type`: coordinates, distances (not squared; zero diagonal, symmetric) or a "
         "kernel (symmetric). Attributes: name, view_type, source_dtype, digest (SHA-256 of the "
-        "shape and the rows as little-endian float64)."
+        "shape and of the SHA-256 of each 8192 rows as little-endian float64)."
     ),
 )
 PRESENCE = ArraySpec(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import (
+    DIGEST_ROWS,
     ArrayRows,
     RowSource,
     ViewType,
@@ -20,7 +21,10 @@ from mscam_dask.data.views.sources import (
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete_blocks import PresentSamples
 
-__all__ = ["SampledRows", "sample_per_class", "sampled_view"]
+__all__ = ["SampledRows", "blocks_of_rows", "sample_per_class", "sampled_view"]
+
+# Most blocks of rows of a view.
+_MAX_BLOCKS = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,6 +71,50 @@ class SampledRows:
     def in_memory(self) -> ArrayRows:
         """Return the rows as an array; the whole view is read for it, once."""
         return _taken(self.source, self.rows)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _ConsecutiveRows:
+    """Consecutive rows of a feature view, read lazily."""
+
+    source: RowSource
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def view_type(self) -> ViewType:
+        return self.source.view_type
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.stop - self.start, self.source.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        check_row_range(self, start, stop)
+        return self.source.read(self.start + start, self.start + stop)
+
+
+def blocks_of_rows(view: RowSource) -> list[RowSource]:
+    """Return the consecutive rows of a complete feature view by blocks; other views whole.
+
+    Blocks depend on the number of rows only, and hold whole blocks of a `ViewDigest`.
+    """
+    n = view.shape[0]
+    step = DIGEST_ROWS * -(-n // (_MAX_BLOCKS * DIGEST_ROWS))
+    if view.view_type != "features" or isinstance(view, PresentRows) or n <= step:
+        return [view]
+    edges = [(start, min(start + step, n)) for start in range(0, n, step)]
+    if isinstance(view, ArrayRows):
+        return [ArrayRows(view.array[start:stop], view.name) for start, stop in edges]
+    return [_ConsecutiveRows(view, start, stop) for start, stop in edges]
 
 
 def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | SampledRows | PresentRows:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK_BYTES",
+    "DIGEST_ROWS",
     "READ_ERRORS",
     "VIEW_TYPES",
     "ArrayRows",
@@ -76,6 +77,9 @@ READ_ERRORS: tuple[type[Exception], ...] = (
     *(csv.Error, lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 """Errors that libraries raise for files that are damaged or made to harm."""
+
+DIGEST_ROWS = 8192
+"""Rows of a block of `ViewDigest`."""
 
 # Of the copy that is digested at a time.
 _DIGESTED_BYTES = 2**20
@@ -356,25 +360,43 @@ def recorded_digest(source: RowSource) -> str:
 
 
 class ViewDigest:
-    """SHA-256 of a view's shape and values, fed with its rows in order.
+    """SHA-256 of a view's shape and of the SHA-256 of each block of rows, fed with its rows in order.
 
     Values count as little-endian float64, negative zero as zero, so that the same numbers give
-    the same digest whatever holds them; name and view type are not part of it.
+    the same digest whatever holds them; name and view type are not part of it. Blocks have
+    `DIGEST_ROWS` rows, so that they can be digested side by side.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
-        self._hash = hashlib.sha256(f"{shape[0]}x{shape[1]};".encode())
+        self._shape = shape
+        self._blocks: list[bytes] = []
+        self._hash = hashlib.sha256()
+        self._n_rows = 0
 
     def update(self, rows: NDArray[np.float64]) -> None:
         """Add the next rows."""
         step = max(1, _DIGESTED_BYTES // (8 * max(1, rows.shape[1])))
-        for start in range(0, len(rows), step):
-            part = rows[start : start + step] + 0.0
-            self._hash.update(part.astype("<f8", copy=False).data)
+        while len(rows):
+            part = rows[: min(step, DIGEST_ROWS - self._n_rows)]
+            self._hash.update((part + 0.0).astype("<f8", copy=False).data)
+            self._n_rows += len(part)
+            if self._n_rows == DIGEST_ROWS:
+                self._blocks.append(self._hash.digest())
+                self._hash, self._n_rows = hashlib.sha256(), 0
+            rows = rows[len(part) :]
+
+    def extend(self, blocks: Sequence[bytes]) -> None:
+        """Add the `blocks` of a digest of the next rows; the rows so far are whole blocks."""
+        self._blocks.extend(blocks)
+
+    def blocks(self) -> list[bytes]:
+        """Return the digest of each block of rows that were added so far."""
+        return [*self._blocks, self._hash.digest()] if self._n_rows else list(self._blocks)
 
     def hexdigest(self) -> str:
         """Return the digest of what was added so far, 64 hexadecimal digits."""
-        return self._hash.hexdigest()
+        header = f"{self._shape[0]}x{self._shape[1]};".encode()
+        return hashlib.sha256(header + b"".join(self.blocks())).hexdigest()
 
 
 def view_digest(source: RowSource) -> str:

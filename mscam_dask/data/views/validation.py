@@ -17,6 +17,7 @@ from mscam_dask.data.views.conversion import check_unique_ids
 from mscam_dask.data.views.missing_cells import naming_missing_cells
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
@@ -120,7 +121,6 @@ class ValidationReport:
 
 
 _Findings = tuple[DataIssue, ...]
-_Seen = tuple[_Findings, str, NDArray[np.int64] | None]
 _Over = Callable[[Callable[[RowSource], Any], Sequence[RowSource]], Iterable[Any]]
 
 
@@ -145,7 +145,8 @@ def validate(
     digest
         Whether views are digested too, by the same read.
     over
-        Applies a function to each view, in their order; by default one after another, here.
+        Applies a function to each view, or to blocks of rows of views, in their order; by default one
+        after another, here.
 
     Returns
     -------
@@ -174,10 +175,15 @@ def validate(
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
-    look = functools.partial(_validated, n_clusters=n_clusters, digest=digest)
+    recorded = [recorded_digest(view) for view in data.views]
     with naming_missing_cells(data, over):
-        seen = list(over(look, data.views))
-    found, read, numbers = zip(*seen, strict=True)
+        for view in data.views:
+            _check_kind(view)
+        is_digested = digest and not all(recorded)
+        scans = _scanned(data.views, n_clusters, digest=is_digested, over=over)
+        found = [_issues(view, scan, over) for view, scan in zip(data.views, scans, strict=True)]
+        list(over(check_pairwise, [view for view in data.views if view.view_type != "features"]))
+    numbers = [scan.distinct.numbers() for scan in scans]
     presents = map(present_samples, data.views)
     spread = [
         rows if present is None or rows is None else present.spread(rows, n_clusters)
@@ -188,7 +194,11 @@ def validate(
     if repeated is not None:
         first = tuple(repeated[:_SHOWN].tolist())
         issues.append(DataIssue("", "repeated samples", repeated.size, first, data.n_samples))
-    digests = dict(zip(data.view_names, read, strict=True)) if digest else {}
+    digests = {
+        view.name: known or scan.digest_of(view.shape)
+        for view, known, scan in zip(data.views, recorded, scans, strict=True)
+        if digest
+    }
     return ValidationReport(data.n_samples, data.view_names, tuple(issues), digests)
 
 
@@ -273,13 +283,17 @@ def check_finite(view: RowSource) -> None:
         )
 
 
-def validate_view(
-    view: RowSource, digest: ViewDigest | None = None, distinct: DistinctRows | None = None
-) -> _Findings:
-    """Return the data warnings of one view that is not empty; raise `DataError` as `validate` does.
+def validate_view(view: RowSource) -> _Findings:
+    """Return the data warnings of one view that is not empty; raise `DataError` as `validate` does."""
+    _check_kind(view)
+    found = _issues(view, _scan(view, 1, digest=False))
+    if view.view_type != "features":
+        check_pairwise(view)
+    return found
 
-    Its rows go into `digest` and `distinct`, if there are some.
-    """
+
+def _check_kind(view: RowSource) -> None:
+    """Refuse a view of other values than real numbers, of too few samples, or that is not square."""
     check_view(view.name, view.shape, view.dtype)
     present = present_samples(view)
     if present is not None and len(present) < _MIN_PRESENT:
@@ -289,18 +303,19 @@ def validate_view(
         )
     if view.view_type != "features":
         check_square(view)
-    lowest, highest, zero_rows = _scan(view, digest, distinct)
-    if not (lowest.min() >= -_MAX and highest.max() <= _MAX):  # which NaN is not either
-        check_finite(view)
-    is_constant = lowest == highest
+
+
+def _issues(view: RowSource, scan: _Scan, over: _Over = map) -> _Findings:
+    """Data warnings of a view that was scanned; it is read again if some values are not finite."""
+    if not (scan.lowest.min() >= -_MAX and scan.highest.max() <= _MAX):  # which NaN is not either
+        list(over(check_finite, [view]))
+    is_constant = scan.lowest == scan.highest
     if is_constant.all():
         _refuse_constant(view)
-    if view.view_type != "features":
-        check_pairwise(view)
     issues = []
-    if zero_rows:
-        first = tuple(zero_rows[:_SHOWN])
-        issues.append(DataIssue(view.name, "zero rows", len(zero_rows), first, view.shape[0]))
+    if scan.zero_rows:
+        first = tuple(_sample_rows(view, np.array(scan.zero_rows[:_SHOWN])))
+        issues.append(DataIssue(view.name, "zero rows", len(scan.zero_rows), first, view.shape[0]))
     if view.view_type == "features" and is_constant.any():
         columns = np.flatnonzero(is_constant).tolist()
         first = tuple(columns[:_SHOWN])
@@ -308,32 +323,76 @@ def validate_view(
     return tuple(issues)
 
 
-def _validated(view: RowSource, *, n_clusters: int, digest: bool) -> _Seen:
-    distinct = DistinctRows(n_clusters)
-    recorded = recorded_digest(view)
-    if recorded or not digest:
-        return validate_view(view, None, distinct), recorded, distinct.numbers()
-    read = ViewDigest(view.shape)
-    return validate_view(view, read, distinct), read.hexdigest(), distinct.numbers()
+@dataclass(frozen=True)
+class _Scan:
+    """Facts about consecutive rows of a view.
+
+    Attributes
+    ----------
+    n_rows
+        Number of the rows.
+    lowest, highest
+        Smallest and largest value of each column, (d,), NaN where there is one.
+    zero_rows
+        Rows that are all zero.
+    distinct
+        The distinct rows.
+    blocks
+        Digests of blocks of rows; empty unless asked for.
+    """
+
+    n_rows: int
+    lowest: NDArray[np.float64]
+    highest: NDArray[np.float64]
+    zero_rows: list[int]
+    distinct: DistinctRows
+    blocks: list[bytes]
+
+    def joined(self, later: _Scan) -> _Scan:
+        """Return the facts about these rows and those that follow."""
+        return _Scan(
+            self.n_rows + later.n_rows,
+            np.minimum(self.lowest, later.lowest),
+            np.maximum(self.highest, later.highest),
+            [*self.zero_rows, *(self.n_rows + row for row in later.zero_rows)],
+            self.distinct.joined(later.distinct),
+            [*self.blocks, *later.blocks],
+        )
+
+    def digest_of(self, shape: tuple[int, int]) -> str:
+        """Return the digest of a view of this shape, all of whose rows were scanned."""
+        digest = ViewDigest(shape)
+        digest.extend(self.blocks)
+        return digest.hexdigest()
 
 
-def _scan(
-    view: RowSource, digest: ViewDigest | None, distinct: DistinctRows | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64], list[int]]:
-    """Smallest and largest value of each column, (d,), NaN where there is one; rows of zeros."""
+def _scanned(
+    views: Sequence[RowSource], n_clusters: int, *, digest: bool, over: _Over
+) -> list[_Scan]:
+    """Facts about each view, by blocks of rows."""
+    parts = [blocks_of_rows(view) for view in views]
+    look = functools.partial(_scan, limit=n_clusters, digest=digest)
+    found = iter(over(look, list(itertools.chain.from_iterable(parts))))
+    return [
+        functools.reduce(_Scan.joined, itertools.islice(found, len(blocks))) for blocks in parts
+    ]
+
+
+def _scan(view: RowSource, limit: int, *, digest: bool) -> _Scan:
+    """Read rows once."""
     n_columns = view.shape[1]
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
     zero_rows: list[int] = []
+    distinct, read = DistinctRows(limit), ViewDigest(view.shape)
     for start, stop in row_ranges(view):
         rows = view.read(start, stop)
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
-        zero_rows.extend(_sample_rows(view, np.flatnonzero(~rows.any(axis=1)) + start))
-        if digest is not None:
-            digest.update(rows)
-        if distinct is not None:
-            distinct.update(rows)
-    return lowest, highest, zero_rows
+        zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
+        distinct.update(rows)
+        if digest:
+            read.update(rows)
+    return _Scan(view.shape[0], lowest, highest, zero_rows, distinct, read.blocks())
 
 
 def _sample_rows(view: RowSource, rows: NDArray[np.int64]) -> list[int]:
@@ -512,9 +571,20 @@ class DistinctRows:
                 for row in found[: self.limit]
             ]
             if len(self._number_of) >= self.limit:
-                self._numbers = None
+                self._numbers, self._number_of = None, {}
             else:
                 self._numbers.append(np.array(number)[which])
+
+    def joined(self, later: DistinctRows) -> DistinctRows:
+        """Return the distinct rows of these rows and those that follow."""
+        if self._numbers is None or later._numbers is None:
+            return DistinctRows(self.limit, {}, None)
+        number_of = dict(self._number_of)
+        names = [number_of.setdefault(row, len(number_of)) for row in later._number_of]
+        if len(number_of) >= self.limit:
+            return DistinctRows(self.limit, {}, None)
+        renamed = [np.array(names)[part] for part in later._numbers]
+        return DistinctRows(self.limit, number_of, [*self._numbers, *renamed])
 
     def numbers(self) -> NDArray[np.int64] | None:
         """Number of each sample's row among the distinct ones, (n,); None where there are `limit`."""

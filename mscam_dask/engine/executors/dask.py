@@ -72,7 +72,7 @@ _RETRIES = 2
 
 # Nothing waits for these before the first partition is scored: they run where a worker would
 # stand idle, above all beside the eigensolver of the initial graph, which is one task.
-_LOW_PRIORITY = frozenset({"reference_graphs", "perturbed_cuts"})
+_LOW_PRIORITY = frozenset({"reference_graphs", "perturbed_cuts", "view_agreement"})
 
 # Similar tasks with the same large arguments. The scheduler would leave them to the worker that
 # has these already, even while others stand idle: they are dealt out, and may still be moved.

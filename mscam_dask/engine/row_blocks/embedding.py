@@ -23,12 +23,13 @@ from mscam_dask.engine.tasks import row_blocks as tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.linalg.halo import Ranges
 from mscam_dask.solvers.graph_update import projected_weight
-from mscam_dask.solvers.row_admm import reduced_sums
+from mscam_dask.solvers.row_admm import added_sums, reduced_sums
 from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters
 
 __all__ = [
+    "FAN_IN",
     "embed_views",
     "gather_coordinates",
     "gather_embedding",
@@ -37,8 +38,8 @@ __all__ = [
     "weights_between",
 ]
 
-# Views whose distances, and blocks whose sums, one task adds up.
-_FAN_IN = 16
+FAN_IN = 16
+"""Views whose distances one task adds up, and blocks whose rows, or sums, it takes."""
 
 
 def embed_views(  # noqa: PLR0913 - the views, a spectrum of their graph, and the settings
@@ -61,15 +62,8 @@ def embed_views(  # noqa: PLR0913 - the views, a spectrum of their graph, and th
     results = []
     for view, name in zip(views, names, strict=True):
         sums = [
-            executor.submit(
-                reduced_sums,
-                taken_handles(view.rows, halo),
-                taken_handles(spectrum.vectors, halo),
-                spectrum.laplacian[number],
-                parameters,
-                key=f"reduced_sums/{key}/{name}/{number}",
-            )
-            for number, halo in enumerate(spectrum.halos)
+            _block_sums(view, spectrum, number, parameters, executor, key=f"{key}/{name}/{number}")
+            for number in range(len(spectrum.halos))
         ]
         solved = executor.submit(
             tasks.solved, sums, view.empty, name, parameters, weight, key=f"admm_view/{key}/{name}"
@@ -89,6 +83,36 @@ def embed_views(  # noqa: PLR0913 - the views, a spectrum of their graph, and th
         executor.release([*sums, solved])
         results.append(BlockedEmbedding(rows, record))
     return results
+
+
+def _block_sums(
+    view: BlockedView,
+    spectrum: BlockedSpectrum,
+    number: int,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> Handle:
+    """Submit the sums of a block of rows, by a task for each sixteen blocks of its halo."""
+    halo = spectrum.halos[number]
+    parts = [
+        executor.submit(
+            reduced_sums,
+            taken_handles(view.rows, [*halo[first : first + FAN_IN], number]),
+            taken_handles(spectrum.vectors, [*halo[first : first + FAN_IN], number]),
+            spectrum.laplacian[number],
+            first,
+            parameters,
+            key=f"reduced_sums/{key}/{first}",
+        )
+        for first in range(0, len(halo), FAN_IN)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    total = executor.submit(added_sums, parts, key=f"reduced_sums/{key}/total")
+    executor.release(parts)
+    return total
 
 
 def _smoothed(  # noqa: PLR0913 - as `embed_views`
@@ -157,23 +181,23 @@ def projected_sums(
                 tasks.projected,
                 [
                     taken_handles(one.scaled or one.rows, needed)
-                    for one in results[first : first + _FAN_IN]
+                    for one in results[first : first + FAN_IN]
                 ],
                 block,
                 candidates.order.ranges,
                 key=f"projected_distances/{key}/{number}/{first}",
             )
-            for first in range(0, len(results), _FAN_IN)
+            for first in range(0, len(results), FAN_IN)
         ]
         depth = 0
         while len(level) > 1:
             sums = [
                 executor.submit(
                     graph_tasks.added,
-                    level[first : first + _FAN_IN],
+                    level[first : first + FAN_IN],
                     key=f"reduce_distances/{key}/{number}/{depth}/{first}",
                 )
-                for first in range(0, len(level), _FAN_IN)
+                for first in range(0, len(level), FAN_IN)
             ]
             executor.release(level)
             level, depth = sums, depth + 1

@@ -34,7 +34,7 @@ from mscam_dask.types.rules import SIZES
 __all__ = ["null_spectrum", "spectrum_of", "start_vectors", "submit_cuts"]
 
 # Random starts of k-means in one task.
-_STARTS = 5
+_STARTS = 2
 
 # Minimum number of samples per cluster for k-means.
 _PER_CLUSTER = 4

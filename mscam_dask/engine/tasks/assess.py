@@ -14,8 +14,9 @@ from mscam_dask.solvers.assessment import (
 from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.reference_graphs import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
+from mscam_dask.solvers.view_agreement import neighbor_agreement, view_graph
 
-__all__ = ["evidence", "perturbed_cuts", "weights_between"]
+__all__ = ["evidence", "perturbed_cuts", "view_agreement", "weights_between"]
 
 
 def perturbed_cuts(
@@ -37,6 +38,11 @@ def evidence(
     if n_validation_samples:
         labels = labels[sampled_rows(len(labels), n_validation_samples)]
     return cluster_evidence(views, cuts, labels, n_clusters)
+
+
+def view_agreement(views: list[ReferenceGraphs]) -> NDArray[np.float64]:
+    """How far each pair of views has the same neighbors, `neighbor_agreement`."""
+    return neighbor_agreement([view_graph(view) for view in views])
 
 
 def weights_between(

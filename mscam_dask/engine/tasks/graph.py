@@ -51,15 +51,25 @@ class WarmStart:
 
 
 def graph_spectrum(
-    graph: Graph, previous: GraphSpectrum | WarmStart | None, n_pairs: int, seed: int
+    graph: Graph,
+    previous: GraphSpectrum | WarmStart | None,
+    n_pairs: int,
+    n_clusters: int,
+    seed: int,
 ) -> GraphSpectrum:
-    """Laplacian and bottom eigenpairs of a graph, from the previous eigenvectors as a start."""
+    """Laplacian and bottom eigenpairs of a graph, from the previous eigenvectors as a start.
+
+    All of them meet the tolerance, unless there is a component for each cluster. Then the null vectors
+    are exact, and of the others only the first has to, which takes half as many products.
+    """
+    n_accurate = n_clusters + 1 if graph.n_components == n_clusters else n_pairs
     matrix = laplacian(graph.affinity)
     spectrum = bottom_eigenpairs(
         matrix,
         n_pairs,
         warm_start=None if previous is None else previous.vectors,
         components=(graph.n_components, graph.components),
+        n_accurate=n_accurate,
         relative_tolerance=_SPECTRUM_TOLERANCE,
         rng=np.random.default_rng(seed),
     )

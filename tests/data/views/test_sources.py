@@ -6,6 +6,7 @@ import hashlib
 import pickle
 import struct
 from typing import Any
+from unittest.mock import patch
 
 import dask.array as da
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mscam_dask.data.views import sources
 from mscam_dask.data.views.sources import ArrayRows, DaskRows, RowSource, row_ranges, view_digest
 from mscam_dask.errors import DataError
 from tests.clusters import local_client
@@ -23,11 +25,13 @@ from tests.messages import quotes
 
 
 def digest_by_definition(values: NDArray[Any]) -> str:
-    """SHA-256 over the shape and each value as a little-endian double, zero without sign."""
+    """SHA-256 of the shape and of that of each block: values as little-endian doubles, zero without sign."""
     digest = hashlib.sha256(f"{values.shape[0]}x{values.shape[1]};".encode())
-    for row in values:
-        for value in row:
-            digest.update(struct.pack("<d", float(value) or 0.0))
+    for start in range(0, len(values), sources.DIGEST_ROWS):
+        block = hashlib.sha256()
+        for value in values[start : start + sources.DIGEST_ROWS].ravel():
+            block.update(struct.pack("<d", float(value) or 0.0))
+        digest.update(block.digest())
     return digest.hexdigest()
 
 
@@ -62,9 +66,12 @@ def test_dask_rows_equal_array_rows_for_any_chunks(
     assert view_digest(source) == view_digest(ArrayRows(table, "v"))
 
 
-@given(table=finite_tables())
-def test_digest_is_that_of_little_endian_doubles_in_row_order(table: NDArray[Any]) -> None:
-    assert view_digest(ArrayRows(table, "v")) == digest_by_definition(table)
+@given(table=finite_tables(), rows_of_block=st.integers(1, 8))
+def test_digest_is_that_of_little_endian_doubles_in_row_order(
+    table: NDArray[Any], rows_of_block: int
+) -> None:
+    with patch.object(sources, "DIGEST_ROWS", rows_of_block):
+        assert view_digest(ArrayRows(table, "v")) == digest_by_definition(table)
 
 
 @given(table=finite_tables(), data=st.data())

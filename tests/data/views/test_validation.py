@@ -6,6 +6,7 @@ import dataclasses
 import re
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from mscam_dask.data.views import sources, validation
+from mscam_dask.data.views import sampling, sources, validation
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import ArrayRows, DaskRows
 from mscam_dask.data.views.validation import ValidationReport, check_sizes, validate, validate_view
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.benchmark_sets import BenchmarkData
@@ -333,6 +335,26 @@ def test_only_a_view_that_is_refused_is_read_twice(rng: np.random.Generator, odd
     with pytest.raises(DataError, match=quotes("'a'")):
         validate_view(view)
     assert view.n_read == [3 * N]
+
+
+@pytest.mark.parametrize("n_distinct", [3, 5])
+def test_blocks_of_rows_give_the_report_of_the_whole(
+    n_distinct: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = np.repeat(np.arange(1.0, 7.0).reshape(-1, 1) ** [1, 2, 0], 4, axis=0)[: 4 * n_distinct]
+    rows[[5, 17 % len(rows)]] = 0.0
+    other = np.column_stack((rows + 1.0, np.ones(len(rows))))
+    data = MultiViewData((ArrayRows(rows, "a"), DaskRows(da.from_array(other), "b")))
+    expected = validate(data, n_clusters=5, n_neighbors=2, digest=True)
+    monkeypatch.setattr(sampling, "DIGEST_ROWS", 3)
+    monkeypatch.setattr(sources, "DIGEST_ROWS", 3)
+    digests = {view.name: sources.view_digest(view) for view in data.views}
+    found = validate(data, n_clusters=5, n_neighbors=2, digest=True)
+    assert found.issues == expected.issues
+    kinds = {issue.kind for issue in found.issues}
+    assert kinds >= {"zero rows", "constant columns"}
+    assert ("repeated samples" in kinds) == (n_distinct == 3)
+    assert found.digests == digests
 
 
 @pytest.mark.usefixtures("block_size")
