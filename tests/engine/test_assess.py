@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mscam_dask.engine.executors.local import SerialExecutor
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES

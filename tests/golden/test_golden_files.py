@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from mscam_dask.pipeline.run.run_record import encode_record
 from numpy.testing import assert_allclose, assert_array_equal
 
 from mscam_dask.cli.describe import describe_path
-from mscam_dask.data import checkpoints
+from mscam_dask.data import checkpoint_format
 from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store.checksums import write_checksums
 from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.errors import DataError
+from mscam_dask.monitor.run_record import encode_record
 from mscam_dask.pipeline.run.doctor import check_run
 from mscam_dask.pipeline.run.load_run import load_run
 from mscam_dask.pipeline.run.run_directory import RunDirectory
@@ -62,8 +62,9 @@ def test_a_checkpoint(golden: Callable[[str], Path]) -> None:
     found = store.load()
     assert found is not None
     assert store.damage == ()
-    assert np.isnan(found.record.pop("score"))
-    assert found.record == {"iteration": 3, "names": ["a", "é"]}
+    record = dict(found.record)
+    assert np.isnan(record.pop("score"))
+    assert record == {"iteration": 3, "names": ["a", "é"]}
     assert found.arrays.keys() == expected.arrays.keys()
     for name, values in expected.arrays.items():
         assert found.arrays[name].dtype == values.dtype
@@ -143,7 +144,7 @@ def test_a_run_record_of_a_later_version(golden: Callable[[str], Path]) -> None:
 @pytest.mark.parametrize("version", ["_VERSION", "_MANIFEST_VERSION"])
 def test_a_checkpoint_of_a_later_version(version: str, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as later:
-        later.setattr(checkpoints, version, FUTURE)
+        later.setattr(checkpoint_format, version, FUTURE)
         FileCheckpointStore(tmp_path).save(checkpoint())
     with pytest.raises(DataError, match=quotes(tmp_path, "version", FUTURE)):
         FileCheckpointStore(tmp_path).load()
