@@ -175,8 +175,8 @@ def test_its_graphs_are_mixed_if_the_initial_graph_is(
     monkeypatch.setattr(refine, "with_view_graphs", counted)
     solution = solve(blurred()[0])
     assert solution.settings[solution.chosen].initial_graph == ("mixed" if mixed else "mean")
-    assert solution.learned is not None
-    assert len(calls) == (len(solution.learned.scores) if mixed else 0)
+    assert solution.refinement is not None
+    assert len(calls) == (len(solution.refinement.scores) if mixed else 0)
 
 
 def test_a_partition_handed_down_stays_unless_one_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
