@@ -21,7 +21,7 @@ from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor, T
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initial_graph import InitialGraph
-from mscam_dask.engine.initialize import Initialization
+from mscam_dask.engine.initialize import Initialization, with_view_graphs
 from mscam_dask.engine.scoring import BestPartition
 from mscam_dask.engine.session import LoopState
 from mscam_dask.linalg.distances import mean_squared_distance
@@ -166,11 +166,11 @@ def test_its_graphs_are_mixed_if_the_initial_graph_is(
     monkeypatch: pytest.MonkeyPatch, mixed: bool
 ) -> None:
     monkeypatch.setattr(select, "_is_better", lambda *_: mixed)
-    plain, calls = refine.with_view_graphs, []
+    calls: list[tuple[Any, ...]] = []
 
     def counted(*arguments: Any, **more: Any) -> InitialGraph:
         calls.append(arguments)
-        return plain(*arguments, **more)
+        return with_view_graphs(*arguments, **more)
 
     monkeypatch.setattr(refine, "with_view_graphs", counted)
     solution = solve(blurred()[0])
