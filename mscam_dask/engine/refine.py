@@ -4,7 +4,7 @@ One iteration, from the best partition so far:
 
 1. the metric of each view, in closed form: its linear discriminants (`mscam_dask.solvers.lda`);
 2. the distances in the views and in their discriminants, half each, and the A-step: the next graph,
-   mixed with the graphs of the single views if the initial graph is (docs/decisions/0081);
+   mixed with the graphs of the single views if the initial graph is (docs/decisions/0082);
 3. the spectral cuts of that graph and their scores.
 
 The reference graphs that give the scores are of the original distances, which favors partitions by
